@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "86b61dde6b1d40d5"
+#define SNIB_BUILD_ID "c446438c04ddc95a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1883,7 +1883,7 @@ void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
 /* ---- engine/engine.h --------------------------------------------------------------------------*/
 
-/* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
+/* engine.h - what a driver and the API see of the engine: all lock logic as one state machine.
  *
  * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
  * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.
@@ -1976,7 +1976,7 @@ void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *lin
 /* Whether the driver supplies this link's login; sentinels have a login of their own. */
 bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
 /* The credentials used so far are about to expire: log in again on all ready links.  A connection
- * with subscriptions accepts no login, so it is remade.  Returns the number of these links. */
+ * with subscriptions accepts no login, so it is reopened.  Returns the number of these links. */
 uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
 /* Whether a server has refused a renewed login since the last call. */
@@ -3229,19 +3229,19 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 struct snib__op;
 
 struct snib__asked {
-    uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    uint64_t cursor;   /* LIST in: where to continue; out: where to continue next, 0 at the end */
     int64_t n;         /* COUNT */
     int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;        /* LIST, DESCRIBE, SERVER: bytes of texts at most */
-    snib_texts *texts; /* their answer, until somebody takes it */
+    size_t cap;        /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    snib_texts *texts; /* their result, until the caller takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 
-/* Whether a question must not be asked again when the answer is lost: it changes something. */
+/* Whether a query must not be repeated when its reply is lost, because it changes something. */
 bool snib__ask_once(const struct snib__op *op);
 
-/* What the operation carries, with what it was answered. */
+/* Frees the payload with its result. */
 void snib__asked_free(struct snib__asked *asked);
 
 #endif
@@ -11523,7 +11523,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
 
 /* ---- engine/ask.c -----------------------------------------------------------------------------*/
 
-/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, server, counts. */
+/* ask.c - queries that change no hold of this client: info, force release, ping, list, counts. */
 
 /* ---- engine/internal.h ------------------------------------------------------------------------*/
 
@@ -16682,9 +16682,9 @@ void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list, at most */
+#define ASK_LIST_KEYS 256 /* the most keys examined in one step of a list */
 #define ASK_LIST_BYTES                                                                             \
-    640 /* of the buffer for each: the longest name, and a step may find a few more */
+    640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
@@ -16730,7 +16730,7 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-/* An operation with something to carry; NULL with *out_code, or done already. */
+/* An operation with a payload; NULL with *out_code, or already done. */
 static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                   const char *text, size_t n, snib__time now, int32_t *out_code)
 {
@@ -16869,7 +16869,7 @@ static int ask_server(struct snib__buf *out, int32_t what)
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
+/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, or -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
@@ -16888,7 +16888,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     return ask_list(e, out, op->asked);
 }
 
-/* Whether we are among the holders of a lock that many may hold. */
+/* Whether this client is among the holders of a shared lock. */
 static bool ask_shares(const struct snib__gate *gate)
 {
     const struct snib__hold *hold = snib__gate_sole(gate) ? NULL : gate->peers;
@@ -16897,7 +16897,7 @@ static bool ask_shares(const struct snib__gate *gate)
     return hold != NULL;
 }
 
-/* Somebody of this process waits for it; its attempt may be on its way. */
+/* An operation of this client waits for the lock; its attempt may be in flight. */
 static bool ask_waits(const struct snib__gate *gate)
 {
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
@@ -16921,7 +16921,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
     answer->fencing = snib__reply_number(e, &reply[5]);
-    /* Our own subscription does not wait while nobody of us does. */
+    /* This client's own subscription does not count as a waiter while no operation of it waits. */
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
         snib__chan_on(op->gate->wait) && !ask_waits(op->gate))
         answer->waiting--;
@@ -16932,7 +16932,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     return SNIB_OK;
 }
 
-/* The strings of a reply, from one of them on, as clean texts. */
+/* The strings of a reply from index `from` on, as clean texts. */
 static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
                          uint32_t n, const struct snib__resp *resp)
 {
@@ -16959,7 +16959,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-/* The lines of one string, as clean texts; empty ones and comments are left out. */
+/* The lines of one string, as clean texts, without empty lines and comments. */
 static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)
@@ -17034,58 +17034,62 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
 
 /* ---- engine/chan.c ----------------------------------------------------------------------------*/
 
-/* chan.c - subscriptions: one for each channel, whatever number of gates is woken by it.
+/* chan.c - subscriptions: one per channel, however many gates it wakes.
  *
  *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
  *                        '--refused--> REFUSED: its gates poll
  *
- * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
- * that waits for one of them.
+ * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi
+ * lock that waits for one of them.
  *
- * Every request on the pub/sub link is owed an answer, and while somebody waits a link that has said nothing
- * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
+ * Every request on the pub/sub link is owed a reply.  While operations wait, a link that has been
+ * silent for a while is pinged, and one that stays silent beyond the reply timeout is closed and
+ * reopened.
  */
 
 /* ---- engine/route.h ---------------------------------------------------------------------------*/
 
 /* route.h - which node serves a name, and what happens when that changes.
  *
- * single.c    one server, for ever
- * sentinel.c  one server at a time, as the sentinels tell
- * cluster.c   a server for each slot, as the servers tell
+ * single.c    one server, for good
+ * sentinel.c  one server at a time, as the sentinels report
+ * cluster.c   one server per slot, as the servers report
  *
- * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
- * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
+ * The engine tells a route what happened; a route creates nodes, gives them addresses and moves
+ * gates between them.  It sends its own queries (SNIB__REQ_ROUTE) over the nodes' links, and
+ * nothing else.
  */
 #ifndef SNIB__ROUTE_H
 #define SNIB__ROUTE_H
 
 
 struct snib__route {
-    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
+    /* Create the first nodes and set e->home: 0, or -1 when out of memory. */
     int (*begin)(struct snib__engine *e);
-    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
-    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
+    void (*end)(struct snib__engine *e); /* free what begin() made besides nodes; NULL: nothing */
+    /* The node of a name.  Never NULL: a name that no server serves yet belongs to a node
+     * that waits for an address. */
     struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
-    /* The node of a question without a name, or with one and without a gate; NULL: e->home, always. */
+    /* The node for a query without a gate, with or without a name; NULL: always e->home. */
     struct snib__node *(*asks)(struct snib__engine *e, const struct snib__op *op);
-    /* A node is wanted that has no address (yet). */
+    /* A node without an address is wanted. */
     void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
-    /* A link of a node is ready, or down (code: why; it is set back already). */
+    /* A link of a node is ready, or down (code: why; the link is already reset). */
     void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
     void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
-    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
+    /* The route's own query `what` to a node: write it; take the reply. */
     int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
                   uint64_t what);
     void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
                    const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
-    /* A message on the pub/sub link of a node that is no server. */
+    /* A message on the pub/sub link of a node that is not a server. */
     void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
                   uint32_t n, snib__time now);
-    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
+    /* An error reply of a server: true: it says where or when to continue, and
+     * the request is on its way. */
     bool (*redirected)(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const char *text, uint32_t n, snib__time now);
-    /* By which scripts a node's link is asked: enum snib__publish; NULL: the classic ones. */
+    /* The script variant for a link: enum snib__publish; NULL: classic. */
     int (*publish)(struct snib__engine *e, const struct snib__link *link);
     void (*tick)(struct snib__engine *e, snib__time now);
     snib__time (*deadline)(const struct snib__engine *e);
@@ -17093,28 +17097,31 @@ struct snib__route {
 
 extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
 
-/* for the routes, in node.c */
+/* for routes, in node.c */
 
-/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
- * the engine: what serves nothing any more is idle, and may be given another address. */
+/* A node with an address, or NULL for one that waits for it.  Returns NULL when out of
+ * memory.  A node is freed only with the engine: one that serves nothing any more is idle,
+ * and may be given another address. */
 struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address);
-/* An idle node, whose links are down, is that of another address from now on. */
+/* Give an idle node, whose links are down, another address. */
 void snib__node_rename(struct snib__engine *e, struct snib__node *node,
                        const struct snib__address *address);
-/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
+/* The server at another address takes over the node (failover): reconnect at once. */
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now);
-/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
+/* Send the route's query; 0, or -1: the link is not ready, or out of memory. */
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
-/* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
- * put them in order; then ask the new servers that are connected; anew: also for what is asked for already, of
- * another server, perhaps. */
+/* In a cluster, the same for all names of a slot.
+ * slot_move     for any number of slots: collect the renewed holds
+ * slot_moved    then sort them into their lists
+ * slot_confirm  then ask the new servers that are connected; anew: also about holds already asked
+ *               about, perhaps at another server */
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
 void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
 void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
-/* Requests that wait for a node whose gates were moved go to where they are now. */
+/* Resend requests that wait for a node whose gates have moved. */
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 #endif
@@ -17122,7 +17129,7 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
 #include <stdlib.h>
 #include <string.h>
 
-#define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
+#define CHAN_OWED_MAX 16384 /* replies due; beyond this waiters sleep without a subscription */
 
 static struct snib__link *chan_link(struct snib__node *node)
 {
@@ -17212,7 +17219,7 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
     return 0;
 }
 
-/* channel NULL: the verb alone. */
+/* channel NULL: the verb has no argument. */
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
     struct snib__link *ep = chan_link(node);
@@ -17224,7 +17231,7 @@ int snib__chan_say(struct snib__node *node, const char *verb, const char *channe
         return -1;
     }
     if (ep->owed++ == 0)
-        ep->heard_at = SNIB__NEVER; /* the next tick tells when it was */
+        ep->heard_at = SNIB__NEVER; /* the next tick sets the time */
     return 0;
 }
 
@@ -17243,7 +17250,7 @@ static int chan_unsay(struct snib__engine *e, struct snib__node *node, const cha
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
 }
 
-/* Without memory to say it the subscription ends with the link, at the next tick. */
+/* If there is no memory to send it, the subscription ends with the link, at the next tick. */
 int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     int error = chan_unsay(e, node, channel, n);
@@ -17254,7 +17261,7 @@ int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char
 
 /* ---- silence ---- */
 
-/* Something came.  answers: it answers the oldest request.  True: that was the ping. */
+/* Data has arrived.  answers: it answers the oldest request.  True: that request was the ping. */
 static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
 {
     ep->heard_at = now;
@@ -17271,7 +17278,7 @@ snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__
     return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e, ep->node);
 }
 
-/* The time has come at which the link should have said something: true if it was asked to. */
+/* The link should have said something by now.  True: it owes a reply. */
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
     if (snib__chan_deadline(e, ep) > now)
@@ -17282,7 +17289,7 @@ bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time
     }
     if (ep->owed > 0)
         return true;
-    ep->wanted = snib__chan_needed(e, ep->node); /* else it may be silent for as long as it likes */
+    ep->wanted = snib__chan_needed(e, ep->node); /* otherwise it may stay silent */
     if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)
         ep->ping_in = ep->owed;
     ep->heard_at = now;
@@ -17311,9 +17318,9 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
         chan_free(e, chan);
 }
 
-/* ---- asking ---- */
+/* ---- subscribing ---- */
 
-/* Another node tells about the channel from now on. */
+/* From now on another node carries the channel. */
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now)
 {
@@ -17338,7 +17345,7 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
     struct snib__link *ep = chan_link(chan->node);
     ep->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
-        return; /* the confirmation of leaving will turn it round */
+        return; /* subscribed again when leaving is confirmed */
     if (ep->conn.state != SNIB__CONN_READY)
         snib__link_want(e, ep, now);
     else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
@@ -17380,7 +17387,8 @@ void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, sn
         }
 }
 
-/* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
+/* All subscriptions are gone.  Waiters sleep on, with their timers, until
+ * they are subscribed again. */
 void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
@@ -17415,7 +17423,7 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
-    if (!chan_heard(link, !message, now)) /* else it is the ping's */
+    if (!chan_heard(link, !message, now)) /* otherwise it is the ping's reply */
         snib__route_heard(e, link, reply, n, now);
 }
 
@@ -17440,7 +17448,7 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
         snib__chan_subscribe(e, chan, now);
 }
 
-/* An error does not name its channel: whoever asked goes without. */
+/* An error does not name its channel: every channel asked for goes without. */
 static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
@@ -17453,14 +17461,14 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
             for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-                next = wait->chan_next; /* out of memory a waiter may end here */
+                next = wait->chan_next; /* a waiter may end here if out of memory */
                 if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
             }
         }
 }
 
-/* A fair waiter's own channel is its process' channel, a colon and its number. */
+/* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
 static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
                      snib__time now)
 {
@@ -17476,7 +17484,8 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
-/* A sharded channel is another node's, or nobody's now: it is asked for there, or with the next sleep. */
+/* A sharded channel belongs to another node, or to none at present: subscribe
+ * there, or before the next sleep. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
@@ -17508,7 +17517,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
-    /* The way that counts, of two, is the sharded one, whose words are those of the other behind an s. */
+    /* Of two ways the sharded one counts; its words are those of the other with an s in front. */
     bool sharded = word[0] == 's' && (word[1] == 's' || word[1] == 'u') && word[2] != 'b';
     if (!message && sharded != (e->publish != SNIB__CLASSIC))
         return;
@@ -17516,10 +17525,10 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (chan && chan->node != link->node && !message)
-        return; /* it was left there when its names were moved */
+        return; /* left over there from before its names moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_leave(e, link->node, text, reply[2].count); /* nobody wants it any more */
+            snib__chan_leave(e, link->node, text, reply[2].count); /* not wanted any more */
         return;
     }
     if (message) {
@@ -17538,26 +17547,28 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         chan_confirmed(e, chan, now);
     } else if (strcmp(what, "unsubscribe") == 0 &&
                (chan->state == SNIB__CHAN_LEAVING || (chan->state == SNIB__CHAN_ON && sharded))) {
-        chan_left(e, chan, now); /* by our wish, or because the slot has moved: then again */
+        /* by request, or because the slot has moved: then subscribe again */
+        chan_left(e, chan, now);
     }
 }
 
 /* ---- engine/clock.c ---------------------------------------------------------------------------*/
 
-/* clock.c - the server's clock against ours.
+/* clock.c - the server's clock compared with the local one.
  *
- * A lease ends by the server's wall clock, a deadline by our own, and what a hold promises rests on both going
- * alike within 1 %.  While something is held the server is asked for its time as often as leases are
- * renewed.  An answer was given between its sending and its coming, so it bounds how far the clocks are
- * apart, and two answers bound from below how much that has changed.  When it is more than
- * unequal rates explain, the server's clock was set, or runs wrong: leases may end early.  Holds are at
- * risk until they have been renewed, which is done at once; those that cannot be are asked for.
+ * A lease ends by the server's wall clock, a deadline by the local clock, and what a hold promises
+ * depends on both running at the same rate within 1 %.  While anything is held, the server is asked
+ * for its time as often as leases are renewed.  A reply was made between sending and receiving, so
+ * it bounds the offset of the two clocks, and two replies bound from below how much that offset has
+ * changed.  A change that drift does not explain means that the server's clock was set, or runs
+ * wrong: leases may end early.  Holds are at risk until they have been renewed, which is done at
+ * once; those with a fixed lease are queried instead.
  */
 
 #include <stdlib.h>
 
 #define CLOCK_PERIOD_MIN (1000 * SNIB__MS)
-#define CLOCK_SECONDS_MAX 9000000000ull /* or it is no time in this century */
+#define CLOCK_SECONDS_MAX 9000000000ull /* anything later is no time in this century */
 
 static snib__time clock_period(const struct snib__engine *e)
 {
@@ -17579,7 +17590,7 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
         moved = least;
     else if (clock->known && most < -explained)
         moved = most;
-    /* A slow answer says little: the next one is compared with what was known before. */
+    /* A slow reply says little: the next one is compared with the earlier knowledge. */
     if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
         seen.high - seen.low <= clock->high - clock->low)
         *clock = seen;
@@ -17640,7 +17651,7 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
     uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
-        node->clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "the server does not answer TIME: when its clock is set, nobody notices; "
                          "allow this user +time");
@@ -17663,73 +17674,75 @@ bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *h
 
 /* cluster.c - the route of a cluster: a server for each slot.
  *
- * An answer may say that the request was not done, and who would do it:
+ * An error reply may say that the request was not carried out, and which node would do it:
  *
- *     MOVED        the slot is another's: its names move there, and the request goes there
- *     ASK          this once, for its keys have gone ahead: ASKING and the request go there, nothing moves
+ *     MOVED        another node serves the slot: its names move there, with the request
+ *     ASK          the keys have moved ahead: ASKING and this request go there, nothing else moves
  *     TRYAGAIN, CLUSTERDOWN, a key that is not local
- *                  nobody would: it is sent again after a pause (pause.c)
+ *                  no node would: it is resent after a pause (pause.c)
  *
- * The map (map.c) is asked of one node at a time: when there is none yet, after a MOVED, while a node with names of
- * ours is down, silent or not what it was, and every ten seconds or so while the client is in use.  Who is asked
- * changes with each question; when nobody is connected, the nodes that are known, their replicas and the seeds are
- * connected to in turn, a new one each time.  An idle client asks nothing.
+ * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
+ * while a node with gates of this client is down, silent or in doubt, and about every ten seconds
+ * while the client is in use.  Each query goes to another node.  When none is connected, the known
+ * nodes, their replicas and the seeds are connected in turn, another one each time.  An idle client
+ * asks nothing.
  */
 
 /* ---- engine/cluster.h -------------------------------------------------------------------------*/
 
-/* cluster.h - between cluster.c, which talks with the nodes, and map.c, which knows whose the slots are. */
+/* cluster.h - shared by cluster.c, which talks to the nodes, and map.c, which has the slot map. */
 #ifndef SNIB__CLUSTER_H
 #define SNIB__CLUSTER_H
 
 
-#define SNIB__MEMBERS_MAX 1024 /* addresses at once: a cluster has a thousand nodes at most */
+#define SNIB__MEMBERS_MAX 1024 /* known addresses; a cluster has a thousand nodes at most */
 #define SNIB__RECENT_MAX 64
 #define SNIB__SPARES_MAX 32
 
-struct snib__member { /* an address that belongs, or has belonged, to the cluster */
+struct snib__member { /* an address that is or was part of the cluster */
     struct snib__node *node;
-    uint32_t slots; /* how many it serves */
-    uint32_t had;   /* ... before the map that is being read */
-    bool told;      /* the map that is being read has it */
-    uint64_t epoch; /* of the map that it tells next; 0: not told */
-    bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
+    uint32_t slots; /* slots it serves */
+    uint32_t had;   /* ... before the map being read */
+    bool told;      /* named in the map being read */
+    uint64_t epoch; /* of the map it sends next; 0: unknown */
+    /* lost all its slots: requests it does not answer soon go to other nodes */
+    bool deposed;
 };
 
-/* A server has said itself where a slot is: for a while no map that says otherwise is believed. */
+/* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
 struct snib__recent {
     uint16_t slot;
     snib__time until;
 };
 
 struct snib__cluster {
-    uint32_t n;                                    /* members; the first is no server */
+    uint32_t n;                                    /* members; the first stands for no server */
     struct snib__member member[SNIB__MEMBERS_MAX]; /* by number */
-    uint16_t owner[SNIB__SLOTS];                   /* number of the member; 0: nobody */
-    uint16_t draft[SNIB__SLOTS];                   /* of the map that is being read */
+    uint16_t owner[SNIB__SLOTS];                   /* member number; 0: none */
+    uint16_t draft[SNIB__SLOTS];                   /* from the map being read */
     struct snib__gate *gates[SNIB__SLOTS];         /* e->slots */
-    struct snib__recent recent[SNIB__RECENT_MAX];  /* a ring */
+    struct snib__recent recent[SNIB__RECENT_MAX];  /* a ring buffer */
     uint32_t recent_at;
-    struct snib__address
-        spare[SNIB__SPARES_MAX]; /* replicas: who may know when a master does not */
+    /* replicas, which may have a map when no master answers */
+    struct snib__address spare[SNIB__SPARES_MAX];
     uint32_t spares_n;
-    bool known;     /* there has been a map */
-    bool wanted;    /* something has changed, or is missing */
-    bool trouble;   /* somebody is not served */
-    uint64_t epoch; /* the newest that a map came with */
+    bool known;     /* a map has been received */
+    bool wanted;    /* a map is wanted: something changed or is missing */
+    bool trouble;   /* some request is not served */
+    uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
-    uint32_t urgent_n;   /* questions in a row that did not help */
-    snib__time asked_at; /* the last question */
-    snib__time next;     /* not before */
-    uint32_t turn;       /* whose turn it is to be asked, or connected to */
+    uint32_t urgent_n;   /* queries in a row that did not help */
+    snib__time asked_at; /* the time of the last query */
+    snib__time next;     /* no query before this */
+    uint32_t turn;       /* the next node to ask or connect */
 };
 
-/* The member that an address belongs to, made if need be; 0: there are too many, or no memory. */
+/* The member for an address, created if needed; 0: too many, or out of memory. */
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
-/* A server that was asked for the slot says that it is another's. */
+/* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* The answer of a node to CLUSTER SLOTS, and its epoch just before; 0: not known. */
+/* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
 void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
@@ -17738,16 +17751,17 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
 #include <stdlib.h>
 #include <string.h>
 
-#define CLUSTER_PACE (60 * SNIB__MS)   /* between questions while somebody is not served */
+#define CLUSTER_PACE (60 * SNIB__MS)   /* between queries while some request is not served */
 #define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
-#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
+#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are served, but something has changed */
 #define CLUSTER_PERIOD (10000 * SNIB__MS)
-/* Of a node: then others are asked whether it is what it was, and what it owes is sent to them if it is not. */
+/* After a node is silent this long others are asked about its role, and take over its
+ * requests if it was replaced. */
 #define CLUSTER_SILENCE (250 * SNIB__MS)
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
-#define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
+#define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
 
-enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* questions */
+enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* queries */
 
 /* ---- members ---- */
 
@@ -17767,7 +17781,7 @@ static bool cluster_is_free(const struct snib__node *node)
     return snib__lane_rest(node) && node->todo_n == 0;
 }
 
-/* A node that serves nothing any more, for another address. */
+/* An idle node, for reuse with another address. */
 static uint16_t cluster_reuse(struct snib__cluster *c)
 {
     for (uint32_t i = 1; i < c->n; i++)
@@ -17835,9 +17849,9 @@ static struct snib__node *cluster_serves(struct snib__engine *e, const char *nam
     return c->member[c->owner[snib__slot(name, n)]].node;
 }
 
-/* ---- questions of the caller ---- */
+/* ---- queries of the API ---- */
 
-/* The member after one that serves anything; 0: there is none. */
+/* The next member that serves any slot; 0: none. */
 static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
 {
     while (++i < c->n)
@@ -17878,7 +17892,7 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
     return i << CLUSTER_CURSOR_BITS | cursor;
 }
 
-/* Questions without a gate that wait for a node go to where they would go now. */
+/* Redirect waiting queries without a gate to the node they would choose now. */
 static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -17888,14 +17902,14 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
     snib__node_reroute(e, c->member[0].node, now);
 }
 
-/* ---- the map is asked ---- */
+/* ---- requesting the map ---- */
 
 static bool cluster_in_use(const struct snib__engine *e)
 {
     return e->live || e->releasing || e->stats.held > 0;
 }
 
-/* Since when, or from when on, nobody knows whether the member is what it was. */
+/* Since when, or from when on, it is uncertain whether the member still has its role. */
 static snib__time cluster_doubted(const struct snib__member *member)
 {
     const struct snib__node *node = member->node;
@@ -17925,7 +17939,7 @@ static snib__time cluster_urgent(const struct snib__engine *e)
     return from;
 }
 
-/* When the map is to be asked. */
+/* When to request the map next. */
 static snib__time cluster_due(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -17945,7 +17959,7 @@ static void cluster_question(struct snib__engine *e, struct snib__node *node, sn
     snib__node_ask(e, node, CLUSTER_MAP, now);
 }
 
-/* The next connected node that answers. */
+/* The next connected node that replies. */
 static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time now)
 {
     for (uint32_t i = 0; i < c->n; i++) {
@@ -17956,7 +17970,7 @@ static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time 
     return NULL;
 }
 
-/* The nth of all addresses where somebody may know. */
+/* The nth of all addresses that may have a map. */
 static const struct snib__address *cluster_candidate(const struct snib__engine *e, uint32_t nth)
 {
     const struct snib__cluster *c = e->map;
@@ -18011,7 +18025,7 @@ static int cluster_encode(struct snib__engine *e, struct snib__buf *out, struct 
                : SNIB__NO_SCRIPT;
 }
 
-/* All that the URL names is something else than nodes of a cluster. */
+/* Nothing in the URL is a cluster node. */
 static bool cluster_is_none(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -18023,7 +18037,8 @@ static bool cluster_is_none(const struct snib__engine *e)
     return others == e->config.seeds_n;
 }
 
-/* Nobody of those who were asked can tell whose the slots are, and no more will. */
+/* A node could not provide a map: record why, and fail what waits for
+ * one if no retry would help. */
 static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
                              const char *text, uint32_t n, snib__time now)
 {
@@ -18062,7 +18077,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     cluster_reask(e, now);
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void cluster_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
@@ -18077,7 +18092,7 @@ static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib_
         cluster_question(e, link->node, now);
 }
 
-/* Redisson's rule: sharded channels where the servers have them; decided by the first that is met. */
+/* As in Redisson: sharded channels if the servers support them; the first server met decides. */
 static int cluster_publish(struct snib__engine *e, const struct snib__link *link)
 {
     if (!e->publishes) {
@@ -18103,8 +18118,8 @@ static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_
         cluster_hopeless(e, link->node, code, NULL, 0, now);
 }
 
-/* "MOVED 866 127.0.0.1:7001": the slot, and the address after the last colon's pattern.  False: it is nothing like
- * that; an empty host is the one that was asked; one that nobody has set leaves *out_known false. */
+/* Parse "MOVED 866 127.0.0.1:7001": slot and address.  An empty host means the sender's; an unset
+ * one leaves *out_known false.  False: it has another form. */
 static bool cluster_parse(const struct snib__engine *e, const struct snib__node *from,
                           const char *text, uint16_t *out_slot, struct snib__address *out,
                           bool *out_known)
@@ -18126,7 +18141,7 @@ static bool cluster_parse(const struct snib__engine *e, const struct snib__node 
     return true;
 }
 
-/* Again after a pause, for there is nobody to send it to now. */
+/* Resend after a pause, because no node can take it now. */
 static bool cluster_pause(struct snib__engine *e, struct snib__request *request, const char *text,
                           uint32_t n, snib__time now)
 {
@@ -18135,7 +18150,8 @@ static bool cluster_pause(struct snib__engine *e, struct snib__request *request,
     return snib__pause(e, request, text, n, now) == 0;
 }
 
-/* In the middle of a script, which may have written before: its repetition is harmless, if it may be repeated. */
+/* The error came from within a script that may have written before.  Repeating it is harmless where
+ * repetition is allowed at all. */
 static bool cluster_broken_off(struct snib__engine *e, struct snib__request *request,
                                const char *text, uint32_t n, snib__time now)
 {
@@ -18168,8 +18184,9 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
     return true;
 }
 
-/* Whether its script looks at leases of readers, which nobody can name as keys.  Where the slot goes to those that
- * are still on their way would be missing, and readers would be taken for dead. */
+/* Whether its script checks leases of other readers, which it cannot declare as keys.  On the
+ * node that a slot is moving to, leases that have not arrived yet would be missing, and live
+ * readers would be taken for dead. */
 static bool cluster_looks_around(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
@@ -18192,7 +18209,8 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         return false;
     uint16_t member = known ? snib__cluster_member(e, &address) : 0;
     c->wanted = true;
-    /* It was sent to a node that does not serve the slot any more, or not yet: what is known now is newer. */
+    /* The request went to a node that no longer serves the slot, or not yet:
+     * current knowledge is newer. */
     bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
     if (member && !asking && !late && c->member[member].node != link->node)
         snib__map_told(e, slot, member, now);
@@ -18209,11 +18227,11 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                snib__time now)
 {
     bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
-    /* Garnet's slots take no writes while they move: the command was not begun. */
+    /* Garnet refuses writes to migrating slots: the command was not started. */
     bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
-    if (snib__request_own(request)) /* of the server that was asked, not of a name */
+    if (snib__request_own(request)) /* of this server, not of a name */
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
@@ -18234,7 +18252,8 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-/* Its lanes may be there without the first, which may be on its way to what is a replica now. */
+/* Its other lanes may be up without the first, which may be
+ * reconnecting to what is now a replica. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
     const struct snib__node *node = member->node;
@@ -18244,7 +18263,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* A node that the cluster has no more. */
+/* Disconnect a node that has left the cluster. */
 static void cluster_leave(struct snib__engine *e, const struct snib__member *member, snib__time now)
 {
     const struct snib__cluster *c = e->map;
@@ -18304,25 +18323,26 @@ const struct snib__route snib__cluster = {
 
 /* ---- engine/doubt.c ---------------------------------------------------------------------------*/
 
-/* doubt.c - what may be concluded when a request has no answer, or one that may mean anything.
+/* doubt.c - what the engine may conclude when a request has no reply, or a doubtful one.
  *
- *     request                   no answer, the link ended          error that may mean anything
- *     acquire, transfer         repeated with the same number      the caller is told, and it is undone
- *     acquire of a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
- *     release                   repeated; gone means: it did it    the caller is told, and it is repeated
- *     release to a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
- *     renewal                   not renewed; it is tried again     not renewed; it is tried again
- *     question                  asked again                        the caller is told
+ *     request                  no reply, the link ended         doubtful error
+ *     acquire, transfer        repeated with the same number    the caller is told; undone
+ *     acquire of a semaphore   unknown: not repeated            the caller is told; not repeated
+ *     release                  repeated; gone means: it worked  the caller is told; repeated
+ *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
+ *     renewal                  not renewed; retried             not renewed; retried
+ *     query                    repeated                         the caller is told
  *     change of a number,
- *     force release             unknown: nothing is repeated       the caller is told, nothing is repeated
+ *     force release            unknown: not repeated            the caller is told; not repeated
  *
- * A number belongs to one attempt, so whoever repeats one finds what its first try has left and nothing
- * else.  What has no number cannot tell its own first try from somebody else's: it is sent once.
- * docs/guarantees.md has the callers' side of this table; tests/unit/doubt.c goes through its cells.
+ * A number belongs to one attempt, so a repeated request finds what its first try has left and
+ * nothing else.  A request without a number cannot tell its own first try from another client's: it
+ * is sent once.  docs/guarantees.md has the callers' side of this table; tests/unit/doubt.c goes
+ * through its cells.
  */
 
-/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of the
- * command, or by a script that leaves nothing half done. */
+/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
+ * the command, or by a script that leaves nothing half done. */
 bool snib__doubtful(int32_t error)
 {
     return error == SNIB_ESERVER;
@@ -18338,24 +18358,26 @@ bool snib__sent_once(const struct snib__request *request)
 
 /* ---- engine/durable.c -------------------------------------------------------------------------*/
 
-/* durable.c - grants that count only when replicas have them.
+/* durable.c - grants that count only once replicas have them.
  *
- * WAIT says how many replicas have received what its own connection has written, and blocks that connection.
- * So acquisitions have a link of their own, and go in batches: those that come while a WAIT is under way are
- * collected, and leave together with the next one.
+ * WAIT reports how many replicas have received what its own connection has written, and blocks that
+ * connection.  So acquisitions have a link of their own and go in batches: those that arrive while
+ * a WAIT is in flight are collected, and leave together with the next one.
  *
- *     collected --WAIT answered--> sent, and WAIT behind them --granted--> waiting --WAIT answered--> decided
+ *     collected --WAIT answered--> sent, with a WAIT behind
+ *               --granted--> waiting --WAIT answered--> decided
  *
- * What the server has granted is decided when the WAIT behind it is: enough replicas have it; or the hold says how
- * many; or it is given back and the operation fails, whether or not the release is answered, for such a hold is never
- * renewed.  A link that ends before leaves all of that in doubt, as ever, and it is asked again.
+ * A grant of the server is decided when the WAIT behind it is answered.  Either enough replicas
+ * have it; or the hold reports how many; or it is returned and the operation fails, even if the
+ * release is never answered, because such a hold is never renewed.  If the link ends before, the
+ * grant is in doubt like any unanswered request, and the request is repeated.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DURABLE_RECOUNT (1000 * SNIB__MS) /* of the replicas, while anything is acquired */
+#define DURABLE_RECOUNT (1000 * SNIB__MS) /* between counts of the replicas, while acquiring */
 
 struct snib__durable {
     struct snib__request *collected;
@@ -18363,17 +18385,17 @@ struct snib__durable {
     struct durable_grant {
         struct snib__request request;
         struct snib__verdict verdict;
-    } * granted; /* what the WAIT under way is for, or the next */
+    } * granted; /* the grants that the current or next WAIT is for */
     uint32_t granted_n, granted_cap;
-    bool waiting;           /* a WAIT is under way, or the count before it */
-    uint32_t need;          /* ... for so many */
-    int32_t replicas;       /* that are in step, as the master said last; -1: it does not say */
-    bool any;               /* there has been one */
-    snib__time counted_at;  /* it was asked then */
-    bool refused;           /* the server has no WAIT, or the user may not */
+    bool waiting;           /* a WAIT is in flight, or the count before it */
+    uint32_t need;          /* ... for this many replicas */
+    int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
+    bool any;               /* there has been at least one */
+    snib__time counted_at;  /* when it was asked */
+    bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after answers to WAIT that were of no use */
-    snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
+    snib__time backoff;     /* of the link, after useless replies to WAIT */
+    snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
 static struct snib__link *durable_link(struct snib__node *node)
@@ -18408,7 +18430,7 @@ void snib__durable_free(struct snib__node *node)
     node->durable = NULL;
 }
 
-/* Room for one more; 0 or -1. */
+/* Make room for one more; 0 or -1. */
 static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
 {
     if (n < *cap)
@@ -18422,7 +18444,7 @@ static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
     return 0;
 }
 
-/* ---- how many ----------------------------------------------------------------------------------- */
+/* ---- how many replicas ---- */
 
 static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
 {
@@ -18432,7 +18454,7 @@ static void durable_tell(struct snib__engine *e, struct snib__node *node, const 
     node->durable->told = true;
 }
 
-/* How many replicas are asked for; 0: there is nothing to be waited for. */
+/* How many replicas are required; 0: there is nothing to wait for. */
 static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
 {
     const struct snib__durable *d = node->durable;
@@ -18458,7 +18480,7 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->counted_at = now;
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches ---- */
 
 int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request)
@@ -18475,8 +18497,8 @@ int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                : SNIB__NO_SCRIPT;
 }
 
-/* Ask how many replicas have what was sent, and before it how many there are, if that is not known well.  Without
- * memory the link is left: what it sent is in doubt. */
+/* Ask how many replicas have what was sent, and first how many there are, if that is outdated.  If
+ * out of memory, drop the link: what it sent is then in doubt. */
 static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -18500,13 +18522,13 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
                              struct snib__request *request, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    if (!hold->op) /* it may have worked, and nobody waits for it any more */
+    if (!hold->op) /* it may have worked, but its operation has gone */
         snib__gate_unanswered(e, request, now);
     else if (snib__link_write(e, durable_link(node), request, now) < 0)
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
 }
 
-/* Send what was collected, and a WAIT behind it. */
+/* Send the collected requests, with a WAIT behind them. */
 static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -18517,7 +18539,7 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
     d->collected = NULL;
     d->collected_n = d->collected_cap = 0;
     d->stuck_since = SNIB__NEVER;
-    d->waiting = true; /* what comes of it is collected, too */
+    d->waiting = true; /* requests that result from this are collected, too */
     for (uint32_t i = 0; i < n; i++)
         durable_send_one(e, node, &batch[i], now);
     free(batch);
@@ -18526,7 +18548,7 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
         durable_wait(e, node, now);
 }
 
-/* An operation's request is collected, so its thread waits for the answer on this link. */
+/* Collect an operation's request; its thread waits for the reply on this link. */
 static int durable_collect(struct snib__node *node, const struct snib__request *request,
                            snib__time now)
 {
@@ -18541,7 +18563,7 @@ static int durable_collect(struct snib__node *node, const struct snib__request *
     return 0;
 }
 
-/* The link, if there is to be one now. */
+/* Open the link, if possible now. */
 static int durable_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = durable_link(node);
@@ -18587,7 +18609,7 @@ bool snib__durable_unsend(struct snib__node *node, const void *subject)
     return false;
 }
 
-/* The names of a node are served elsewhere: what is collected for it goes there. */
+/* The node's names are served elsewhere: send the collected requests there. */
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -18603,7 +18625,7 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
     free(batch);
 }
 
-/* ---- decisions ---------------------------------------------------------------------------------- */
+/* ---- decisions ---- */
 
 static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
                            uint32_t need)
@@ -18622,18 +18644,18 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     snib__op_done(e, op, SNIB_EREPLICAS);
 }
 
-/* The rest of a grant, now that it is known where it is. */
+/* Finish a grant, now that the number of replicas is known. */
 static void durable_decide(struct snib__engine *e, const struct durable_grant *grant,
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
     hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
-        durable_refuse(e, hold, reached, need); /* nobody has it: it goes back */
+        durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
-/* What was granted up to now is decided. */
+/* Decide all grants so far. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)
 {
@@ -18659,11 +18681,11 @@ bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
         return false;
     struct durable_grant grant = {*request, *verdict};
     if (durable_room((void **)&d->granted, d->granted_n, &d->granted_cap, sizeof *d->granted) < 0) {
-        durable_decide(e, &grant, 0, 1, now); /* nobody could say where it is */
+        durable_decide(e, &grant, 0, 1, now); /* the number of replicas would stay unknown */
         return true;
     }
     d->granted[d->granted_n++] = grant;
-    if (!d->waiting) /* it was sent again, behind its WAIT */
+    if (!d->waiting) /* the request was resent behind its WAIT */
         durable_wait(e, node, now);
     return true;
 }
@@ -18683,8 +18705,9 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
-/* WAIT was answered by an error, as UNBLOCKED: it is no master any more.  Or it says the same the next time, so the
- * pauses grow, and what is sent again, which is no new operation, does not shorten them. */
+/* WAIT got an error.  UNBLOCKED: the server is no master any more.  Other errors may come
+ * again, so the pauses grow; and requests that are resent are not new operations, so they
+ * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
@@ -18724,7 +18747,7 @@ void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
         durable_waited(e, link, reply, error, now);
 }
 
-/* ---- coming and going --------------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
@@ -18735,14 +18758,14 @@ void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__
     durable_go_on(e, link->node, now);
 }
 
-/* The node is ready, and something may be collected for its link. */
+/* The node is ready, and requests may be collected for its link. */
 void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
         snib__link_want(e, durable_link(node), now);
 }
 
-/* Nobody could connect it for long: the operations end. */
+/* The link could not be opened for too long: the operations end. */
 static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
                             int os_error, snib__time now)
 {
@@ -18775,7 +18798,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     d->waiting = false;
     for (uint32_t i = 0; i < n; i++) {
         const struct snib__hold *hold = granted[i].request.subject;
-        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not asked again: it is ours */
+        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not repeated: the grant is kept */
             durable_decide(e, &granted[i], 0, d->need ? d->need : 1, now);
         else
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
@@ -18784,12 +18807,12 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which is nothing that a new operation shortens */
+        link->wanted = true; /* after its pause, which new operations do not shorten */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
 
-/* engine.c - the whole: birth and end, time, close, statistics. */
+/* engine.c - the engine as a whole: creation, time, close, statistics. */
 
 
 #include <stdarg.h>
@@ -18820,7 +18843,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     if (!e)
         return NULL;
     e->config = *config;
-    if (config->durability) /* what goes from hand to hand is nowhere else */
+    if (config->durability) /* a hand-over is on the master only */
         e->config.handover_max = 0;
     else
         e->config.durability_timeout = 0;
@@ -18917,15 +18940,15 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     return next;
 }
 
-/* The caller's hold is lost; what the server has of it is given back by another of its number. */
+/* The caller's hold is lost; a second hold with its number releases what the server has. */
 static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
     if (rest) {
         if (now >= snib__hold_end(hold))
-            rest->acquired_at = 0; /* the rest of a loss, which is told once */
+            rest->acquired_at = 0; /* the rest of a loss, which is reported once */
         snib__gate_release(e, rest, now);
-        hold->count = 0; /* without memory it is tried again when the hold is freed */
+        hold->count = 0; /* without memory this is retried when the hold is freed */
     }
     if (!snib__hold_over(e, hold, now))
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
@@ -18941,7 +18964,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         if (op->kind == SNIB__OP_RELEASE)
             continue;
         snib__gate_leave(e, op, now);
-        next = op->live_next; /* leaving lets others try, and their end may come of that */
+        next = op->live_next; /* leaving lets other operations try, and that may end them */
         snib__op_done(e, op, SNIB_ECLOSED);
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)
@@ -19056,13 +19079,14 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 
 /* ---- engine/gate.c ----------------------------------------------------------------------------*/
 
-/* gate.c - one lock name in this process: who of us tries, holds or releases, and who waits behind.
+/* gate.c - one lock name in this process: which hold tries, is held or is released, and what waits.
  *
- * Here is what all disciplines share: the table of gates, acquiring, granting, leaving.  sole.c has locks with
- * one holder, share.c locks with many, place.c the fair lock; release.c has the way back.
+ * This file has what all disciplines share: the table of gates, acquiring, granting, leaving.
+ * sole.c has locks with one holder, share.c locks with many, place.c the fair lock; release.c has
+ * the way back.
  *
- * Cancel and timeout take the operation away and leave the hold to finish alone: granted without an
- * operation, it is released at once (or handed to the next in the queue).
+ * Cancel and timeout detach the operation and let the hold finish alone: if it is granted without
+ * an operation, it is released at once (or handed to the next in the queue).
  */
 
 #include <stdlib.h>
@@ -19070,7 +19094,7 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 
 /* ---- the table of gates ---- */
 
-/* Asked for again rather than kept: there are many gates, and few of one bucket. */
+/* Recomputed rather than stored: there are many gates, and few per bucket. */
 static uint32_t gate_hash(int32_t kind, const char *name, size_t n)
 {
     return snib__hash(name, n) ^ (uint32_t)kind;
@@ -19130,7 +19154,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(snib__gate_size(n));
     if (!gate)
         return NULL;
-    /* The members of a multi lock that is one gate are served by one node, that of the first. */
+    /* A multi lock that is one gate is served by one node, that of its first member. */
     const char *key = kind == SNIB__MULTI ? name + 1 : name;
     size_t key_n = kind == SNIB__MULTI ? strnlen(key, n - 1) : n;
     *gate =
@@ -19202,7 +19226,7 @@ void snib__gate_join(struct snib__hold *hold)
     gate->peers = hold;
 }
 
-/* The hold is not the gate's any more: released, refused or lost. */
+/* The gate no longer has the hold: it was released, refused or lost. */
 void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
@@ -19222,7 +19246,7 @@ void snib__gate_part(struct snib__hold *hold)
 
 /* ---- ends of holds and operations ---- */
 
-/* Give up a hold of which the server has nothing, and its operation's tie to it. */
+/* Discard a hold of which the server has no trace, and untie its operation. */
 void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
     snib__place_left(e, hold);
@@ -19242,7 +19266,7 @@ void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code
 
 /* ---- acquiring ---- */
 
-/* Whoever is first in the gate's queue may try. */
+/* Only the head of the gate's queue may try. */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (snib__gate_sole(gate))
@@ -19251,7 +19275,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__share_advance(e, gate, now);
 }
 
-/* What the owner holds of the gate, or NULL. */
+/* The owner's hold of the gate, or NULL. */
 static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib__gate *gate,
                                        uint64_t owner, snib__time now)
 {
@@ -19265,7 +19289,7 @@ static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib
     return NULL;
 }
 
-/* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
+/* An owner that holds the lock gets it again, until the count is full; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = gate_held_by(e, op->gate, op->owner, now);
@@ -19287,7 +19311,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-/* What we hold ourselves, or wait for ourselves, needs no question to the server. */
+/* A lock that this process holds or waits for is busy: no need to ask the server. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
     const struct snib__hold *active = snib__gate_active(gate);
@@ -19298,8 +19322,8 @@ static bool gate_is_busy(const struct snib__gate *gate)
            (active && active->phase == SNIB__HELD);
 }
 
-/* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
- * A reader that asks for the write lock would wait for itself: *out_code. */
+/* The number of the owner's write hold, reused for its read hold so that the server sees them as
+ * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
@@ -19326,7 +19350,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
         op->deadline =
             now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
-    if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
+    if (snib__gate_active(gate)) /* it may be over without anything having noticed */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
         return op;
@@ -19350,7 +19374,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS) & SNIB__SPAN_MAX;
     if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
-        e->next_number += hold->permits - 1; /* a number for each */
+        e->next_number += hold->permits - 1; /* one number per permit */
     } else if (gate->kind->kind == SNIB_MUTEX) {
         hold->vote_ms = how->vote_ms;
     }
@@ -19368,10 +19392,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     return op;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
-/* A granted hold goes to its operation, or back if nobody wants it any more, or nobody may have it any
- * more.  True: it was taken. */
+/* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
+ * came too late.  True: it was taken. */
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now)
 {
@@ -19409,11 +19433,11 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     return true;
 }
 
-/* Nobody waits for the hold any more, but the server may have something of it: take it back. */
+/* No operation waits for the hold any more, but the server may have a trace of it: take it back. */
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now)
 {
-    /* Who took it cannot be told, or it is nothing that could be given back. */
+    /* It has no owner on the wire, or there is nothing to release. */
     if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
         struct snib__gate *gate = hold->gate;
         snib__gate_ref(gate);
@@ -19443,7 +19467,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__sole_settles(gate, now);
     }
     if (unsure || (hold->flags & SNIB__SEATED)) {
-        snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
+        /* an earlier try may have worked or taken a place */
+        snib__gate_undo(e, hold, sent_at, now);
         return;
     }
     snib__gate_forget_hold(e, hold);
@@ -19507,7 +19532,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 
 /* ---- leaving ---- */
 
-/* Take an unfinished operation out of wherever it is.  Its hold, if the server may have it, finishes alone. */
+/* Detach an unfinished operation from wherever it is.  Its hold finishes alone
+ * if the server may have it. */
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
@@ -19520,7 +19546,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     op->hold = NULL;
     hold->op = NULL;
     if (op->kind == SNIB__OP_RELEASE)
-        return true; /* the release goes on, only nobody waits for it */
+        return true; /* the release continues without a waiting operation */
     struct snib__gate *gate = hold->gate;
     if (snib__outer_is(gate)) {
         snib__outer_tell(e, hold);
@@ -19540,7 +19566,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-        else if (first && gate->trying) /* the next may want less than those on their way */
+        else if (first && gate->trying) /* the next operation may want less than those in flight */
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
@@ -19552,7 +19578,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
     } else {
-        snib__sole_settles(gate, now); /* it is on its way, and nobody's */
+        snib__sole_settles(gate, now); /* in flight, without an operation */
     }
     snib__gate_put(e, gate);
     return true;
@@ -19560,27 +19586,27 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* ---- engine/given.c ---------------------------------------------------------------------------*/
 
-/* given.c - what was given back a moment ago is given back again where another server has taken over.
+/* given.c - recent releases are repeated where another server has taken over.
  *
- * That one may not have heard of the release: then it keeps the lock for nobody until the lease ends.  So numbers that
- * were given back are remembered for a while, the last of them only, and their release is sent again, once, when
- * the server that has the name now is not the one that answered.  A number is never used twice, so it is harmless
- * wherever the release had arrived.
+ * The new server may not have received the release, and would then keep the lock, held by no
+ * client, until the lease ends.  So the client remembers the last numbers it released, for a while,
+ * and repeats each release once if another server than the one that replied now serves the name.  A
+ * number is never used twice, so this is harmless where the release had arrived.
  */
 
 #include <stdlib.h>
 
 #define GIVEN_MAX 128
-#define GIVEN_FOR (10000 * SNIB__MS) /* within this time a failover is heard of */
+#define GIVEN_FOR (10000 * SNIB__MS) /* a failover becomes known within this time */
 
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
-    uint32_t identity; /* of the server that answered */
+    uint32_t identity; /* of the server that replied */
     uint32_t lease_ms : 28;
     uint32_t options : 4;
     uint64_t number;
-    snib__time until; /* the lease has ended, or it is forgotten */
+    snib__time until; /* the end of the lease, or of remembering */
     int64_t fencing;  /* or its permits */
 };
 
@@ -19642,7 +19668,7 @@ void snib__given_redo(struct snib__engine *e, snib__time now)
         if (!node || (same && now < given->until))
             continue;
         if (now < given->until && !snib__node_ready(node))
-            continue; /* when it is */
+            continue; /* once it is ready */
         if (now < given->until)
             given_again(e, given, now);
         given_forget(e, given);
@@ -19663,9 +19689,9 @@ void snib__given_end(struct snib__engine *e)
  *      ^--refused-----'                   '--loss--> LOST
  *
  * The deadline V counts from before the request was sent, so it cannot be later than the end of the
- * lease at the server as long as the two clocks run at rates within 1 %.  A loss is told by V at the
- * latest, whatever the network does, because the timers of V ask nobody.  From V on nothing moves it:
- * an answer that is found later, by a process that was stopped meanwhile, is too late.
+ * lease at the server as long as the two clocks run at rates within 1 %.  A loss is reported by V
+ * at the latest, whatever the network does, because the timers of V depend on no reply.  From V on
+ * it is fixed: a reply found later, by a process that was stopped meanwhile, is too late.
  */
 
 #include <string.h>
@@ -19694,7 +19720,7 @@ void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
     snib__timer_cancel(e, &hold->timer_at);
 }
 
-/* Nobody wants it and nothing of it is on its way: free it. */
+/* Free a hold that is no longer used and has nothing in flight. */
 void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & (SNIB__HANDED | SNIB__UNTOLD)) && hold->phase != SNIB__TRYING &&
@@ -19712,7 +19738,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (!leased)
         hold->deadline = SNIB__NEVER;
-    else if (!(hold->flags & SNIB__FIRST)) /* else it is there */
+    else if (!(hold->flags & SNIB__FIRST)) /* otherwise it is set */
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     hold->acquired_at = now;
     hold->count = 1;
@@ -19723,15 +19749,15 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__hold_arm(e, hold, now);
 }
 
-/* Set the timer of what ends the hold, if the watchdog does not: its lease, max_hold, or, for a first
- * lease, the moment to confirm it. */
+/* Set the timer for what ends the hold, unless the watchdog does: its lease, max_hold, or, for a
+ * first lease, the moment to confirm it. */
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 3
                                                     : hold->deadline;
-    else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
+    else if (snib__outer_is(hold->gate)) /* often enough to notice an extension */
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
                                                     : hold->deadline;
     else if (hold->lease_ms && hold->deadline != SNIB__NEVER)
@@ -19744,7 +19770,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
-/* A hold under the watchdog gets a fixed lease from now on. */
+/* Give a hold under the watchdog a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -19800,7 +19826,7 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
                      shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
-/* Why the server does not know a hold that is to be released: its time, or all that is known is that it is not there. */
+/* Why the server does not know a hold being released: its time is over, or the key is missing. */
 static int hold_missing(const struct snib__hold *hold, snib__time now)
 {
     if (now >= hold->deadline)
@@ -19808,13 +19834,14 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
-/* Its release came too late: the caller is told by the release's code, the operator as of any other loss. */
+/* Its release came too late.  The release's code tells the caller; the log and the statistics
+ * count it as any other loss. */
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
     hold->reason = (unsigned)reason & 15u;
-    if (hold->acquired_at ==
-        0) /* an attempt that is taken back, or the rest of a loss that was told */
+    /* an attempt being taken back, or the rest of a loss already reported */
+    if (hold->acquired_at == 0)
         return;
     hold_count_loss(e, reason);
     hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
@@ -19832,7 +19859,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    /* A close is the program's own doing, and gives the lock back. */
+    /* A close is the program's own doing, and releases the lock. */
     hold_log(e, reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate, "lost",
              snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -19852,8 +19879,9 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__gate_put(e, gate);
 }
 
-/* Lost is final: what has come to its end is lost now, whoever notices it first, and for the reason that the clock
- * gives.  Whatever would give a hold more time asks here before, so no answer can bring one back. */
+/* Lost is final: a hold whose end has come is lost now, whoever notices it first, and for
+ * the reason that the clock gives.  All code that would extend a hold calls this first,
+ * so no reply can revive one. */
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
@@ -19883,7 +19911,7 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
     return hold;
 }
 
-/* The hold's timer rang: a fixed lease or max_hold is over, or a release is to be tried again. */
+/* The hold's timer fired: a fixed lease or max_hold is over, or a release must be retried. */
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__RELEASING) {
@@ -19896,7 +19924,7 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     if (hold->flags & SNIB__FIRST) {
         snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
-        snib__hold_arm(e, hold, now); /* to try again, or to lose it */
+        snib__hold_arm(e, hold, now); /* to retry, or to lose it */
     } else if (snib__outer_is(hold->gate)) {
         snib__hold_arm(e, hold, now);
     }
@@ -19939,7 +19967,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     if (now >= snib__hold_end(hold))
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
-    if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
+    if (snib__outer_is(hold->gate)) /* checked at every quarter of what is left */
         return hold->lease_ms == 0 && hold->outer &&
                        hold->deadline - now < hold->outer->span * 2 / 5
                    ? SNIB_HOLD_AT_RISK
@@ -19951,7 +19979,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
-/* Nobody has the hold any more, and the server keeps it to the end of its lease. */
+/* The hold has no user any more, and the server keeps the lock until the lease ends. */
 static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -20000,32 +20028,35 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* ---- engine/lane.c ----------------------------------------------------------------------------*/
 
-/* lane.c - further command links of a node, for threads that call at once.
+/* lane.c - further command links of a node, for threads that call at the same time.
  *
- * A thread that waits for an answer reads it itself.  Two that share a connection wake each other for it, and are
- * slower than on connections of their own; so a node has up to four command links, which are called lanes.  The
- * first is the node: while it is down the node is, renewals and all that nobody waits for go by it.  The others
- * come when threads have met on the first often enough, and go when nobody has wanted them for long.
+ * A thread that waits for a reply reads it itself.  Two threads on one connection wake each other
+ * for every reply, and are slower than on connections of their own; so a node has up to four
+ * command links, called lanes.  The first lane stands for the node: the node is down while it is
+ * down, and it carries renewals and all requests that no thread waits for.  The others are opened
+ * when threads have met on the first often enough, and closed when they have been idle for long.
  *
- *     a thread's request   ->  a lane on which nothing is under way, while few requests are; else the first:
- *                              many go together, in few system calls
- *     the next of a gate   ->  the lane on which an earlier one has no answer yet, for lanes have no order
- *                              among each other
+ *     a thread's request   ->  a lane with nothing in flight, while few requests are in flight;
+ *                              otherwise the first: many requests travel in few system calls
+ *     the next of a gate   ->  the lane on which an earlier one has no reply yet, for there is
+ *                              no order between lanes
  *
- * What a lost lane leaves unanswered is sent again by the first, behind a CLIENT KILL of the lost connection: what
- * the server has not read of that must not run later.  A lane is of use only to the very process that the first
- * talks to, so where a server does not say which one it is there are none.
+ * Requests that a lost lane leaves unanswered are repeated on the first, behind a CLIENT KILL of
+ * the lost connection: what the server has not yet read from that must not run later.  A lane is
+ * useful only if it reaches the very process that the first talks to, so there are none where a
+ * server does not identify itself.
  *
- * One more is that of durable.c, which shares the rules about loss and process, and nothing else.
+ * One more command link belongs to durable.c; it shares the rules about loss and process, and
+ * nothing else.
  */
 
 #include <string.h>
 
-#define LANE_IDLE (30000 * SNIB__MS)  /* nobody wants it any more */
-#define LANE_FEW 8                    /* requests under way, up to which threads do not share */
-#define LANE_MEETINGS 64              /* so many within ... */
+#define LANE_IDLE (30000 * SNIB__MS)  /* unused for this long: close it */
+#define LANE_FEW 8                    /* below this many requests in flight threads do not share */
+#define LANE_MEETINGS 64              /* this many meetings within ... */
 #define LANE_WINDOW (100 * SNIB__MS)  /* ... are worth another lane */
-#define LANE_FOLLOW (1000 * SNIB__MS) /* the first stays so long where it is */
+#define LANE_FOLLOW (1000 * SNIB__MS) /* the first lane stays at least this long on a server */
 
 struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
 {
@@ -20074,7 +20105,7 @@ bool snib__lane_rest(const struct snib__node *node)
 
 /* ---- choosing ---- */
 
-/* Have one more, if one may be had now. */
+/* Open one more lane if allowed now. */
 static void lane_open(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 1; i < lane_count(e, node); i++) {
@@ -20089,7 +20120,7 @@ static void lane_open(struct snib__engine *e, struct snib__node *node, snib__tim
     }
 }
 
-/* Threads have met: often enough for another lane? */
+/* Threads have met on a lane: count it, and open another lane when that is frequent. */
 static void lane_met(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (now - node->met_since > LANE_WINDOW) {
@@ -20100,7 +20131,8 @@ static void lane_met(struct snib__engine *e, struct snib__node *node, snib__time
         lane_open(e, node, now);
 }
 
-/* A thread waits for what is to be sent: does another one, too, on every lane? */
+/* The lane for a request that a thread waits for; NULL if a thread waits on every
+ * lane, or requests are many. */
 static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *idle = NULL;
@@ -20133,7 +20165,7 @@ struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *nod
     return lane ? lane : &node->links[SNIB__COMMAND];
 }
 
-/* ---- what is under way ---- */
+/* ---- requests in flight ---- */
 
 void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
 {
@@ -20147,7 +20179,7 @@ void snib__lane_sent(struct snib__link *link, const struct snib__request *reques
     snib__gate_ref(gate);
 }
 
-/* The request is not on its way any more; its gate may go with it. */
+/* The request is no longer in flight; this may free its gate. */
 void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request)
 {
@@ -20160,10 +20192,10 @@ void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
     snib__gate_put(e, gate);
 }
 
-/* ---- coming and going ---- */
+/* ---- opening and closing ---- */
 
-/* End the connections of lost lanes at the server, by the first and before anything that follows on it.  Another
- * process has numbers of its own, and nothing of theirs.  0, or -1 when out of memory. */
+/* End the connections of lost lanes at the server, on the first lane and before anything else on
+ * it.  A new server process has never seen these connections.  0, or -1 when out of memory. */
 int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
@@ -20192,17 +20224,19 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
     bool other = strcmp(link->conn.run_id, node->run_id) != 0;
     if (other && snib__durable_is(link) &&
-        !snib__node_ready(node)) { /* it is not known which one the first will find */
+        !snib__node_ready(node)) { /* the server that the first will reach is unknown */
         snib__link_close(e, link, SNIB_OK, now);
         return;
     }
     if (other) {
-        node->alone = true; /* the address leads to several servers; until the first is made anew */
+        /* the address leads to several servers; until the first lane reconnects */
+        node->alone = true;
         snib__engine_log(e, SNIB_LOG_INFO,
                          "another connection to %s came to another server: there will be one only",
                          snib__node_where(e, node));
         snib__link_close(e, link, SNIB_OK, now);
-        /* What counts is decided on that one, so the first follows; but not to and fro between several servers. */
+        /* Durability is decided on that server, so the first lane follows; but not back and
+         * forth between several servers. */
         if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)
             snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
         return;
@@ -20215,7 +20249,7 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
         snib__durable_ready(e, link, now);
 }
 
-/* The first is ready: lanes to another process than it has found are of no use. */
+/* The first lane is ready: lanes to another process than its own are useless. */
 void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
@@ -20226,7 +20260,7 @@ void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, sni
     }
 }
 
-/* Its own connection is not what the node is: others go on. */
+/* A lost lane does not take the node down: the others go on. */
 void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now)
 {
@@ -20278,12 +20312,13 @@ snib__time snib__lane_deadline(const struct snib__link *link)
 
 /* ---- engine/link.c ----------------------------------------------------------------------------*/
 
-/* link.c - one connection to a node: when to connect, what ends it, whom its replies go to.
+/* link.c - one connection to a node: when to connect, what ends it, who handles its replies.
  *
  *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
- *      ^----------------- link_down, or closed by us: silence, nonsense, a refusal -----'
+ *      ^------------ link_down, or closed by the engine: silence, nonsense, a refusal -'
  *
- * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
+ * A link that owes a reply for too long is closed: that is the only answer to doubt about a
+ * connection.
  */
 
 #include <stdio.h>
@@ -20307,7 +20342,7 @@ int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib
     return 0;
 }
 
-/* As part of its node; one that never was begun is none of the engine's. */
+/* Frees it with its node; a link that was never initialised is not in the engine's list. */
 void snib__link_free(struct snib__engine *e, struct snib__link *link)
 {
     struct snib__link **at = &e->links;
@@ -20390,7 +20425,7 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
     return SNIB__WISH_NOTHING;
 }
 
-/* ---- its life ---- */
+/* ---- life of a link ---- */
 
 bool snib__link_rests(const struct snib__link *link)
 {
@@ -20398,8 +20433,8 @@ bool snib__link_rests(const struct snib__link *link)
            !link->close;
 }
 
-/* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
- * the driver. */
+/* Whether an address is known.  The driver knows that of a single server for which
+ * the engine was given none. */
 static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
 {
     return link->node->addressed || e->config.seeds_n == 0;
@@ -20491,7 +20526,7 @@ void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
     snib__conn_mask(&link->conn, bytes, n);
 }
 
-/* A second login has been answered. */
+/* A renewed login has been answered. */
 static void link_relogged(struct snib__engine *e, struct snib__link *link)
 {
     if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
@@ -20542,13 +20577,15 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
+     * once. */
     link->next_try = now + link->backoff / 2 +
                      snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
     link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
-    bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
+    /* the route reconnects sentinels itself */
+    bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
         snib__lane_down(e, link, code, os_error, now);
     } else if (link->kind == SNIB__PUBSUB) {
@@ -20561,13 +20598,13 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
     link->soiled = false;
-    link->conn.words[0] = 0; /* of this end, not of the next */
+    link->conn.words[0] = 0; /* about this failure, not the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
     if (!snib__lane_is(link))
         snib__route_down(e, link, code, now);
 }
 
-/* Close a link that cannot be trusted any more. */
+/* Close a link that can no longer be trusted. */
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
@@ -20583,8 +20620,8 @@ int32_t snib__link_error(const struct snib__link *link, const struct snib__value
                : 0;
 }
 
-/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
- * this connection (any more): it has done nothing, and the connection is of no use. */
+/* An error that says that the node is no master, is not ready yet, or does not know this connection
+ * (any more): nothing was carried out, and the connection is useless. */
 bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
 {
     int32_t error = snib__link_error(link, reply);
@@ -20592,8 +20629,8 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
            (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(link->conn.resp, reply)));
 }
 
-/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
- * none: the pauses between attempts grow, and patience ends. */
+/* The first reply on a connection.  A connection that accepts the handshake and ends at the first
+ * request is as useless as none: back-off keeps growing, and patience still ends. */
 static void link_proven(struct snib__link *link)
 {
     link->proven = true;
@@ -20651,7 +20688,7 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
 
 /* ---- time ---- */
 
-/* When a reply that is owed is overdue. */
+/* When an owed reply is overdue. */
 static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
 {
     snib__time oldest = snib__conn_oldest(&link->conn);
@@ -20682,7 +20719,7 @@ snib__time snib__link_deadline(const struct snib__engine *e)
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
         if (link->connect || link->close || link->soiled)
-            return 0; /* a wish is there to be taken, or to be made */
+            return 0; /* a wish is waiting or about to be made */
         snib__time at = link_overdue(e, link);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link_has_way(e, link))
@@ -20698,18 +20735,19 @@ snib__time snib__link_deadline(const struct snib__engine *e)
 
 /* ---- engine/map.c -----------------------------------------------------------------------------*/
 
-/* map.c - whose a cluster's slots are.
+/* map.c - a cluster's slot map: which node serves which slot.
  *
- * Two things are told: MOVED says of one slot that it is another's, CLUSTER SLOTS says it of all.  Neither has a
- * number that says which is newer, so this is believed:
+ * There are two sources: MOVED says of one slot that another node serves it, CLUSTER SLOTS says it
+ * of all.  Neither has a number that tells which is newer, so the client believes:
  *
- *   MOVED      at once, for the server that says it was asked for that slot itself
- *   a map      if the epoch of the node that tells it (CLUSTER INFO, asked just before) is not older than that of
- *              the newest map, or none like that has come for 15 s, for a cluster may be made anew;
- *              and slot by slot, but for slots of which a MOVED has told otherwise within the last 3 s
+ *   MOVED      at once, if its sender was thought to serve the slot
+ *   a map      if the epoch of the node that sends it (CLUSTER INFO, asked just before) is not
+ *              older than that of the newest map, or if no such map has come for 15 s, because a
+ *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
+ *              said otherwise within the last 3 s
  *
- * So a node that lags behind cannot take back what is known; when a map was wrong all the same, the next MOVED
- * says so.  What no map names stays with nobody, a node without an address.
+ * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
+ * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
  */
 
 #include <string.h>
@@ -20747,15 +20785,15 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
     node->idle = false;
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
-    /* A question that is under way is redirected as this one was: nodes that send all to each other would be asked
-     * once more with each answer. */
+    /* A query in flight is redirected like this one: between nodes that redirect everything to each
+     * other, each reply would otherwise add one more. */
     snib__slot_confirm(e, slot, false, now);
     snib__node_reroute(e, c->member[before].node, now);
 }
 
 /* ---- CLUSTER SLOTS ---- */
 
-/* The value after this one and all that is in it. */
+/* The index after a value with all its elements. */
 static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t at)
 {
     uint32_t left = 1;
@@ -20768,7 +20806,7 @@ static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t a
     return at;
 }
 
-/* The text at a place; NULL: there is none. */
+/* The string at an index; NULL: there is none. */
 static const char *map_text(const struct snib__engine *e, const struct snib__value *reply,
                             uint32_t n, uint32_t at, size_t *out_len)
 {
@@ -20778,7 +20816,7 @@ static const char *map_text(const struct snib__engine *e, const struct snib__val
     return snib__resp_text(e->resp, &reply[at]);
 }
 
-/* The value of the pair "ip" in a node's further facts. */
+/* The value for "ip" in a node's metadata. */
 static const char *map_ip(const struct snib__engine *e, const struct snib__value *reply, uint32_t n,
                           uint32_t at, size_t *out_len)
 {
@@ -20792,8 +20830,8 @@ static const char *map_ip(const struct snib__engine *e, const struct snib__value
     return NULL;
 }
 
-/* [endpoint, port, id, facts]: a nil or empty endpoint is the host that was asked, and "?" one that was never
- * set.  False: nobody could go there. */
+/* [endpoint, port, id, metadata]: a nil or empty endpoint means the host that was asked, "?" one
+ * that was never set.  False: there is no usable address. */
 static bool map_address(const struct snib__engine *e, const struct snib__node *from,
                         const struct snib__value *reply, uint32_t n, uint32_t at,
                         struct snib__address *out)
@@ -20820,7 +20858,7 @@ static void map_note_spare(struct snib__cluster *c, const struct snib__address *
         c->spare[c->spares_n++] = *address;
 }
 
-/* [from, to, master, replica...] into the draft.  False: it is nothing like that. */
+/* Read [from, to, master, replica...] into the draft.  False: it has another form. */
 static bool map_range(struct snib__engine *e, const struct snib__node *from,
                       const struct snib__value *reply, uint32_t n, uint32_t at)
 {
@@ -20864,7 +20902,7 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
-/* An older map than one that is known. */
+/* A map older than one already known. */
 static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
     if (epoch == 0)
@@ -20876,7 +20914,7 @@ static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
     return false;
 }
 
-/* A member whom the new map leaves without a slot. */
+/* Update a member after a map that may leave it without slots. */
 static void map_depose(struct snib__cluster *c, uint32_t i)
 {
     struct snib__member *member = &c->member[i];
@@ -20926,21 +20964,22 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
         return;
     c->trouble = c->wanted = false;
     if (reply->count == 0 && c->known)
-        return; /* a node that knows nobody yet, or no more */
+        return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
     map_apply(e, now);
 }
 
 /* ---- engine/move.c ----------------------------------------------------------------------------*/
 
-/* move.c - names whose node changes: a slot has moved, or its server's part is played by another.
+/* move.c - names that move to another node: their slot has moved, or another server has taken over.
  *
- * What is under way at the old node is answered there, or by nobody, and is sent again to the new one either way:
- * every request of an owner may be repeated.  Holds are at risk until the new server has confirmed them; it is
- * asked at once, or as soon as there is a connection to it.
+ * Requests in flight at the old node are answered there or not at all, and are resent to the new
+ * node either way: every request of an owner may be repeated.  Holds are at risk until the new
+ * server has confirmed them; it is asked at once, or as soon as a connection to it is ready.
  */
 
-/* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
+/* Unlink renewed holds from their list and collect them: there may be
+ * many, and the list is ordered. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                        struct snib__hold **moved)
 {
@@ -20968,10 +21007,10 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
         snib__chan_move(e, gate->wait, node, now);
     bool used = gate->active || (gate->wait && gate->wait->head);
     if (used && !snib__outer_is(gate) && !snib__node_ready(node))
-        snib__node_want(e, node, now); /* who sleeps would only be heard when it is there */
+        snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
 
-/* ---- the collected ---- */
+/* ---- collected holds ---- */
 
 static bool move_before(const struct snib__hold *one, const struct snib__hold *other)
 {
@@ -21052,16 +21091,16 @@ void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__
 
 /* ---- engine/node.c ----------------------------------------------------------------------------*/
 
-/* node.c - one server: its links, what it answers, and what is known of it.
+/* node.c - one server: its links, its replies, and what is known about it.
  *
- * The command link carries scripts, the pub/sub link subscriptions.  send.c has the way there, lane.c the further
- * command links.
+ * The command link carries scripts, the pub/sub link subscriptions.  send.c sends the requests,
+ * lane.c has the further command links.
  */
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NODE_TELL_AGAIN (60000 * SNIB__MS) /* that there is still no connection */
+#define NODE_TELL_AGAIN (60000 * SNIB__MS) /* between log records of the same failure to connect */
 
 static void node_set_address(struct snib__node *node, const struct snib__address *address)
 {
@@ -21124,14 +21163,14 @@ bool snib__node_listens(const struct snib__node *node)
     return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
 }
 
-/* Its address, for people. */
+/* Its address for messages. */
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->where[0] ? node->where : snib__engine_where(e);
 }
 
-/* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
- * known now. */
+/* Whether the server has been silent for as long as a round trip may take, so that nothing is
+ * known now about what it holds. */
 bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
@@ -21140,7 +21179,7 @@ bool snib__node_silent(const struct snib__engine *e, const struct snib__node *no
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
 }
 
-/* ---- coming and going ---- */
+/* ---- nodes that appear, move and disappear ---- */
 
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
@@ -21164,7 +21203,8 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-/* Its holds were granted by a server whose part another plays now: each is to be confirmed there. */
+/* Another server has taken over from the one that granted the node's holds:
+ * each must be confirmed there. */
 static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->failed_over_at = now;
@@ -21207,7 +21247,7 @@ void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time
         snib__route_wanted(e, node, now);
 }
 
-/* Whether anything is held or under way at one of many nodes. */
+/* Whether anything is held or in flight at one of many nodes. */
 static bool node_serves(const struct snib__engine *e, const struct snib__node *node)
 {
     for (const struct snib__op *op = e->live; op; op = op->live_next)
@@ -21227,7 +21267,7 @@ bool snib__node_needed(const struct snib__engine *e, const struct snib__node *no
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
 
-/* Operations that cannot come to an end without the server end now. */
+/* End the operations that cannot finish without the server. */
 void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
@@ -21236,19 +21276,19 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
             continue;
         int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
-        next = op->live_next; /* leaving lets others try, and their end may come of that */
+        next = op->live_next; /* leaving lets other operations try, and that may end them */
         snib__op_done(e, op, code);
     }
 }
 
-/* Codes that come with a sentence of the driver's; one with an os_error may be over at the next attempt. */
+/* Codes that come with a sentence from the driver; with an os_error they may be temporary. */
 bool snib__node_explained(int32_t code)
 {
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
-/* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
- * logged in on anew, or made anew with the certificates of then. */
+/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is none of
+ * these: the next connection logs in anew, or reads the certificates anew. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
@@ -21258,7 +21298,7 @@ bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
            code == SNIB_ENOTSUP || code == SNIB_ETOPOLOGY;
 }
 
-/* An attempt that fails as the last one did is logged once a minute. */
+/* An attempt that fails like the last one is logged once a minute. */
 static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                               const struct snib__conn *conn, int32_t code, int os_error,
                               snib__time now)
@@ -21294,7 +21334,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
     }
 }
 
-/* What had no answer is sent again, or ends; the operations' patience begins. */
+/* Resend or end the unanswered requests; the operations' patience begins. */
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
 {
@@ -21303,7 +21343,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__request request;
     node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
-        since = node->dull_since; /* it was ready meanwhile, but of no use */
+        since = node->dull_since; /* it was ready meanwhile, but useless */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
     node->failed = true;
@@ -21316,7 +21356,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
-    /* What is asked for at each connect may be right the next time, where it once was. */
+    /* Credentials requested at each connect may be right the next time,
+     * if they have worked before. */
     bool renewed = e->config.asks && node->kind == SNIB__SERVER && node->ever_ready &&
                    (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
     if (!renewed && snib__node_hopeless(code, os_error, was_ready))
@@ -21346,7 +21387,7 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
             snib__node_where(e, node));
 }
 
-/* Its connections can be ended when they have broken, and those that have were. */
+/* Warn if broken connections cannot be ended at the server, or one was not. */
 static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
                             struct snib__conn *conn)
 {
@@ -21364,8 +21405,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     node->identity += other;
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
+    /* it may still be connected to the old server */
     if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
-        snib__link_close(e, ear, SNIB_EUNREACHABLE, now); /* it may have stayed where it was */
+        snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
@@ -21390,7 +21432,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->ready_since = now;
     snib__clock_begin(e, node, now);
     snib__lane_first_ready(e, node, now);
-    if (snib__lane_kill(e, node, now) < 0) { /* nothing may leave before it */
+    if (snib__lane_kill(e, node, now) < 0) { /* nothing may be sent before it */
         snib__link_close(e, link, SNIB_ENOMEM, now);
         return;
     }
@@ -21404,7 +21446,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
 
 /* ---- replies ---- */
 
-/* The request goes to whoever is found next, like one that was never sent. */
+/* Keep the request for the node found next, like one that was never sent. */
 static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, int32_t error, const char *text,
                           uint32_t n, snib__time now)
@@ -21417,15 +21459,15 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
-        snib__conn_expect(conn, request); /* it is with those that have no answer */
+        snib__conn_expect(conn, request); /* handle it with the unanswered requests */
     if (link != first)
         memcpy(first->conn.words, conn->words, sizeof conn->words);
     if (link != first && first->conn.state != SNIB__CONN_DOWN)
-        snib__link_close(e, first, error, now); /* it is true of the node */
+        snib__link_close(e, first, error, now); /* the whole node is affected */
     snib__link_close(e, link, error, now);
 }
 
-/* Its operation's patience with those who could not serve it is at an end. */
+/* A server has taken the operation's request: its patience with refusals ends. */
 static void node_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
@@ -21437,7 +21479,8 @@ static void node_served(struct snib__engine *e, const struct snib__request *requ
     snib__op_arm(e, op);
 }
 
-/* The server did not know the script: it is loaded and what needs it sent again at once.  False: not a second time. */
+/* The server did not know the script: load it and resend the requests that need it.
+ * False: this was tried before. */
 static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, snib__time now)
 {
@@ -21447,7 +21490,7 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
     if (request->kind != SNIB__REQ_RENEW)
         return snib__link_write(e, link, request, now) == 0;
     const struct snib__batch *batch = request->subject;
-    snib__watchdog_again(e, request, batch->narrow, now); /* some may have been given back */
+    snib__watchdog_again(e, request, batch->narrow, now); /* some may have been released */
     return true;
 }
 
@@ -21469,16 +21512,17 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
-        struct snib__conn *first = &node->links[SNIB__COMMAND].conn; /* it is what is asked */
-        first->delifeq = first->delex = conn->delifeq = conn->delex =
-            false; /* a proxy knows less, or the user may not: by script */
+        /* new connections copy its abilities */
+        struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
+        /* a proxy supports less, or the user may not: use the script */
+        first->delifeq = first->delex = conn->delifeq = conn->delex = false;
         if (snib__link_write(e, link, request, now) == 0)
             return;
     }
-    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
+    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was carried out */
         if (node_sent_again(e, link, request, now))
             return;
-        if (request->kind != SNIB__REQ_RENEW) /* that is tried later in any case */
+        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
     if (!request->subject)
@@ -21524,7 +21568,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 
 snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (!node->ever_ready) /* nothing is held yet that could be lost by patience */
+    if (!node->ever_ready) /* nothing is held yet that patience could lose */
         return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
@@ -21533,11 +21577,11 @@ snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct s
 
 /* ---- engine/op.c ------------------------------------------------------------------------------*/
 
-/* op.c - operations: birth, completion, patience; and the memory of ops, holds and batches.
+/* op.c - operations: start, completion, patience; and the memory of operations, holds and batches.
  *
- * Completion allocates nothing and cannot fail: an operation is its own place in the list of the done.
- * Ops, holds and batches live in slabs that are kept until the engine ends, so that a number or a
- * generation can tell that a pointer has become somebody else.
+ * Completion allocates nothing and cannot fail: an operation is its own entry in the list of
+ * finished ones.  Operations, holds and batches live in slabs that are kept until the engine ends,
+ * so that a number or a generation can show that a pointer has been reused.
  */
 
 #include <stdlib.h>
@@ -21548,7 +21592,8 @@ struct snib__slab {
     max_align_t objects[];
 };
 
-/* A fresh run of n objects of a size, with room for their timers, linked into the engine; NULL when out of memory. */
+/* A new run of n objects of a size, with timers reserved, linked into the
+ * engine; NULL when out of memory. */
 static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t timers)
 {
     if (timers > 0 && snib__timer_reserve(e, timers) < 0)
@@ -21573,7 +21618,7 @@ void snib__slabs_free(struct snib__engine *e)
     }
 }
 
-/* Most holds are of gates with one at a time: they do without the last fields. */
+/* Most holds are of gates with one hold at a time, which do not need the last fields. */
 static size_t op_hold_size(const struct snib__gate *gate)
 {
     return snib__gate_sole(gate) ? offsetof(struct snib__hold, peer_prev)
@@ -21603,7 +21648,8 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     return hold;
 }
 
-/* Another hold for what the server has of this one, to give it back while the caller keeps this. */
+/* A second hold for what the server has of this one, so that it can be released while
+ * the caller keeps the first. */
 struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
 {
     struct snib__hold *again = snib__hold_new(e, hold->gate);
@@ -21615,7 +21661,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
         if (!snib__gate_sole(hold->gate))
-            snib__gate_join(again); /* its number is not free before it is gone */
+            snib__gate_join(again); /* its number stays in use until it is gone */
     }
     return again;
 }
@@ -21623,7 +21669,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
-    hold->number = 0; /* whoever still points here finds a stranger */
+    hold->number = 0; /* a stale pointer no longer matches */
     hold->gate = NULL;
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     hold->next = *free_list;
@@ -21724,7 +21770,7 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
-/* Where it failed, if the deployment has several places; by config.where if there is no memory. */
+/* Record which node failed, if there are several; config.where is used if there is no memory. */
 static void op_note_where(struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
@@ -21760,7 +21806,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     e->done_tail = op;
 }
 
-/* Done with an error reply: the server's own words are kept. */
+/* Finish with an error reply: keep the server's own words. */
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
@@ -21781,13 +21827,13 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
     return op;
 }
 
-/* The server that is to answer it. */
+/* The server that must answer it. */
 struct snib__node *snib__op_node(const struct snib__op *op)
 {
     return op->gate ? op->gate->node : op->node;
 }
 
-/* The moment at which an operation gives up on a server that cannot be reached. */
+/* When the operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
     snib__time down_since = snib__op_node(op)->down_since;
@@ -21797,7 +21843,7 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
-/* The same, when it was reached and nobody serves the name. */
+/* The same, or when it gives up on servers that refuse to serve the name. */
 static snib__time op_endurance(const struct snib__engine *e, const struct snib__op *op)
 {
     snib__time patience = op_patience(e, op);
@@ -21805,8 +21851,8 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
     return refused < patience ? refused : patience;
 }
 
-/* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
- * question changes nothing, or ends with its link. */
+/* Whether the server may have done something for the operation without a reply, now that the link
+ * is down.  A query changes nothing, or ends with its link. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
@@ -21820,12 +21866,12 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
     return subject && snib__pause_has(e, subject);
 }
 
-/* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
- * of wherever it is. */
+/* The code for an operation that ends because the server cannot be reached.  Call it before the
+ * operation is detached from its hold. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    if (snib__node_ready(node)) /* a refused request that is not on its way was not done */
+    if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
         return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
                                                                        : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
@@ -21839,7 +21885,7 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
     return passing ? SNIB_ECONNECT : node->failure;
 }
 
-/* Put the operation's next deadline into the heap: of its wait, or of its patience. */
+/* Put the operation's next deadline into the heap: the end of its wait, or of its patience. */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_endurance(e, op);
@@ -21850,7 +21896,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
+/* Its wait is over.  Only while the server answers may the result say that the lock is held. */
 static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (snib__outer_is(op->gate))
@@ -21915,10 +21961,11 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
 
 /* ---- engine/outer.c ---------------------------------------------------------------------------*/
 
-/* outer.c - holds and operations that are carried outside of this engine: of locks made of locks of several
- * clients.  To the API they are like all others: cancelled, timed out, waited for, lost and released
- * in the same way.  What happens to them is told to whoever carries them (core/api/group.c), and
- * what he makes of it comes back through the functions here.
+/* outer.c - holds and operations carried outside the engine: locks made of several clients' locks.
+ *
+ * To the API they are like all others: cancelled, timed out, waited for, lost and released in the
+ * same way.  The engine reports what happens to them to the carrier (core/api/group.c), which
+ * answers through the functions here.
  */
 
 bool snib__outer_is(const struct snib__gate *gate)
@@ -21926,13 +21973,14 @@ bool snib__outer_is(const struct snib__gate *gate)
     return gate && gate->kind->kind == SNIB__OUTER;
 }
 
-/* Something has happened to the hold: its carrier is to look. */
+/* Something has happened to the hold: its carrier must look. */
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__outer *outer = hold->outer;
     if (!outer)
         return;
-    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) { /* it is the caller's alone */
+    /* the carrier has no part in it any more */
+    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) {
         outer->ended = true;
         outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;
@@ -22048,12 +22096,13 @@ void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__t
 
 /* ---- engine/pause.c ---------------------------------------------------------------------------*/
 
-/* pause.c - requests that nobody can serve now, and that nobody has done: they are sent again after a pause.
+/* pause.c - requests that no node can serve now and none has carried out: resent after a pause.
  *
- * A slot's keys are on their way (TRYAGAIN), the cluster has lost a master (CLUSTERDOWN), its nodes send a request
- * in a circle.  The pauses of a request grow to a sixth of a second and have jitter.  An operation endures this as
- * it endures a server that cannot be reached; a release goes on until its lease has certainly ended, a renewal as
- * long as there are holds in it.
+ * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
+ * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
+ * sixth of a second and have jitter.  An operation is as patient with this as with a server that
+ * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
+ * there are holds in it.
  */
 
 #include <stdlib.h>
@@ -22068,7 +22117,7 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* Who waits for it has patience from now on, and knows why. */
+/* The waiting operation's patience starts here, and it records the reason. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
@@ -22132,15 +22181,14 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
     else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
     else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
-        snib__gate_retry_release(e, hold, now); /* that ends it */
+        snib__gate_retry_release(e, hold, now); /* which ends it */
     else
         snib__node_again(e, request, now);
 }
 
 void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
-    uint32_t n =
-        e->paused_n; /* those that are paused again meanwhile are looked at the next time */
+    uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
     for (uint32_t i = 0; i < n;) {
         struct snib__request request = e->paused[i].request;
         if (e->paused[i].until > now) {
@@ -22151,7 +22199,8 @@ void snib__pause_tick(struct snib__engine *e, snib__time now)
         e->paused[i] = e->paused[n];
         e->paused[n] = e->paused[--e->paused_n];
         pause_over(e, &request, now);
-        n = n < e->paused_n ? n : e->paused_n; /* who gave up took others with it */
+        /* an operation that gave up took other requests with it */
+        n = n < e->paused_n ? n : e->paused_n;
     }
 }
 
@@ -22169,25 +22218,27 @@ snib__time snib__pause_deadline(const struct snib__engine *e)
  *
  *     NEW --asked--> TRYING --it was free--> HELD
  *                     |  ^
- *          a place    v  | a beat a second, a nudge, a new subscription
+ *          a place    v  | one beat per second, a nudge, a new subscription
  *                    PLACED --the release before it, by message or reply--> HELD by the first lease
  *                     |
  *                     '--timeout, cancel, error--> RELEASING: the place is given back
  *
- * The release of a hold of ours grants the lock to the first waiter, if that is ours too, and tells its
- * process on the channel of its client id.  The two connections have no order between them, so the server's
- * clock tells whether the grant came after the waiter was last seen waiting (else it is an old one).  If
- * it did, the lease cannot have begun before that request was sent: the deadline counts from there and
- * needs no further command.  The first lease
- * is short, because the granter cannot know whether the waiter lives; a hold that outlives a third of
- * it is confirmed, and a grant that came so late that little is left is confirmed before it is given out.
+ * Releasing a hold grants the lock to the first waiter, if that is a Snib waiter, and notifies its
+ * process on the channel of its client id.  There is no order between the two connections, so the
+ * server's clock tells whether the grant came after the waiter was last seen waiting; otherwise it
+ * is an old one.  If it did, the lease cannot have begun before that request was sent: the deadline
+ * counts from there and no further command is needed.  The first lease is short, because the
+ * granter cannot know whether the waiter is alive.  A hold that outlives a third of it is
+ * confirmed; a grant that came so late that little is left is confirmed before it is given out.
  *
- * A place is asked for only when the process is subscribed, or after a second in which that failed: the
- * granter passes over waiters that cannot hear of it, and nobody shall be overtaken for that.
+ * A place is requested only while the process is subscribed, or after a second without success: the
+ * granter skips waiters that cannot receive its message, and no waiter should be overtaken for
+ * that.
  *
- * A beat a second and a process keeps the places alive and pushes the clock of the queue: a client that has
- * not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's releases tell a waiter on its own
- * channel; that is listened to only where a Redisson client is ahead.
+ * One beat per second and process keeps the places alive and advances the clock of the queue: a
+ * client that has not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's
+ * releases notify a waiter on its own channel, which the client subscribes to only where a Redisson
+ * client is ahead.
  */
 
 #include <stdlib.h>
@@ -22225,7 +22276,7 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
             place_say(e, hold, true);
 }
 
-/* The hold is not in the queue any more. */
+/* The hold is no longer in the queue. */
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__LISTENS))
@@ -22254,7 +22305,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
-/* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
+/* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
@@ -22264,7 +22315,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
     }
 }
 
-/* The first waiter of this process asks for all of them that have places; the others for themselves. */
+/* The first waiter of this process asks for all that have places; the others ask for themselves. */
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
@@ -22289,7 +22340,7 @@ static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t 
     snib__gate_grant(e, hold, token, sent_at, now);
 }
 
-/* Somebody's release has granted the hold by a first lease, after `known`. */
+/* A release has granted the hold with a first lease, later than `known`. */
 static void place_promised(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                            int64_t first_ms, snib__time known, snib__time now)
 {
@@ -22298,8 +22349,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
     if (lease < first)
         first = lease;
     snib__time safe = snib__lease_end(known, first);
-    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
-    /* Little is left, or the lease is not the granter's, or it is on the master only. */
+    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* the counter was missing */
+    /* Little is left, the lease differs from the granter's, or the grant is on the master only. */
     if (safe < now + first / 2 || hold->lease_ms || untold || e->config.durability) {
         place_ask(e, hold, now);
         return;
@@ -22317,8 +22368,8 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     return hold;
 }
 
-/* A grant that has been heard of: take it, ask if it is an old one, or keep it until the reply that is on its
- * way tells whether it was made before or after. */
+/* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in
+ * flight tells whether it was made before or after. */
 static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
                         int64_t token, int64_t first_ms, int64_t server_ms, snib__time now)
 {
@@ -22336,7 +22387,7 @@ static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
 }
 
-/* A message on the process' channel. */
+/* A message on the process's channel. */
 void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now)
 {
@@ -22344,14 +22395,14 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
     int64_t part[3] = {0}; /* token, first lease, server's ms */
     struct snib__hold *hold = place_find(gate, strtoull(text, &end, 10));
     if (!hold || !hold->op)
-        return; /* it has left; its release is on the way */
+        return; /* it has left; its release is in flight */
     for (int i = 0; i < 3 && *end == ':'; i++)
         part[i] = strtoll(end + 1, &end, 10);
     if (part[1] > 0)
         place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
 }
 
-/* Something came on the waiter's own channel: a release of Redisson's, or the subscription is there. */
+/* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
 void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now)
 {
@@ -22365,7 +22416,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
         gate->wait->hint = true;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
@@ -22387,7 +22438,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     return true;
 }
 
-/* Who comes while others of this process wait for the subscription asks after them. */
+/* An operation that arrives while others of this process wait for the
+ * subscription asks after them. */
 static bool place_is_behind(const struct snib__gate *gate)
 {
     return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
@@ -22444,7 +22496,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         place_listen(e, hold);
     if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
         gate->wait->hint = false;
-        place_ask(e, hold, now); /* a grant may not have been heard */
+        place_ask(e, hold, now); /* a grant may have gone unheard */
         return;
     }
     if (gate->wait->timer_at == 0 || gate->wait->head == op)
@@ -22453,7 +22505,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 /* ---- leaving ---- */
 
-/* A waiter in the gate's queue goes; its place at the server is given back. */
+/* A waiter leaves the gate's queue; its place at the server is given back. */
 void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
@@ -22463,7 +22515,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (queued) /* else its request is on the way, and the answer will find nobody */
+    if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
     if (!gate->wait->head)
         snib__wait_rest(e, gate, now);
@@ -22471,7 +22523,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
         snib__wait_sleep(e, gate, -1, false, now);
 }
 
-/* A release, or a place given back, has granted the lock to another of ours. */
+/* A release, or a place given back, has granted the lock to another waiter of this client. */
 void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
 {
@@ -22486,16 +22538,16 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
 
 /* ---- engine/release.c -------------------------------------------------------------------------*/
 
-/* release.c - giving back: releases, their answers, and requests that were never answered.
+/* release.c - releases, their replies, and requests that were never answered.
  *
- * A request without an answer is repeated with the same owner number on the next connection; that is
- * harmless by the scripts' construction.  If the operation has gone, a release is sent instead.  A
- * release that the server refuses is repeated until the lease has certainly ended.
+ * A request without a reply is repeated with the same owner number on the next connection, which
+ * the scripts make harmless.  If its operation has gone, a release is sent instead.  A release that
+ * the server refuses is repeated until the lease has certainly ended.
  */
 
-#define RELEASE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define RELEASE_RETRY (500 * SNIB__MS) /* between releases while the server refuses them */
 #define RELEASE_PLACE                                                                              \
-    (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
+    (6000 * SNIB__MS) /* by then a place in a fair queue and its first lease have ended */
 
 void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now)
@@ -22520,15 +22572,15 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     snib__hold_settle(e, hold);
 }
 
-/* How many messages of its own release a gate hears. */
+/* How many messages of its own release a gate receives. */
 static uint32_t release_messages(const struct snib__engine *e, const struct snib__gate *gate)
 {
     uint8_t traits = gate->kind->traits;
     uint32_t n = traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
-    return e->publish == SNIB__BOTH ? 2 * n : n; /* it comes by both ways */
+    return e->publish == SNIB__BOTH ? 2 * n : n; /* published in both ways */
 }
 
-/* There is no memory to send it: whoever waits is told, and it is tried again. */
+/* Out of memory: fail the waiting operation and retry the release later. */
 static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->op)
@@ -22555,7 +22607,7 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         release_no_memory(e, hold, now);
 }
 
-/* there: the server has surely had it. */
+/* there: the server certainly had the hold. */
 static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool there,
                           snib__time now)
 {
@@ -22571,13 +22623,13 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         return;
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
-        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
 }
 
-/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+/* Begin a release, whoever asks for it.  Renewal ends here, before anything is sent. */
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
@@ -22587,8 +22639,8 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     release_begin(e, hold, held, now);
 }
 
-/* A grant goes back, or to the next of this process, without having been anybody's: it counts as no acquisition,
- * and that it is gone when its release comes is no loss. */
+/* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
+ * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now)
 {
@@ -22608,10 +22660,10 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
     return now > hold->deadline + slack;
 }
 
-/* The hold was lost and the program has done with it, but the server may still keep it for us, and others wait for
- * that: take it back, unless it is known to be gone, or a later hold has the number and so what is there.  Of a
- * multi lock one member is known to be gone, and the others are there.  A server that does not answer while the
- * lease ends need not be waited for. */
+/* The hold was lost and the program is done with it, but the server may still keep the lock for it
+ * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
+ * number and thus the lock.  Of a lost multi lock only one member is known to be gone.  If the
+ * server does not answer until the lease has ended, no release is needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
@@ -22678,8 +22730,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
-    /* No message comes of a release that was refused or that told nobody.  If one was taken for it, it was
-     * somebody else's; that is no loss, for the next waiter tries as soon as this release has ended. */
+    /* A release that was refused, or that reached no subscriber, brings no message.  If a
+     * foreign message was mistaken for it, nothing is lost, because the next waiter tries as
+     * soon as this release has ended. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
         wait->own_messages -= wait->own_messages < release_messages(e, gate)
                                   ? wait->own_messages
@@ -22691,8 +22744,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             hold->op = NULL;
             snib__op_fail(e, op, error, text, reply->count);
         }
-        if (error ==
-            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+        /* the key now has another type, so nothing of this hold is left */
+        if (error == SNIB_EWRONGTYPE) {
             snib__gate_ref(gate);
             hold->reason = SNIB_REASON_TAKEN;
             snib__hold_found_lost(e, hold, now);
@@ -22702,7 +22755,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             return;
         }
         if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
-            snib__gate_ref(gate); /* it may have been done, and would be done twice */
+            /* it may have been carried out, and must not be carried out twice */
+            snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
@@ -22711,7 +22765,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }
-    /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
+    /* The hold is gone, but an earlier request has no reply and the lease cannot have
+     * ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
@@ -22728,9 +22783,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     snib__gate_put(e, gate);
 }
 
-/* ---- requests without an answer ---- */
+/* ---- requests without a reply ---- */
 
-/* An attempt of which nothing remains.  Who waits is looked after when the link is back. */
+/* Forget an attempt of which nothing remains.  Its gate's waiters are
+ * woken when the link is back. */
 static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -22742,7 +22798,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
     snib__gate_put(e, gate);
 }
 
-/* What must not be repeated ends here: nobody knows whether it was done. */
+/* A request that must not be repeated ends here, with an unknown outcome. */
 static void release_unknown(struct snib__engine *e, const struct snib__request *request,
                             snib__time now)
 {
@@ -22756,8 +22812,8 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
     release_untry(e, hold, now);
 }
 
-/* There is no memory to send a request.  Whoever waits for it is told; what an earlier try of it may have left at
- * the server is taken back when there is. */
+/* Out of memory to send a request.  The waiting operation fails; what an earlier try may have left
+ * at the server is released once there is memory. */
 void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now)
 {
@@ -22793,7 +22849,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
     release_no_memory(e, hold, now);
 }
 
-/* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
+/* The connection ended before the reply: repeat the request, or undo it
+ * if its operation has gone. */
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now)
 {
@@ -22826,7 +22883,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 
 /* ---- engine/route.c ---------------------------------------------------------------------------*/
 
-/* route.c - the engine's side of route.h: what a route has no function for is not its business. */
+/* route.c - the engine's side of route.h: a route's NULL functions do nothing. */
 
 #include <stdio.h>
 
@@ -22895,9 +22952,9 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
-/* ---- servers that are something else than the URL says ---- */
+/* ---- servers of another type than the URL says ---- */
 
-/* Whether what a node says of itself is not what it is asked as. */
+/* Whether the node is of another type than it is used as. */
 bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
 {
     int mode = link->conn.mode;
@@ -22909,7 +22966,7 @@ bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *
            (e->config.topology == SNIB__CLUSTER) != (mode == SNIB__MODE_CLUSTER);
 }
 
-/* What it is, and what to do. */
+/* What the server is, and what to do. */
 void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX])
 {
@@ -22935,8 +22992,8 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 
 /* send.c - requests on their way to a node: encoded, sent, kept until they can be, taken back.
  *
- * Requests that come while the node is not ready wait in its `todo` and are encoded when they leave, so that
- * the time before the send is the true one.
+ * Requests that come while the node is not ready wait in its `todo`.  They are encoded when they
+ * leave, so that the recorded time of sending is the true one.
  */
 
 #include <stdlib.h>
@@ -22993,8 +23050,8 @@ static void send_unwrite(struct snib__conn *conn, size_t size)
     conn->out.len = conn->out.head + size;
 }
 
-/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
- * Returns the script, or -1: nothing half-written leaves. */
+/* Append the request's command, preceded by its script if the connection has not loaded it, and by
+ * ASKING.  Returns the script, or -1 with nothing appended. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
@@ -23030,7 +23087,7 @@ struct snib__op *snib__request_op(const struct snib__request *request)
     return held && hold ? hold->op : NULL;
 }
 
-/* Who waits for it reads on this link. */
+/* A caller waiting for the request reads on this link. */
 void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
 {
     struct snib__op *op = snib__request_op(request);
@@ -23043,7 +23100,7 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
         wait->incoming->op->link = link;
 }
 
-/* The gate whose requests keep their order among each other; NULL: it is of no name. */
+/* The gate whose requests must stay in order; NULL: the request has no lock name. */
 static struct snib__gate *send_gate(const struct snib__request *request)
 {
     if (request->kind == SNIB__REQ_ASK)
@@ -23069,7 +23126,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
-        send_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        send_unwrite(conn, size); /* including a script load, with its entry in the ring */
         conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
         request->gate = NULL;
@@ -23081,7 +23138,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     return 0;
 }
 
-/* By the lane that is right for it. */
+/* Write it on the right lane. */
 static int send_write(struct snib__engine *e, struct snib__node *node,
                       struct snib__request *request, snib__time now)
 {
@@ -23090,7 +23147,7 @@ static int send_write(struct snib__engine *e, struct snib__node *node,
     return snib__link_write(e, snib__lane_for(e, node, send_gate(request), now), request, now);
 }
 
-/* Close the gaps among the requests that wait, if they are worth it. */
+/* Close the gaps among the waiting requests, if there are enough. */
 static void send_pack(struct snib__node *node)
 {
     uint32_t kept = 0;
@@ -23119,7 +23176,7 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
     return 0;
 }
 
-/* Which node a request is for. */
+/* The node that a request is for. */
 static struct snib__node *send_node_of(int kind, void *subject)
 {
     if (kind == SNIB__REQ_ASK)
@@ -23146,7 +23203,7 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
     if (snib__node_ready(node))
         return send_write(e, node, &sent, now);
     if (sent.kind == SNIB__REQ_RENEW || snib__request_own(&sent))
-        return -1; /* it is asked again when the link is ready */
+        return -1; /* asked again when the link is ready */
     if (snib__node_later(node, &sent) < 0)
         return -1;
     snib__request_note_link(&sent, NULL);
@@ -23166,8 +23223,9 @@ void snib__node_again(struct snib__engine *e, const struct snib__request *reques
         snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
 }
 
-/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
- * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
+/* Take back a subject's waiting request, leaving a gap.  When many leave at once they
+ * are the oldest or the newest in turn, so the search starts from both ends and skips
+ * the gaps it has found there. */
 static bool send_unwait(struct snib__node *node, const void *subject)
 {
     struct snib__request *todo = node->todo;
@@ -23210,7 +23268,8 @@ static void send_disregard(struct snib__conn *conn, const void *subject)
     }
 }
 
-/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
+/* Drop requests not yet sent and discard the replies to those in flight, on every node: another may
+ * have served the name before. */
 void snib__node_forget(struct snib__engine *e, void *subject)
 {
     snib__node_unsend(e, subject);
@@ -23229,7 +23288,7 @@ void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__tim
         struct snib__hold *hold = todo[i].subject;
         if (!hold)
             continue;
-        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
+        /* An acquire that may have worked, but whose operation has gone, becomes a release. */
         if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
             snib__gate_unanswered(e, &todo[i], now);
         else if (send_write(e, node, &todo[i], now) == 0)
@@ -23258,63 +23317,65 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
 
 /* ---- engine/sentinel.c ------------------------------------------------------------------------*/
 
-/* sentinel.c - the route of a deployment with one master at a time, which the sentinels tell.
+/* sentinel.c - the route of a deployment with one master at a time, as reported by sentinels.
  *
- *     home has no address --first answer--> at the master --higher epoch, or down and told another--> at the next
+ *     home has no address --first answer--> at the master
+ *         --a higher epoch, or down and another address reported--> at the next
  *
- * The sentinels are asked in turn, one at a time: whose answer is late has the next one asked beside it, and whose
- * answer is of no use has it asked at once.  A round in which nobody helps is followed by a pause.  Nothing that
- * they say is a proof: the server proves by its role that it is the master.
+ * The sentinels are asked in turn, one at a time.  If one is late, the next is asked in parallel;
+ * if its answer is useless, the next is asked at once.  A round without a useful answer is followed
+ * by a pause.  No answer is a proof: the server proves by its role that it is the master.
  *
- * Each failover has a configuration epoch of its own, higher than those before.  A sentinel that was away tells
- * of an earlier one until it has heard, so what is lower than what was seen is not believed; and a master that
- * answers is only left for a higher one, or when a sentinel has just told of the switch.
+ * Each failover has a configuration epoch higher than all before it.  A sentinel that was cut off
+ * reports an older one until it catches up, so an epoch lower than one already seen is not
+ * believed; and a master that replies is left only for a higher epoch, or when a sentinel has just
+ * announced the switch.
  *
- * While something is held, waited for or given back the sentinels are asked once a second, each in its turn, and
- * all of them are listened to, for one of them has led the failover and the others tell of it a second or two later: up
- * to five, any of which may have led.  An idle client is silent.
+ * While anything is held, awaited or being released, one sentinel is asked per second, in turn.  Up
+ * to five are subscribed to, because the sentinel that led a failover announces it a second or two
+ * before the others, and any of them may be the one.  An idle client is silent.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL has no more */
-#define SENTINELS_LEARNT 16             /* no more are learnt once there are so many */
-#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer the next one is asked, too */
-#define SENTINEL_POLL (1000 * SNIB__MS) /* between questions while the master answers, */
+#define SENTINELS_MAX 32                /* the URL names no more */
+#define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
+#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
+#define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
-#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a round without help: doubled each time, */
+#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a useless round: doubled each time, */
 #define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
-#define SENTINEL_EARS 5                 /* so many are listened to */
+#define SENTINEL_EARS 5                 /* how many are subscribed to */
 #define SENTINEL_SHUN                                                                              \
-    (30000 * SNIB__MS) /* one that failed is asked again in polls after this at most */
+    (30000 * SNIB__MS) /* polls ask a sentinel that has failed again after at most this long */
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
-/* What came of the last question. */
+/* The result of the last query. */
 enum sentinel_outcome {
-    OUTCOME_NONE,  /* never asked, or it did not answer */
+    OUTCOME_NONE,  /* never asked, or no answer */
     OUTCOME_GOOD,  /* believed */
     OUTCOME_STALE, /* not believed */
     OUTCOME_UNKNOWN,
-    OUTCOME_REFUSED /* by a refusal that another attempt will meet, too */
+    OUTCOME_REFUSED /* refused in a way that a retry would meet again */
 };
 
 struct sentinel {
     struct snib__node *node;
-    bool asked;    /* and has not answered */
-    bool others;   /* it has been asked for the others on this connection */
-    bool switched; /* it has told of a switch, and is asked about it */
+    bool asked;    /* and it has not answered yet */
+    bool others;   /* asked for the other sentinels on this connection */
+    bool switched; /* it has announced a switch: its next answer is about that */
     bool deaf;     /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
     uint64_t epoch; /* of its answer */
     struct snib__address address;
-    snib__time shun, shun_until; /* after it failed */
-    bool heard;                  /* it is listened to, or is to be */
-    bool confirmed;              /* a subscription on this connection */
+    snib__time shun, shun_until; /* skipped by polls until then, after a failure */
+    bool heard;                  /* subscribed to, or about to be */
+    bool confirmed;              /* a subscription is confirmed on this connection */
     snib__time listen, listen_pause;
     int32_t code; /* REFUSED */
 };
@@ -23322,13 +23383,13 @@ struct sentinel {
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;    /* who was asked last */
-    uint32_t left;    /* of the round: to be asked yet */
-    bool round;       /* one is running */
+    uint32_t turn;    /* the last one asked */
+    uint32_t left;    /* how many the round has still to ask */
+    bool round;       /* a round is running */
     uint64_t epoch;   /* the highest that was believed */
-    snib__time late;  /* when the next one is asked beside who was asked last */
-    snib__time next;  /* round */
-    snib__time pause; /* after the last one that was of no use */
+    snib__time late;  /* when the next one is asked in parallel */
+    snib__time next;  /* when the next round begins */
+    snib__time pause; /* after the last useless round */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -23371,8 +23432,8 @@ static int sentinels_begin(struct snib__engine *e)
         there = sentinel_add(e, &e->config.seeds[i]);
     if (!there)
         return -1;
-    map->turn =
-        (uint32_t)snib__engine_random(e, map->n); /* clients do not all begin with the same one */
+    /* clients should not all start with the same one */
+    map->turn = (uint32_t)snib__engine_random(e, map->n);
     return 0;
 }
 
@@ -23389,7 +23450,7 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 
 /* ---- asking ---- */
 
-/* Send the questions: what is said of the master and where it is belong together, so they leave together. */
+/* Send the queries.  The epoch and the address belong together, so they leave together. */
 static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
     one->has_epoch = false;
@@ -23412,7 +23473,7 @@ static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__tim
         snib__link_want(e, &one->node->links[SNIB__COMMAND], now);
 }
 
-/* Ask the next one of the round.  In a poll those that have just failed are left out. */
+/* Ask the next one of the round.  A poll skips those that have just failed. */
 static void sentinels_go_on(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -23451,9 +23512,10 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
     sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */
 }
 
-/* ---- what a round came to ---- */
+/* ---- the result of a round ---- */
 
-/* Home fails as the sentinels did.  What waits for it ends now if asking again would not help. */
+/* Give home the failure of the sentinels.  Operations waiting for it end now
+ * if a retry would not help. */
 static void sentinels_blame(struct snib__engine *e, const struct snib__node *node, int32_t code,
                             const char *words, bool now_or_never, snib__time now)
 {
@@ -23467,7 +23529,7 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* Nobody helped and home was never found: say why. */
+/* A round was useless and home was never found: say why. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -23497,8 +23559,8 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
 
-/* More than half of them agree on an epoch that is lower than what was seen: whoever set them up anew has begun
- * at 0 again.  Not while the master answers. */
+/* More than half of them agree on an epoch lower than one already seen: they were set up from
+ * scratch and count from 0 again.  Not while the master replies. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -23518,7 +23580,7 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     return false;
 }
 
-/* One has been of no use: on to the next, or the round is over. */
+/* One was useless: continue with the next, or end the round. */
 static void sentinels_unhelped(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -23551,9 +23613,9 @@ static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int ou
     sentinels_unhelped(e, now);
 }
 
-/* ---- what they say ---- */
+/* ---- what they report ---- */
 
-/* The master is where this one says. */
+/* The master is where this sentinel says. */
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -23571,7 +23633,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);
     }
-    bool unheard = false; /* each is asked soon, once: one of them may know better */
+    bool unheard = false; /* ask each of these once, soon: one of them may know better */
     for (uint32_t i = 0; i < map->n; i++)
         unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
     sentinels_end_round(e,
@@ -23590,10 +23652,10 @@ static bool sentinel_believed(const struct snib__engine *e, const struct sentine
            one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
 }
 
-/* It has answered both questions. */
+/* Both queries have been answered. */
 static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
-    if (!one->has_epoch) /* it may not be asked for it */
+    if (!one->has_epoch) /* it may not have the permission */
         one->epoch = sentinels_of(e)->epoch;
     bool believed = sentinel_believed(e, one);
     one->asked = one->switched = false;
@@ -23605,7 +23667,7 @@ static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib
         sentinels_unhelped(e, now);
 }
 
-/* SENTINEL MASTER: names and values, all of them texts. */
+/* SENTINEL MASTER: names and values, all strings. */
 static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
 {
@@ -23628,7 +23690,7 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
                               e->config.seeds[0].tls);
 }
 
-/* SENTINEL SENTINELS: of each other one a list of names and values. */
+/* SENTINEL SENTINELS: for each other sentinel a list of names and values. */
 static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
                                  uint32_t n)
 {
@@ -23672,7 +23734,8 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
     } else if (what == ASK_OTHERS && !error) {
         sentinel_told_others(e, reply, n);
     } else if (what == ASK_ADDRESS && error) {
-        bool stranger = error == SNIB_ENOTSUP; /* INFO, which would have told, may be forbidden */
+        /* INFO, which would have shown it, may be forbidden */
+        bool stranger = error == SNIB_ENOTSUP;
         if (stranger)
             snib__route_misfit_words(e, &node->links[SNIB__COMMAND], node->words);
         else
@@ -23698,10 +23761,11 @@ static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct
     return SNIB__NO_SCRIPT;
 }
 
-/* ---- listening ---- */
+/* ---- subscriptions ---- */
 
-/* The leader says the first of it when it has promoted a replica, the second when the others follow that one: a second
- * or more in which the old master goes on.  The other sentinels say the second alone. */
+/* The leader of a failover publishes the second when it has promoted a replica, and the first when
+ * the other replicas follow it: a second or more during which the old master continues.  The other
+ * sentinels publish the first only. */
 static const char *const sentinel_news[] = {"+switch-master", "+promoted-slave"};
 
 static struct snib__link *sentinel_ear(const struct sentinel *one)
@@ -23709,7 +23773,8 @@ static struct snib__link *sentinel_ear(const struct sentinel *one)
     return &one->node->links[SNIB__PUBSUB];
 }
 
-/* When another one is to be listened to; SNIB__NEVER: there are enough, or no more.  out: which. */
+/* When the next sentinel should be subscribed to, and which; SNIB__NEVER:
+ * enough are, or none is left. */
 static snib__time sentinels_listen_at(struct sentinels *map, struct sentinel **out)
 {
     snib__time first = SNIB__NEVER;
@@ -23735,7 +23800,8 @@ static void sentinels_listen(struct snib__engine *e, snib__time now)
         if (sentinel_ear(next)->conn.state != SNIB__CONN_READY)
             snib__link_want(e, sentinel_ear(next), now);
     }
-    for (uint32_t i = 0; i < map->n; i++) /* an idle client did not ask whether they are there */
+    /* an idle client has not checked whether they are still up */
+    for (uint32_t i = 0; i < map->n; i++)
         if (map->all[i].heard && sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
             sentinel_ear(&map->all[i])->wanted = true;
 }
@@ -23750,8 +23816,8 @@ static void sentinel_deafened(struct sentinel *one, snib__time now)
                                                                 : one->listen_pause * 2;
 }
 
-/* "service old-host old-port new-host new-port", or "slave name host port @ service ...": who it is about is all that
- * is believed. */
+/* "service old-host old-port new-host new-port", or "slave name host port @ service ...":
+ * only the service is believed. */
 static bool sentinel_about_ours(const struct snib__engine *e, const char *channel, const char *text)
 {
     size_t n = strlen(e->config.service);
@@ -23762,7 +23828,7 @@ static bool sentinel_about_ours(const struct snib__engine *e, const char *channe
     return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
 }
 
-/* Of the two subscriptions the second is a luxury that a user may not have. */
+/* The second subscription is optional: a user may lack the permission for it. */
 static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
 {
     if (one->confirmed || one->deaf)
@@ -23792,12 +23858,12 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
                             snib__resp_text(link->conn.resp, &reply[3]))) {
         one->switched = true;
         if (one->asked && snib__node_ready(one->node))
-            sentinel_question(e, one, now); /* what it was asked before may be answered as before */
+            sentinel_question(e, one, now); /* an earlier query may still get the old answer */
         sentinel_ask(e, one, now);
     }
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
@@ -23879,9 +23945,10 @@ const struct snib__route snib__sentinel = {
 
 /* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
  *
- * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
- * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
- * readers are in after a score of round trips, and a thousand who wait for one permit cost an attempt or two.
+ * Holds of a gate are independent of each other.  A refused operation waits in the gate's queue.  A
+ * wake-up sends the first waiter, and as long as attempts succeed, twice as many of those behind
+ * it: a thousand readers are in after a score of round trips, while a thousand waiters for one
+ * permit cost an attempt or two.
  */
 
 #define SHARE_BURST_MAX 64
@@ -23905,8 +23972,8 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* A writer's reads share its number: while one of them is there or on its way back, a repeated release would
- * take the next one with it. */
+/* Reads under a write hold share its number.  While one of them is held or being released, a
+ * repeated release would take the next one with it. */
 bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
@@ -23921,14 +23988,14 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     if (!wait)
         return;
     if (gate->trying >= wait->burst) {
-        wait->hint = true; /* for when those on their way have been refused */
+        wait->hint = true; /* for when the attempts in flight have been refused */
         return;
     }
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
         if (snib__share_number_busy(op->hold))
-            break; /* the answer to the other's release comes back here */
+            break; /* the reply to the other read's release resumes here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
     }
@@ -24005,8 +24072,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     wait->burst = 1;
     if (gate->trying > 0)
-        return; /* the last answer decides */
-    /* Subscribed since, so a release may not have been heard; or whoever left wanted more than the next. */
+        return; /* the last reply decides */
+    /* Subscribed since, so a release may have gone unheard; or a waiter left that
+     * wanted more than the next. */
     if ((!awake && snib__chan_on(wait)) || left)
         snib__share_advance(e, gate, now);
     else
@@ -24035,12 +24103,12 @@ const struct snib__route snib__single = {.begin = single_begin, .serves = single
 
 /* sole.c - locks with one holder: a gate has at most one active hold.
  *
- * Everybody else of this process queues in the gate, first come first served, so a process sends one
- * attempt per release however many of its callers wait.
+ * All other operations of this process queue in the gate, first come first served, so a process
+ * sends one attempt per release however many callers wait.
  *
- *     acquire -> active is free: TRYING ----granted----> HELD -> release, nobody waits:  RELEASING -> free
- *                    ^            '-refused-> queue, sleep         somebody waits: one TRANSFER to the
- *                    '------ message, re-check, free -'            head of the queue, which becomes active
+ *     acquire -> active is free: TRYING --granted---> HELD -> release, no waiter: RELEASING -> free
+ *                    ^            '-refused-> queue, sleep    with a waiter: one TRANSFER to the
+ *                    '----- message, re-check, free -'        queue's head, which becomes active
  */
 
 #define SOLE_CHAIN_MAX                                                                             \
@@ -24085,7 +24153,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__wait_rest(e, gate, now);
 }
 
-/* Put an operation at the front of its gate's queue, to sleep there. */
+/* Put an operation into its gate's queue, to sleep there. */
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
@@ -24103,14 +24171,15 @@ void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, s
     snib__wait_push(wait, op, front);
 }
 
-/* From now on nobody has the gate's hold, or its attempt, and the server has not told of its end. */
+/* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
 void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
     if (gate->wait)
         gate->wait->settling_since = now;
 }
 
-/* Of a writer's reads, which share a number, one waits for the other like this, too. */
+/* A read under a write hold shares its number, so it waits for an earlier
+ * such read in the same way. */
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
@@ -24166,12 +24235,12 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))
-        snib__sole_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+        snib__sole_advance(e, gate, now); /* subscribed since: a release may have gone unheard */
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
-/* May the hold go to the head of the local queue, or is it other processes' turn? */
+/* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
                                struct snib__hold *hold, snib__time now)
 {
@@ -24180,9 +24249,10 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0) {
-        wait->chain_since = hold->acquired_at ? hold->acquired_at : now; /* nobody had it */
+        /* no user ever had it */
+        wait->chain_since = hold->acquired_at ? hold->acquired_at : now;
         wait->chain_most = (uint32_t)e->config.handover_max;
-        /* Each of those who wait has a turn, then others have theirs. */
+        /* Each current waiter has a turn, then other clients have theirs. */
         if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
             wait->chain_most = wait->queued;
     }
@@ -24192,7 +24262,7 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     return true;
 }
 
-/* Pass the hold on to the head of the local queue by one command; false: it is to be released. */
+/* Pass the hold on to the head of the local queue with one command; false: release it instead. */
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -24230,16 +24300,17 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
         if (snib__doubtful(error))
-            hold->flags |= SNIB__RESENT; /* this try may have worked; */
+            hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
-            next->flags |= SNIB__RESENT; /* this one, or one before */
+            next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
         if (next->op)
             snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)
             snib__gate_undo(e, next, sent_at, now);
         else
             snib__gate_forget_hold(e, next);
-        if (error) { /* the plain release is harder to refuse, and finds nothing if the try has worked */
+        /* a plain release is refused less often, and finds nothing if the try has worked */
+        if (error) {
             snib__gate_send_release(e, hold, now);
         } else {
             if (!verdict.yes)
@@ -24253,12 +24324,13 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 
 /* ---- engine/timer.c ---------------------------------------------------------------------------*/
 
-/* timer.c - a binary heap of deadlines that come in no order: waits, fixed leases, re-checks.
+/* timer.c - a binary heap of deadlines that arrive in no order: waits, fixed leases, re-checks.
  *
  * Each subject stores its place, so that it can be moved or taken out; place 0 means "not in here".
  * Renewals are not in here: with one lease length they are a sorted list (watchdog.c).
- * A subject's room is reserved when its memory is, so to set a timer cannot fail: what has been begun, the retry
- * of a release above all, never ends for want of memory.
+ *
+ * Room is reserved with each subject's memory, so setting a timer cannot fail: nothing that has
+ * begun, above all the retry of a release, is left unfinished for lack of memory.
  */
 
 #include <stdlib.h>
@@ -24352,27 +24424,29 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
 
 /* turn.c - giving way: waiters of other clients have their turns, too.
  *
- * A client that has just released a lock could have it back before anybody else has even heard of the
- * release.  So it lets the strangers go first: those who listen, beside itself, as the release's reply counts
- * them.  Until it has heard as many releases of theirs it does not try.  Clients that all do so take turns
- * in a ring, each with one chain of hand-overs, and no two of them ask for the same release; a client that
- * tries at every message, as Redisson's, has its place in the ring while all others give way.
+ * A client that has just released a lock could have it back before any other client has even heard
+ * of the release.  So it lets the strangers go first: the other clients that listen, as counted by
+ * the release's reply.  It does not try until it has heard as many of their releases.  Clients that
+ * all do so take turns in a ring, each with one chain of hand-overs, and no two of them ask for the
+ * same release.  A client that tries at every message, as Redisson does, has its place in the ring
+ * while all others give way.
  *
- * A stranger may be dead, slow, or listen without waiting, so a chance ends after some patience; the more
- * turns are still owed, the later, so that those who are nearly due come first.  Strangers that let a
- * chance pass are taken for absent until a longer one is offered, so much later that little time is lost.
- * While nobody else listens nothing is owed, and all this costs nothing.
+ * A stranger may be dead or slow, or may listen without waiting, so a chance ends after a while.
+ * The more turns are still owed, the longer the chance, so that clients whose turn is near come
+ * first.  Strangers that let a chance pass count as absent until a longer one is offered, so much
+ * later that little time is lost.  While no other client listens, nothing is owed and all this
+ * costs nothing.
  */
 
-#define TURN_PATIENCE (1 * SNIB__MS) /* how long a stranger may need to come: until it is known, */
-#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least, */
+#define TURN_PATIENCE (1 * SNIB__MS)   /* how long a stranger may take until that is measured */
+#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least */
 #define TURN_MOST (20 * SNIB__MS)      /* ... at most */
-#define TURN_RANKS 4                   /* turns owed, at most, that lengthen a chance */
-#define TURN_ABSENT 4  /* so many times as long as it lasted a chance is not offered again, */
-#define TURN_MISSES 3  /* ... doubled so often, at most */
-#define TURN_TRUSTED 4 /* chances in a row were used: one that is not means nothing */
+#define TURN_RANKS 4                   /* turns owed lengthen a chance up to this many */
+#define TURN_ABSENT 4  /* an unused chance is not repeated for this many times its length, */
+#define TURN_MISSES 3  /* ... doubled at most this often */
+#define TURN_TRUSTED 4 /* after this many used chances in a row one miss is ignored */
 
-/* From now on the next stranger has its chance. */
+/* The next stranger's chance starts now. */
 static void turn_offer(struct snib__wait *wait, snib__time now)
 {
     uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
@@ -24380,24 +24454,25 @@ static void turn_offer(struct snib__wait *wait, snib__time now)
     wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
 }
 
-/* Who else listens is waiting, for all that is known. */
+/* Other clients that listen are presumed to wait. */
 bool snib__turn_contested(const struct snib__wait *wait)
 {
     return wait->strangers > wait->absent;
 }
 
-/* A release begins: what is heard from here on may be told before its reply comes. */
+/* A release begins: from here on messages may overtake its reply. */
 void snib__turn_releasing(struct snib__wait *wait)
 {
     wait->owed = 0;
     wait->early = 0;
 }
 
-/* A release has been told to so many beside this client. */
+/* A release message went to this many subscribers besides this client. */
 void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now)
 {
-    /* Redisson listens only while it waits: who has just had a turn may be about to ask again. */
+    /* Redisson listens only while it waits: a client that has just had a turn
+     * may be about to ask again. */
     if (gate->wait && gate->wait->came && strangers <= 0)
         strangers = 1;
     if (!gate->wait && strangers <= 0)
@@ -24419,7 +24494,7 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
     turn_offer(wait, now);
 }
 
-/* A stranger has come within so long: three times that is patience enough. */
+/* A stranger took this long to come: three times that is enough patience. */
 static void turn_came(struct snib__wait *wait, snib__time took)
 {
     if (3 * took < wait->patience)
@@ -24428,7 +24503,7 @@ static void turn_came(struct snib__wait *wait, snib__time took)
         wait->patience = TURN_LEAST;
 }
 
-/* Somebody had a turn although all that are expected have had theirs: one that was taken for absent is not. */
+/* A turn was taken although none was owed: one stranger that counted as absent is not. */
 static void turn_unexpected(struct snib__wait *wait)
 {
     if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
@@ -24439,7 +24514,8 @@ static void turn_unexpected(struct snib__wait *wait)
 void snib__turn_heard(struct snib__wait *wait, snib__time now)
 {
     const struct snib__hold *active = snib__gate_active(wait->gate);
-    wait->came |= !wait->chan_prev && !wait->chan_next; /* no other gate of ours has the channel */
+    /* no other gate of this client has the channel */
+    wait->came |= !wait->chan_prev && !wait->chan_next;
     if (wait->owed == 0) {
         wait->early += active && active->phase == SNIB__RELEASING;
         turn_unexpected(wait);
@@ -24447,7 +24523,7 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     }
     turn_came(wait, now - wait->offered_at);
     wait->owed--;
-    if (wait->owed == 0 && wait->absent == 0) { /* they all have come */
+    if (wait->owed == 0 && wait->absent == 0) { /* all of them have come */
         if (wait->uses < TURN_TRUSTED)
             wait->uses++;
         else
@@ -24456,7 +24532,8 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     turn_offer(wait, now);
 }
 
-/* Is the first waiter to give way?  Not if its own time would be over before, or if it has only one try. */
+/* Whether the first waiter must give way: not if its time ends before,
+ * nor if it has only one try. */
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
 {
     return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
@@ -24472,14 +24549,15 @@ void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__
     snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
 }
 
-/* An attempt was refused: somebody has taken the turn. */
+/* An attempt was refused: a stranger has taken the turn. */
 void snib__turn_refused(struct snib__wait *wait)
 {
     turn_unexpected(wait);
     wait->waited_out = false;
 }
 
-/* An attempt has worked.  After a full chance that means that who is still owed has not come. */
+/* An attempt has worked.  After a full chance this means that the strangers
+ * still owed a turn did not come. */
 void snib__turn_granted(struct snib__wait *wait, snib__time now)
 {
     if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
@@ -24501,20 +24579,20 @@ void snib__turn_granted(struct snib__wait *wait, snib__time now)
 
 /* wait.c - sleeping until the lock may be free.
  *
- * A message is a hint to try, never a grant.  Expiry of a lease sends no message, messages can be lost,
- * so every sleep also ends by the holder's remaining lease or by the re-check cap, with jitter.  An
- * attempt that was sent before the subscription was confirmed may have missed a release and is made
- * again on the confirmation.
+ * A message is a hint to try, never a grant.  The expiry of a lease sends no message, and messages
+ * can be lost, so every sleep also ends with the holder's remaining lease or at the re-check cap,
+ * with jitter.  An attempt that was sent before the subscription was confirmed may have missed a
+ * release, so it is repeated on the confirmation.
  *
- * A subscription stays for a moment after the last waiter, because a hot lock wants it again at once.
+ * A subscription outlives the last waiter for a moment, because a hot lock needs it again at once.
  */
 
 #include <stdlib.h>
 
 #define WAIT_LINGER (400 * SNIB__MS)
-#define WAIT_BRIEF (50 * SNIB__MS)    /* timed attempts in a row come no faster */
-#define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder who tells nobody */
-#define WAIT_BEAT (1000 * SNIB__MS)   /* a place in a fair queue is kept alive by this */
+#define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
+#define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
+#define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
@@ -24535,7 +24613,7 @@ static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate)
 {
     if (gate->wait) {
-        wait_unidle(e, gate->wait); /* or the tick would free it under its waiters */
+        wait_unidle(e, gate->wait); /* otherwise the tick would free it while it has waiters */
         return gate->wait;
     }
     struct snib__wait *wait = calloc(1, sizeof *wait);
@@ -24569,14 +24647,14 @@ void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
     free(wait);
 }
 
-/* A multi lock waits for another of its members now. */
+/* A multi lock now waits for another of its members. */
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker)
 {
     if (wait->blocker == blocker)
         return;
     snib__chan_detach(e, wait);
     wait->blocker = blocker;
-    snib__chan_attach(e, wait); /* out of memory: it polls */
+    snib__chan_attach(e, wait); /* without memory it polls */
 }
 
 /* ---- the queue ---- */
@@ -24597,14 +24675,14 @@ void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
         wait->tail = op;
 }
 
-/* Into the place that its start gives it. */
+/* Insert by start time, so that a waiter keeps its turn. */
 void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
 {
     struct snib__op *before = wait->head;
     if (wait->tail && wait->tail->serial < op->serial)
         before = NULL; /* a new one */
     while (before && before->serial < op->serial)
-        before = before->next; /* over the few that were refused with it */
+        before = before->next; /* past the few that were refused with it */
     if (!before || before == wait->head) {
         snib__wait_push(wait, op, before != NULL);
         return;
@@ -24632,7 +24710,8 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
     wait->queued--;
 }
 
-/* Nobody waits at the gate: let the subscription linger, or end at once what has none. */
+/* No operation waits at the gate: let the subscription linger, or free a
+ * wait that has none at once. */
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
@@ -24645,7 +24724,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        /* The chain of hand-overs must not be forgotten, nor whose turn it is. */
+        /* Keep the chain of hand-overs and the turns owed. */
         if (snib__gate_active(gate))
             return;
         if (wait->owed == 0) {
@@ -24666,7 +24745,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 
 /* ---- waking ---- */
 
-/* Somebody waits asleep: let the first of them try. */
+/* If operations sleep at the gate, let the first of them try. */
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
@@ -24674,7 +24753,7 @@ void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time 
         snib__gate_advance(e, wait->gate, now);
 }
 
-/* The command link is back: what was released meanwhile may not have been heard. */
+/* The command link is back: releases in the meantime may have gone unheard. */
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
@@ -24689,7 +24768,7 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
         }
 }
 
-/* again: the same news as the message before it. */
+/* again: the same news as in the message before it. */
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
                         bool again, snib__time now)
 {
@@ -24698,7 +24777,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
         snib__place_message(e, wait->gate, text, now);
         return;
     }
-    if (wait->own_messages > 0) { /* told us what the release's reply has told us already */
+    if (wait->own_messages > 0) { /* the release's own reply has already said so */
         wait->own_messages--;
         return;
     }
@@ -24716,7 +24795,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
 
 /* ---- sleeping ---- */
 
-/* How long to sleep when the holder's remaining lease is known, or -1. */
+/* How long to sleep; left_ms: the holder's remaining lease, or -1 if unknown. */
 static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait, int64_t left_ms,
                                 bool foreign)
 {
@@ -24744,7 +24823,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
     return sleep;
 }
 
-/* The first waiter was refused: sleep.  foreign: by somebody whose release tells nobody. */
+/* The first waiter was refused: sleep.  foreign: the holder's release sends no message. */
 void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                       bool foreign, snib__time now)
 {
@@ -24777,7 +24856,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         snib__wait_try(e, wait, now);
 }
 
-/* Leave the channels that nobody has needed for a while. */
+/* Leave channels that have been unused for a while. */
 void snib__wait_tick(struct snib__engine *e, snib__time now)
 {
     while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)
@@ -24796,23 +24875,24 @@ snib__time snib__wait_deadline(const struct snib__engine *e)
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in
- * order of the last renewal is in order of due time and of deadline at once: no heap, no timer per lock.
- * A batch takes up to 100 holds, or 400 ids of permits, from the cursor into one script, so that the server is soon
- * there for others again.  An answer moves its holds to the tail;
- * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
- * head passes: then it is lost.
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list
+ * in order of the last renewal is also in order of due time and of deadline: no heap, no timer per
+ * lock.  A batch takes up to 100 holds, or 400 permit ids, from the cursor into one script, which
+ * keeps the server's pauses short.  A reply moves its holds to the tail.  Without a reply the
+ * cursor goes back to the head and they are retried until the deadline of the head passes: then it
+ * is lost.
  *
- * In a cluster the keys of one command must be of one slot, and a slot has few locks: there a window of up to
- * 1,000 holds is sorted by slot, and each run of a slot is a batch.  All of them leave at once.
+ * In a cluster the keys of one command must be in one slot, and a slot has few locks.  There a
+ * window of up to 1,000 holds is sorted by slot, and each run of one slot is a batch.  All of them
+ * leave at once.
  *
- * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
- * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
+ * Holds are due after a third of the lease.  When many are due at once, batches start a little
+ * early and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
  */
 
 #include <stdlib.h>
 
-#define WATCHDOG_IDS_MAX 400 /* a hold may have more, and has a batch of its own then */
+#define WATCHDOG_IDS_MAX 400 /* a hold with more has a batch of its own */
 #define WATCHDOG_WINDOW 1000 /* in a cluster */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
@@ -24829,7 +24909,7 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of their sending, so this loop hardly ever turns. */
+    /* Grants come in the order of sending, so this loop rarely iterates. */
     struct snib__hold *after = list->tail;
     while (after && after != list->cursor && after->deadline > hold->deadline)
         after = after->prev;
@@ -24849,7 +24929,7 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     list->n++;
 }
 
-/* Before the list's element `next`, or at its end. */
+/* Insert before the list's element `next`; NULL: at the end. */
 static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
                             struct snib__hold *next)
 {
@@ -24871,7 +24951,7 @@ void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
 {
     struct snib__renewals *list = watchdog_list(e, chain);
     struct snib__hold *at = list->head;
-    bool earlier = false; /* something was put before the cursor */
+    bool earlier = false; /* something was inserted before the cursor */
     while (chain) {
         struct snib__hold *hold = chain;
         chain = chain->next;
@@ -24907,7 +24987,7 @@ static snib__time watchdog_period(const struct snib__engine *e)
     return e->config.lease / 3;
 }
 
-/* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
+/* When to renew the hold at the cursor: on time, or a little early if there are many holds. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = list->cursor->gate->node;
@@ -24955,7 +25035,7 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
                          (int)((now - due) / SNIB__MS));
 }
 
-/* What the server has to look at for a hold. */
+/* How many ids the server must check for a hold. */
 static uint32_t watchdog_ids(const struct snib__hold *hold)
 {
     int32_t kind = hold->gate->kind->kind;
@@ -24968,8 +25048,8 @@ static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
     batch->of[batch->n++].number = hold->number;
 }
 
-/* Send a batch of the first of n holds of one node and kind, and in a cluster of one slot.  Returns how many
- * have left, or 0. */
+/* Send a batch of the first of n holds of one node and kind; in a cluster, as far as they share a
+ * slot.  Returns how many are in it, or 0. */
 static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
                                     uint32_t n, snib__time now)
 {
@@ -24999,8 +25079,8 @@ static int watchdog_by_slot(const void *a, const void *b)
     return (*one)->gate->slot - (*other)->gate->slot;
 }
 
-/* Send from the cursor what is due, and what will be within a twelfth of the period: one batch, or in a cluster
- * a window of them. */
+/* From the cursor on, send what is due, or will be within a twelfth of the period: one batch, or in
+ * a cluster a window of them. */
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
     struct snib__hold *holds[WATCHDOG_WINDOW];
@@ -25032,7 +25112,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
-/* A renewal of one hold only, or (lease_ms 0) the question whether it is held. */
+/* Renew one hold only, or (lease_ms 0) query whether it is still held. */
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
@@ -25112,7 +25192,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
         watchdog_split(e, batch, now);
         return;
     }
-    /* A fair lock is a mutex to whoever only keeps it: its queue is looked after when it can be. */
+    /* To be kept alive, a fair lock is just a mutex; its queue catches up when that is possible. */
     batch->narrow = split && batch->kind == SNIB_FAIR;
     request->asking = false;
     if (snib__node_send_to(e, batch->node, request, now) < 0)
@@ -25125,7 +25205,7 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
     watchdog_rewind(e, batch);
 }
 
-/* The first lease that a fair hold was granted with has become its own. */
+/* The short first lease of a fair hold has been replaced by its own lease. */
 static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                snib__time now)
 {
@@ -25137,13 +25217,14 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
-/* The lease that confirms a first one; another was renewed before the hold got a fixed lease. */
+/* The lease that confirms a first one; a reply with another lease predates
+ * a change to a fixed lease. */
 static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
 {
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
-/* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
+/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
@@ -25151,7 +25232,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
         list->retry = now + e->config.lease / 20;
-        /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
+        /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
         watchdog_rewind(e, batch);
         return;
@@ -25194,8 +25275,8 @@ static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, 
         snib__watchdog_single(e, hold, 0, now);
 }
 
-/* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
- * one that was restarted, holds with a fixed lease are only asked for. */
+/* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
+ * server, or after a restart, holds with a fixed lease are only queried. */
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
