@@ -139,6 +139,7 @@ struct sim_owner {
     int ended_before;     /* the same of the hold before, whose number it has; CAUSE_NONE */
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
+    snib__time unanswered_since; /* the first of the attempts that have no answer; 0: none */
     snib__time lease;
     int64_t token;                         /* that the server gave it */
     uint32_t attempts, releases, renewals; /* requests sent */
@@ -477,6 +478,8 @@ void crowd_check(void); /* at the end */
 /* sim_request.c */
 struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side);
 void check_sent(struct sim_process *process, const char *bytes, size_t n);
+/* Bytes reach the engine; the attempts that they answer are noted. */
+void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
 
 /* sim_check.c */

@@ -6,6 +6,7 @@
  */
 #include "sim.h"
 
+#include "engine/internal.h"
 #include "locks/kind.h"
 #include "snib.h"
 
@@ -168,6 +169,31 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
+/* Whether the attempts of a waiter have gone without an answer for so long that nothing is known of the lock. */
+static bool is_unheard(struct sim_process *process, const struct sim_task *task)
+{
+    snib__time since = task->number == 0 || is_unowned(&task->use)
+                           ? 0
+                           : check_owner(process, task->number, task->use.side)->unanswered_since;
+    return since != 0 && sim.now - since > process->try_timeout + process->try_timeout / 50;
+}
+
+/* That the lock was not free in time is said by a client that was told so; with one holder at a time, told by the
+ * attempt of the waiter ahead, too. */
+static void check_timed_out(struct sim_process *process, const struct sim_task *task)
+{
+    bool unheard = is_unheard(process, task);
+    for (int i = 0; i < SIM_TASKS; i++) {
+        const struct sim_task *other = &process->tasks[i];
+        bool ahead = other->doing == DOING_WAIT && other->use.gate == task->use.gate;
+        unheard |= ahead && snib__gate_sole(task->use.gate) && is_unheard(process, other);
+    }
+    if (unheard) {
+        sim_fail("%u:%llu is told TIMEDOUT and no attempt has an answer", process->id,
+                 (unsigned long long)task->number);
+    }
+}
+
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -190,6 +216,8 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     }
     if (code == SNIB_BUSY) {
         check_known(process, task);
+    } else if (code == SNIB_TIMEDOUT) {
+        check_timed_out(process, task);
     }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;

@@ -327,8 +327,7 @@ static void arrive_at_client(struct sim_pipe *pipe)
                                ECONNRESET, sim_clock(process));
     } else {
         pipe->heard = true;
-        snib__engine_input(process->engine, process_link(process, link), chunk->bytes, chunk->n,
-                           sim_clock(process));
+        check_input(process, process_link(process, link), chunk->bytes, chunk->n);
     }
     free(chunk);
     process_go_on(process);

@@ -2,6 +2,7 @@
  * every change of a lock has a cause.  What a script is for, its name says. */
 #include "sim.h"
 
+#include "engine/internal.h"
 #include "snib_scripts.h"
 
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #define ARGUMENTS_MAX 256
+#define ANSWERS_MAX 64 /* requests under way on a connection that are looked at */
 
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
@@ -112,6 +114,7 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
         bool on_its_way = owner->present != 0 && owner->releases > 0;
         owner->again = false;
         owner->attempts = 0;
+        owner->unanswered_since = 0;
         owner->found = owner->missed = false;
         owner->ended_before = owner->ended;
         owner->ended = CAUSE_NONE;
@@ -120,6 +123,9 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
     if (owner->releases > 0) {
         sim_fail("%u:%llu is acquired after its release was sent", process->id,
                  (unsigned long long)number);
+    }
+    if (owner->unanswered_since == 0) {
+        owner->unanswered_since = sim.now;
     }
     if (owner->attempts++ == 0) {
         owner->first_sent = sim.now;
@@ -193,6 +199,44 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n)
         }
         bytes += used;
         n -= used;
+    }
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------- */
+
+/* The attempt that an unanswered request makes: its owner's number, 0 if it makes none. */
+static uint64_t attempt_of(const struct snib__request *request, int *side)
+{
+    if (request->kind != SNIB__REQ_ACQUIRE && request->kind != SNIB__REQ_TRANSFER) {
+        return 0;
+    }
+    *side = side_of(request->script);
+    if (request->kind == SNIB__REQ_ACQUIRE) {
+        return request->number;
+    }
+    const struct snib__hold *giver = request->subject;
+    return giver->gate->wait->incoming->number;
+}
+
+void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n)
+{
+    const struct snib__conn *conn = &link->conn;
+    struct {
+        uint64_t number;
+        int side;
+    } awaited[ANSWERS_MAX];
+    uint32_t count = conn->ring_count < ANSWERS_MAX ? conn->ring_count : ANSWERS_MAX;
+    uint64_t before = conn->appended - conn->ring_count;
+    for (uint32_t i = 0; i < count; i++) {
+        awaited[i].number =
+            attempt_of(&conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)], &awaited[i].side);
+    }
+    snib__engine_input(process->engine, link, bytes, n, sim_clock(process));
+    uint64_t answered = conn->appended - conn->ring_count - before;
+    for (uint32_t i = 0; i < count && i < answered; i++) {
+        if (awaited[i].number != 0) {
+            check_owner(process, awaited[i].number, awaited[i].side)->unanswered_since = 0;
+        }
     }
 }
 

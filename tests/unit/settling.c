@@ -121,6 +121,44 @@ static void connection_is_another(void **state)
         cut_meanwhile(what);
 }
 
+/* An attempt lost its connection and has no answer on the next one either when the wait ends: nothing is known of the
+ * lock, neither by the attempt's own operation nor by one that waits behind it. */
+static void attempt_is_unanswered(int32_t kind, bool behind)
+{
+    const struct snib__acquire one_second = {.wait = SECOND, .permits = 1};
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, kind, "m");
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+    struct snib__op *first = start(engine, of, behind ? &renewed : &one_second), *op = first;
+    if (behind)
+        op = start(engine, of, &one_second);
+    answer_own(engine);
+    cut_link(engine);
+    await_connect(engine);
+    now = START + 700 * SNIB__MS;
+    connect_link(engine);
+    assert_true(on_the_way(engine) > 0);
+    now = START + SECOND;
+    assert_false(snib__node_silent(engine, engine->home, now));
+    snib__engine_tick(engine, now);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    assert_false(op->unconfirmed);
+    assert_int_equal(first->done, !behind);
+    snib__engine_free(engine);
+}
+
+static void attempts_are_unanswered(void **state)
+{
+    (void)state;
+    static const int32_t kinds[] = {SNIB_MUTEX, SNIB_FENCED, SNIB_READ,   SNIB_WRITE,
+                                    SNIB_SPIN,  SNIB_FAIR,   SNIB_PERMITS};
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        attempt_is_unanswered(kinds[i], false);
+    attempt_is_unanswered(SNIB_MUTEX, true);
+    attempt_is_unanswered(SNIB_WRITE, true);
+}
+
 /* The writer's own read lock, whose number is on its way back. */
 static void writers_read(void **state)
 {
@@ -309,11 +347,11 @@ static void an_attempt_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(release_is_refused),     cmocka_unit_test(connection_is_another),
-        cmocka_unit_test(writers_read),           cmocka_unit_test(what_is_known_is_said),
-        cmocka_unit_test(attempt_ends_in_doubt),  cmocka_unit_test(grant_is_nobodys),
-        cmocka_unit_test(grant_is_the_next_ones), cmocka_unit_test(a_call_waits_once),
-        cmocka_unit_test(an_attempt_waits),
+        cmocka_unit_test(release_is_refused),      cmocka_unit_test(connection_is_another),
+        cmocka_unit_test(attempts_are_unanswered), cmocka_unit_test(writers_read),
+        cmocka_unit_test(what_is_known_is_said),   cmocka_unit_test(attempt_ends_in_doubt),
+        cmocka_unit_test(grant_is_nobodys),        cmocka_unit_test(grant_is_the_next_ones),
+        cmocka_unit_test(a_call_waits_once),       cmocka_unit_test(an_attempt_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,19 @@ MUTANTS = [
         "if (snib__sole_unconfirmed(e, op, now) && now == 0) {",
     ),
     Mutant(
+        "an attempt that lost its connection and has no answer is told that the lock was not free",
+        "engine/op.c",
+        "op->refused_since || op_unheard(op))",
+        "op->refused_since)",
+    ),
+    Mutant(
+        "what waits behind an attempt without an answer is told that the lock was not free",
+        "engine/op.c",
+        "        return (active->flags & SNIB__RESENT) &&",
+        "        return op->place != SNIB__PLACE_QUEUE && (active->flags & SNIB__RESENT) &&",
+        "unit_settling",
+    ),
+    Mutant(
         "a writer's read behind another is told that the lock is busy",
         "engine/sole.c",
         "snib__share_number_busy(op->hold); const",
