@@ -36,7 +36,7 @@ func TestContextEnds(t *testing.T) {
 	if context.Cause(work) != why || work.Err() != context.Canceled {
 		t.Errorf("cause %v, error %v", context.Cause(work), work.Err())
 	}
-	must(t, hold.Check()) // only the work was told to end
+	must(t, hold.Check()) // only the work was told to stop
 	other := hold.Context(background)
 	must(t, hold.Unlock(background))
 	if <-other.Done(); context.Cause(other) != context.Canceled {
@@ -65,7 +65,7 @@ func TestContextEnds(t *testing.T) {
 	for _, work := range []context.Context{hold.Context(background), hold.Context(parent), hold.Context(background)} {
 		<-work.Done()
 	}
-	for range 2 { // one that is made after the loss is told the same
+	for range 2 { // a context made after the loss has the same cause
 		var e *snib.Error
 		cause := context.Cause(hold.Context(background))
 		if !errors.Is(cause, snib.ErrLost) || !errors.As(cause, &e) || e.Name != "lost" || e.Kind != "mutex" ||
@@ -80,11 +80,11 @@ func TestContextEnds(t *testing.T) {
 				t.Error("no parent, no panic")
 			}
 		}()
-		hold.Context(nil) //nolint:staticcheck // as context.WithCancel
+		hold.Context(nil) //nolint:staticcheck // like context.WithCancel
 	}()
 }
 
-// Contexts cost nothing any more once they have ended: a long hold may have had any number of them.
+// Contexts cost nothing once they have ended: a long hold may have had any number of them.
 func TestContextsAreForgotten(t *testing.T) {
 	s := startServer(t)
 	hold := lock(t, open(t, s.url()).Mutex("long"))
@@ -133,7 +133,7 @@ func (l logged) until(t testing.TB, parts ...string) string {
 	}
 }
 
-// A hold that the collector finds is not given back: it is not renewed any more, the lease runs out, a record says so.
+// A hold found by the collector is not released: it is no longer renewed, the lease runs out, and a record says so.
 func TestDroppedHold(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -155,16 +155,16 @@ func TestDroppedHold(t *testing.T) {
 	if _, err := rival.Mutex("dropped").TryLock(background); err == nil {
 		t.Error("given back by the collector")
 	}
-	soon(t, done) // whoever works under it is told
+	soon(t, done) // the work under it is notified
 	soon(t, lost)
 	record := log.until(t, "WARN", `\"dropped\"`, client.ID())
 	t.Log(record)
-	must(t, lock(t, rival.Mutex("dropped")).Unlock(background)) // when the lease has run out
+	must(t, lock(t, rival.Mutex("dropped")).Unlock(background)) // once the lease has run out
 	must(t, lock(t, snib.Multi(rival.Mutex("two"), rival.Mutex("one"))).Unlock(background))
 	must(t, rival.Permits("slots").DoN(background, 2, func(context.Context) error { return nil }))
 }
 
-// A context alone keeps its hold, as long as somebody uses it.
+// A context keeps its hold alive, as long as it is in use.
 func TestContextKeepsItsHold(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -174,7 +174,7 @@ func TestContextKeepsItsHold(t *testing.T) {
 		runtime.GC()
 	}
 	must(t, snib.HoldFrom(work).Check())
-	// A context of the hold's own context keeps nothing for ever.
+	// A context derived from the hold's own context does not keep the hold for ever.
 	work = snib.HoldFrom(work).Context(work)
 	stop()
 	<-work.Done()
@@ -186,7 +186,7 @@ func TestContextKeepsItsHold(t *testing.T) {
 	s.free(t, "work")
 }
 
-// everyKind is Do of every kind of lock.
+// everyKind returns Do of every kind of lock.
 func everyKind(client *snib.Client, others ...*snib.Client) map[string]func(context.Context, func(context.Context) error) error {
 	rw := client.RW("rw")
 	var nodes []snib.Locker
@@ -254,20 +254,20 @@ func TestDo(t *testing.T) {
 			}
 			expect(t, "ended before", do(ctx, func(context.Context) error { panic("run") }), snib.ErrCancelled)
 			expect(t, "no work", do(background, nil), snib.ErrInvalidArgument)
-			must(t, do(background, func(context.Context) error { return nil })) // all of them gave back
+			must(t, do(background, func(context.Context) error { return nil })) // all of them released
 		})
 	}
 	s.clean(t, "sem", "per", "redisson_lock_token:{e}")
 }
 
-// quorumOfThree is a client and two more of other servers.
+// quorumOfThree returns a server, its client, and two clients of other servers.
 func quorumOfThree(t testing.TB) (*server, *snib.Client, []*snib.Client) {
 	t.Helper()
 	s := startServer(t)
 	return s, open(t, s.url()), []*snib.Client{open(t, startServer(t).url()), open(t, startServer(t).url())}
 }
 
-// A loss under the work ends its context, and Do says so whatever the work says.
+// A loss during the work ends its context, and Do reports it whatever the work returns.
 func TestDoLost(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url(), snib.Logger(nil))
@@ -283,7 +283,7 @@ func TestDoLost(t *testing.T) {
 		var e *snib.Error
 		err := mutex.Do(background, work)
 		for end := time.Now().Add(patience); errors.Is(err, snib.ErrUnreachable) && time.Now().Before(end); {
-			err = mutex.Do(background, work) // the answer came only when so short a lease had ended
+			err = mutex.Do(background, work) // the short lease had ended before the answer came
 		}
 		if !errors.Is(err, snib.ErrLost) || !errors.As(err, &e) || e.Reason != snib.ReasonExpired || e.Name != "lost" {
 			t.Errorf("%s: %v", what, err)
@@ -298,7 +298,7 @@ func TestDoLost(t *testing.T) {
 	s.clean(t)
 }
 
-// An ended context has one answer: nothing is begun, and a release is not waited for. So it is never chance.
+// A context that has ended has one outcome: nothing starts, and Unlock does not wait. It does not depend on timing.
 func TestEndedContext(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -334,7 +334,7 @@ func TestEndedContext(t *testing.T) {
 	s.clean(t, "latch", "permits")
 }
 
-// callsOf is every method that takes a context and can be called any number of times.
+// callsOf returns every method that takes a context and can be called any number of times.
 func callsOf(client *snib.Client) map[string]func(context.Context) error {
 	mutex, permits, latch := client.Mutex("ended"), client.Permits("permits"), client.Latch("latch")
 	return map[string]func(context.Context) error{
@@ -354,7 +354,7 @@ func callsOf(client *snib.Client) map[string]func(context.Context) error {
 	}
 }
 
-// What was applied is reported although the context ends at the same moment; what may have been applied is said to be so.
+// A change that was applied is reported even if the context ends at that moment; otherwise MaybeApplied says so.
 func TestCountsThatAreCancelled(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())

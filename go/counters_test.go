@@ -28,13 +28,13 @@ type pool interface {
 var pools = []struct {
 	kind  string
 	make  func(*snib.Client, string) pool
-	stays []string // keys at the end of a pool that is called "pool"
+	stays []string // keys that stay at the end, for the name "pool"
 }{
 	{"semaphore", func(c *snib.Client, n string) pool { return c.Semaphore(n) }, []string{"pool"}},
 	{"permits", func(c *snib.Client, n string) pool { return c.Permits(n) }, []string{"pool"}},
 }
 
-// number checks what a counter answers.
+// number checks the answer of a counter.
 func number(t testing.TB, what string, want int) func(int, error) {
 	return func(got int, err error) {
 		t.Helper()
@@ -232,7 +232,7 @@ func TestPermitsKnowTheirNumber(t *testing.T) {
 	number(t, "total", 4)(permits.Total(background))
 	_, err = permits.TryAcquire(background, 5)
 	expect(t, "more than there are", err, snib.ErrPermits)
-	_, err = permits.Acquire(background, 5) // would wait for ever
+	_, err = permits.Acquire(background, 5) // it would wait for ever
 	expect(t, "waiting for more than there are", err, snib.ErrPermits)
 	number(t, "set", 3)(permits.Set(background, 6))
 	number(t, "total", 6)(permits.Total(background))
@@ -241,7 +241,7 @@ func TestPermitsKnowTheirNumber(t *testing.T) {
 	s.clean(t, "pool")
 }
 
-// What a process held that is no more comes back with its lease; a hold of permits is lost like any other.
+// The permits of a dead process become free with their lease; a hold of permits is lost like any other.
 func TestPermitsHaveALease(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -262,7 +262,7 @@ func TestPermitsHaveALease(t *testing.T) {
 	s.clean(t)
 }
 
-// Permits of a hold that was dropped come back with their lease. Those of a semaphore have none: they stay taken.
+// The permits of a dropped hold become free with their lease. Those of a semaphore have none: they stay taken.
 func TestDroppedPermits(t *testing.T) {
 	t.Parallel()
 	for _, k := range pools {

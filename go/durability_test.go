@@ -14,7 +14,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// TestReplicas acquires at a server without replicas, and then at one that has a replica.
+// TestReplicas acquires on a server without replicas, and then on one with a replica.
 func TestReplicas(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// replicasOf is how many replicas had a grant that waited for one.
+// replicasOf returns how many replicas had a grant that waited for one.
 func replicasOf(t *testing.T, s *server) int {
 	t.Helper()
 	client, err := snib.Open(context.Background(), s.url(), snib.Durability(1), snib.DurabilityPolicy(snib.DurabilityReport))

@@ -17,7 +17,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// Every error says which lock it is about, in its fields and in its sentence, and what the server said.
+// Every error names its lock, in its fields and in its sentence, and quotes the server.
 func TestErrorsName(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -60,7 +60,7 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
-// A server that is not there is not a lock that is not free, and the context's end is said as well.
+// An unreachable server is not reported as a lock that is held, and the error also matches the context's.
 func TestUnreachableIsSaidSo(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url(), snib.Logger(nil), snib.TryTimeout(50*time.Millisecond))
@@ -100,7 +100,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// startSentinel starts one that is alone with the master at this port, which it calls main, and returns its own port.
+// startSentinel starts a single sentinel for the master at this port, under the name main, and returns its own port.
 func startSentinel(t *testing.T, master string) string {
 	t.Helper()
 	port, folder := freePort(t), t.TempDir()
@@ -123,7 +123,7 @@ func startSentinel(t *testing.T, master string) string {
 	return port
 }
 
-// What is something else than the URL says tells so in one sentence, and what to take.
+// A server that does not match the URL is reported in one sentence, with the URL to use.
 func TestMisfits(t *testing.T) {
 	node, single, replica := freePort(t), freePort(t), freePort(t)
 	startServer(t, "--cluster-enabled", "yes", "--port", node, "--cluster-port", freePort(t))

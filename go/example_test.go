@@ -18,7 +18,7 @@ import (
 	"github.com/snib-lock/snib/go/fencing"
 )
 
-// address is where the examples find a server: one of their own.
+// address is that of the examples' own server.
 var address string
 
 func TestMain(m *testing.M) {
@@ -104,7 +104,7 @@ func ExampleClient_Reentrant() {
 	defer client.Close()
 	job := client.Reentrant("job", 42)
 	outer, _ := job.Lock(ctx)
-	inner, err := job.Lock(ctx) // at once: the owner holds it
+	inner, err := job.Lock(ctx) // immediately: the owner holds it
 	fmt.Println(err, inner.Unlock(ctx), outer.Check(), outer.Unlock(ctx))
 	// Output: <nil> <nil> <nil> <nil>
 }
@@ -115,7 +115,7 @@ func ExampleHold_Downgrade() {
 	defer client.Close()
 	page := client.RW("page")
 	write, _ := page.Lock(ctx)
-	// ... write, then let others read what was written, and be sure that nobody changes it
+	// ... write, then let others read the result, while no other writer can change it
 	read, err := write.Downgrade(ctx)
 	fmt.Println(err)
 	other, err := page.TryRLock(ctx)
@@ -183,7 +183,7 @@ func ExampleMutex_Do() {
 	// Output: <nil>
 }
 
-// The caller's end reaches the work, as Ctrl-C does through signal.NotifyContext.
+// The end of the caller's context reaches the work, like Ctrl-C through signal.NotifyContext.
 func ExampleMutex_Do_shutdown() {
 	client, _ := snib.Open(context.Background(), address)
 	defer client.Close()
@@ -197,7 +197,7 @@ func ExampleMutex_Do_shutdown() {
 	// Output: context canceled
 }
 
-// A loss ends the work, and Do says so whatever the work says.
+// A loss ends the work, and Do reports it whatever the work returns.
 func ExampleMutex_Do_lost() {
 	ctx := context.Background()
 	client, _ := snib.Open(ctx, address)
@@ -224,24 +224,24 @@ func ExampleHoldFrom() {
 	// Output: <nil>
 }
 
-// A hold that is dropped is not given back by the collector: its lease runs out.
+// A dropped hold is not released by the collector: its lease runs out.
 func ExampleHold_dropped() {
 	ctx := context.Background()
 	warnings := make(chan string, 1)
 	logger := slog.New(slog.NewTextHandler(onlyMessages(warnings), nil))
 	client, _ := snib.Open(ctx, address, snib.WatchdogLease(time.Second), snib.Logger(logger))
 	defer client.Close()
-	_, _ = client.Mutex("leader").Lock(ctx) // and nobody can unlock it
+	_, _ = client.Mutex("leader").Lock(ctx) // dropped, so it cannot be unlocked
 	for len(warnings) == 0 {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	hold, err := client.Mutex("leader").Lock(ctx) // when the lease has run out
+	hold, err := client.Mutex("leader").Lock(ctx) // once the lease has run out
 	fmt.Println(err, hold.Unlock(ctx))
 	// Output: <nil> <nil>
 }
 
-// onlyMessages passes on warnings about holds that were dropped.
+// onlyMessages forwards warnings about dropped holds.
 type onlyMessages chan string
 
 func (m onlyMessages) Write(line []byte) (int, error) {
@@ -273,7 +273,7 @@ func ExampleCloseOnTerm() {
 	ctx := context.Background()
 	client, _ := snib.Open(ctx, address)
 	ended := make(chan struct{})
-	// A real program passes nil, and ends by the signal when its locks are given back.
+	// A real program passes nil, and ends by the signal once its locks are released.
 	defer snib.CloseOnTerm(func(os.Signal) { close(ended) }, client)()
 	hold, _ := client.Mutex("import").Lock(ctx)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)

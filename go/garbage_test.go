@@ -8,7 +8,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// A pair of Lock and Unlock makes no garbage but the Hold itself, free or contended in the process.
+// A Lock and Unlock pair creates no garbage but the Hold itself, free or contended within the process.
 func TestGarbage(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())

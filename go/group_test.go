@@ -45,7 +45,7 @@ func TestMulti(t *testing.T) {
 	far.clean(t, "slots")
 }
 
-// A try that finds one member held leaves nothing of the others.
+// An attempt that finds one member held leaves nothing behind on the others.
 func TestMultiIsAllOrNothing(t *testing.T) {
 	s := startServer(t)
 	client, rival := open(t, s.url()), open(t, s.url())
@@ -64,7 +64,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// Groups in each other's order do not wait in a circle.
+// Groups with members in opposite orders do not deadlock.
 func TestMultiInAnyOrder(t *testing.T) {
 	s, far := startServer(t), startServer(t)
 	near := []*snib.Client{open(t, s.url()), open(t, s.url())}
@@ -128,7 +128,7 @@ func TestMultiIsLostWithAMember(t *testing.T) {
 	far.clean(t)
 }
 
-// A cancel at every moment leaves nothing behind at any server.
+// A cancel at any moment leaves nothing behind on any server.
 func TestCancelledGroups(t *testing.T) {
 	servers, majority := quorum(t, 3)
 	mixed := func() *snib.Group {
@@ -240,7 +240,7 @@ func TestBadMembers(t *testing.T) {
 	}
 }
 
-// quorum starts servers, and clients that see them for the first time.
+// quorum starts servers, and returns a function that makes groups of new clients.
 func quorum(t *testing.T, n int, given ...snib.Option) ([]*server, func(options ...snib.LockOption) *snib.Group) {
 	var servers []*server
 	for range n {
@@ -316,7 +316,7 @@ func TestQuorumExcludes(t *testing.T) {
 	})
 }
 
-// Whom a node sees for the first time may be somebody whose hold it has forgotten.
+// A node seen for the first time may have forgotten a hold, so it does not vote yet.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	servers, _ := quorum(t, 3)

@@ -14,7 +14,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// told is everything that a hold says of itself at one moment.
+// told is everything that a hold reports at one moment.
 type told struct {
 	state  snib.State
 	reason snib.Reason
@@ -31,8 +31,8 @@ func ask(hold *snib.Hold) told {
 	return now
 }
 
-// observe asks a hold again and again, until it is over or stop is closed, and reports every way back: what is
-// lost stays lost, what is unlocked stays so, and neither has time left.
+// observe polls a hold until it has ended or stop is closed, and reports every reversal: a lost hold stays lost, an
+// unlocked one stays unlocked, and neither has time left.
 func observe(hold *snib.Hold, stop <-chan struct{}, wrong func(string)) {
 	over := snib.StateValid
 	for {
@@ -77,7 +77,7 @@ func beside(t *testing.T, hold *snib.Hold, act func(), wrong func(string)) {
 	all.Wait()
 }
 
-// While one goroutine unlocks, others are told that the hold is safe, or that it was unlocked; never that it was lost.
+// While one goroutine unlocks, others see that the hold is safe or that it was unlocked, never that it was lost.
 func TestAskingWhileUnlocking(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -100,7 +100,7 @@ func TestAskingWhileUnlocking(t *testing.T) {
 	s.clean(t)
 }
 
-// A hold that is lost stays so, and keeps its reason, while it is unlocked and while its client is closed.
+// A lost hold stays lost, and keeps its reason, while it is unlocked and while its client is closed.
 func TestAskingWhileLosing(t *testing.T) {
 	s := startServer(t)
 	for i := range rounds(60) {
@@ -139,7 +139,7 @@ func TestAskingWhileLosing(t *testing.T) {
 	}
 }
 
-// Everything that a client and a hold can be asked, while the client is closed: answers, and no race.
+// All queries of a client and a hold while the client is being closed: they return, without a race.
 func TestAskingWhileClosing(t *testing.T) {
 	s := startServer(t)
 	for range rounds(30) {
@@ -172,7 +172,7 @@ func TestAskingWhileClosing(t *testing.T) {
 	}
 }
 
-// rounds is n, or a tenth of it where tests shall be short.
+// rounds returns n, or a tenth of it in short test runs.
 func rounds(n int) int {
 	if testing.Short() {
 		return (n + 9) / 10
@@ -180,7 +180,7 @@ func rounds(n int) int {
 	return n
 }
 
-// A hold, a lock and a client that nobody made answer with errors.
+// A zero Hold, lock and Client return errors.
 func TestUnmade(t *testing.T) {
 	var hold snib.Hold
 	if _, err := hold.Downgrade(background); !errors.Is(err, snib.ErrNotHeld) {

@@ -14,11 +14,11 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// exclusive makes each kind of lock that has one holder, and names what stays at the server for good.
+// exclusive creates each kind of lock that has one holder, and names the keys that stay on the server.
 var exclusive = []struct {
 	kind  string
 	make  func(*snib.Client, string, ...snib.LockOption) snib.Locker
-	stays string // before the name
+	stays string // the prefix of a key that stays
 }{
 	{"mutex", func(c *snib.Client, n string, o ...snib.LockOption) snib.Locker { return c.Mutex(n, o...) }, ""},
 	{"fair", func(c *snib.Client, n string, o ...snib.LockOption) snib.Locker { return c.Fair(n, o...) }, ""},
@@ -28,7 +28,7 @@ var exclusive = []struct {
 	{"write", func(c *snib.Client, n string, o ...snib.LockOption) snib.Locker { return c.RW(n, o...) }, ""},
 }
 
-// tokens is before the name of a counter of fencing tokens, in braces.
+// tokens is the prefix of a counter of fencing tokens; the name follows in braces.
 const tokens = "redisson_lock_token:"
 
 func left(stays string, names ...string) (keys []string) {
@@ -186,7 +186,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// One counter orders the holds of a name, whoever gives them.
+// One counter orders the holds of a name, whichever client grants them.
 func TestTokensRise(t *testing.T) {
 	s := startServer(t)
 	clients := []*snib.Client{open(t, s.url()), open(t, s.url())}
@@ -307,7 +307,7 @@ func TestKindsKeepApart(t *testing.T) {
 	if n := s.do(t, "LLEN", "list"); n != "1" {
 		t.Errorf("%s in the list", n)
 	}
-	must(t, client.Close()) // there is nothing to give back
+	must(t, client.Close()) // there is nothing to release
 }
 
 func TestBadOptions(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// option lets a client log here.
+// option makes a client log here.
 func (l logged) option() snib.Option {
 	return snib.Logger(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }

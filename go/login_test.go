@@ -16,7 +16,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// An issuer gives a new password each time, by which the one before ends.
+// An issuer issues a new password each time, which invalidates the previous one.
 type issuer struct {
 	t      *testing.T
 	server *server

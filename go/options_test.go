@@ -12,7 +12,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// Open asks the server for a sign of life, so a URL that is good but leads nowhere ends with another error.
+// openError returns the error of Open. Open pings the server, so a valid URL that leads nowhere gives another error.
 func openError(t *testing.T, url string, options ...snib.Option) error {
 	t.Helper()
 	client, err := snib.Open(context.Background(), url, options...)
@@ -77,7 +77,7 @@ func TestOptionsOfTheURL(t *testing.T) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
-	// What is given goes before the URL's, also to switch something off.
+	// A given option takes precedence over the URL's, even to switch something off.
 	if err := openError(t, s.url()+"?max_hold=10s&patience=1ms", snib.DefaultMaxHold(-1), snib.Patience(time.Minute), snib.Handovers(0)); err != nil {
 		t.Error(err)
 	}

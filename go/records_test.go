@@ -24,7 +24,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// recorder is a handler that keeps what it is told.
+// recorder is a handler that keeps its records.
 type recorder struct{ records chan slog.Record }
 
 func newRecorder() recorder { return recorder{make(chan slog.Record, 1000)} }
@@ -39,14 +39,14 @@ func (r recorder) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// coreRecord is a record as the core's sources have it.
+// coreRecord is a record as it appears in the core's sources.
 type coreRecord struct {
 	level  slog.Level
 	format string
 	text   *regexp.Regexp
 }
 
-// coreRecords are all that the core can log.
+// coreRecords returns all records that the core can log.
 func coreRecords(t *testing.T) (all []coreRecord) {
 	source, err := os.ReadFile("snib.c")
 	must(t, err)
@@ -70,7 +70,7 @@ func coreRecords(t *testing.T) (all []coreRecord) {
 	return all
 }
 
-// provoke has for each record of the core, by a part of its format, what leads to it.
+// provoke maps a part of the format of each core record to a function that causes it.
 var provoke = map[string]func(*testing.T, recorder){
 	"connected to": func(t *testing.T, log recorder) { open(t, startServer(t).url(), log.option()) },
 	"was %s: %s": func(t *testing.T, log recorder) {
@@ -121,7 +121,7 @@ var provoke = map[string]func(*testing.T, recorder){
 	},
 }
 
-// hastyClock stands before a server whose clock is set forward by a minute whenever it is asked.
+// hastyClock is a proxy that sets the server's clock ahead by a minute at each TIME.
 func hastyClock(t *testing.T, s *server) (url string) {
 	path := filepath.Join(filepath.Dir(s.path), "hasty")
 	listener, err := net.Listen("unix", path)
@@ -162,7 +162,7 @@ func hastyClock(t *testing.T, s *server) (url string) {
 	return "unix://" + path
 }
 
-// restart ends the server and starts it again, without its memory.
+// restart restarts the server without its data.
 func (s *server) restart(t testing.TB) {
 	t.Helper()
 	_ = s.cmd.Process.Kill()
@@ -173,7 +173,7 @@ func (s *server) restart(t testing.TB) {
 	s.cmd = again
 }
 
-// Whatever the core logs reaches the program's logger, with its level and the client.
+// Everything that the core logs reaches the program's logger, with its level and the client.
 func TestEveryRecordIsDelivered(t *testing.T) {
 	for _, want := range coreRecords(t) {
 		t.Run(want.format, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestEveryRecordIsDelivered(t *testing.T) {
 	}
 }
 
-// tooLittleTime is a child that is stopped while its renewal is due, until it tells of that.
+// tooLittleTime stops a child process while its renewal is due, until the child logs that.
 func tooLittleTime(t *testing.T, log recorder) {
 	child := exec.Command(os.Args[0], "-test.run=^TestLateChild$")
 	child.Env = append(os.Environ(), "SNIB_TEST_MAIN="+startServer(t).url(), "SNIB_TEST_LATE=1")
@@ -239,7 +239,7 @@ func tooLittleTime(t *testing.T, log recorder) {
 	}
 }
 
-// TestLateChild holds a lock and prints what is logged: level, attribute, message.
+// TestLateChild holds a lock and prints the log: level, attribute, message.
 func TestLateChild(t *testing.T) {
 	if os.Getenv("SNIB_TEST_LATE") == "" {
 		t.Skip("for TestEveryRecordIsDelivered")
@@ -257,7 +257,7 @@ func TestLateChild(t *testing.T) {
 	}
 }
 
-// What the core counts Go has, too, by the same name.
+// Go has every counter of the core, under the same name.
 func TestEveryCounter(t *testing.T) {
 	header, err := os.ReadFile("snib.h")
 	must(t, err)

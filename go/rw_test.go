@@ -44,7 +44,7 @@ func TestReadersShare(t *testing.T) {
 	waiting := []<-chan *snib.Hold{locking(mine.RLock), locking(mine.RLock), locking(other.RLock)}
 	await(t, func() bool { return client.Stats().Waiting == 2 && rival.Stats().Waiting == 1 })
 	must(t, hold.Unlock(background))
-	var all []*snib.Hold // all are in before the first is unlocked
+	var all []*snib.Hold // all are held before the first is unlocked
 	for _, reader := range waiting {
 		all = append(all, soon(t, reader))
 	}
@@ -54,7 +54,7 @@ func TestReadersShare(t *testing.T) {
 	s.clean(t)
 }
 
-// What writers write no reader sees by halves.
+// No reader sees a half-finished write.
 func TestReadersAndWriters(t *testing.T) {
 	s := startServer(t)
 	clients := []*snib.Client{open(t, s.url()), open(t, s.url())}
@@ -99,7 +99,7 @@ func TestDowngrade(t *testing.T) {
 	expect(t, "the write hold", write.Check(), snib.ErrNotHeld)
 	expect(t, "its unlock", write.Unlock(background), snib.ErrNotHeld)
 	must(t, read.Check())
-	must(t, soon(t, reader).Unlock(background)) // who wanted to read may
+	must(t, soon(t, reader).Unlock(background)) // the waiting reader gets in
 	select {
 	case <-writer:
 		t.Fatal("somebody writes beside a reader")
@@ -145,7 +145,7 @@ func TestDowngradeOfWhatIsNoWriteHold(t *testing.T) {
 	s.clean(t)
 }
 
-// The write hold is gone and nobody has noticed: what follows must not pass for a hold without a gap.
+// The write hold is lost unnoticed: the downgrade must not claim that there was no gap.
 func TestDowngradeOfALoss(t *testing.T) {
 	s := startServer(t)
 	client, rival := open(t, s.url()), open(t, s.url())
@@ -168,13 +168,13 @@ func TestUpgradeIsRefused(t *testing.T) {
 	s := startServer(t)
 	rw := open(t, s.url()).RW("page", snib.Owner(7))
 	read := rlock(t, rw)
-	_, err := rw.Lock(background) // would wait for itself
+	_, err := rw.Lock(background) // it would wait for itself
 	expect(t, "upgrade", err, snib.ErrUpgrade)
 	_, err = rw.TryLock(background)
 	expect(t, "try to upgrade", err, snib.ErrUpgrade)
 	must(t, read.Unlock(background))
 	write, again := lock(t, rw), lock(t, rw)
-	read = rlock(t, rw) // the other way round is fine
+	read = rlock(t, rw) // the opposite is fine
 	must(t, again.Unlock(background))
 	must(t, write.Unlock(background))
 	must(t, read.Check())
@@ -190,7 +190,7 @@ func TestPreferWriter(t *testing.T) {
 	writer := locking(other.Lock)
 	await(t, func() bool {
 		second, err := mine.TryRLock(background)
-		if err == nil { // the writer is not in place yet
+		if err == nil { // the writer is not waiting yet
 			must(t, second.Unlock(background))
 		}
 		return errors.Is(err, snib.ErrBusy)

@@ -21,7 +21,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// server is a Redis or Valkey of the test's own, on a unix socket in a folder of its own.
+// server is a private Redis or Valkey, on a unix socket in its own folder.
 type server struct {
 	path string
 	cmd  *exec.Cmd
@@ -74,7 +74,7 @@ func (s *server) stop() {
 	_ = os.RemoveAll(filepath.Dir(s.path))
 }
 
-// halt stops the server, as if its machine stood still, and returns when it has stopped.
+// halt stops the server with SIGSTOP, and returns once it has stopped.
 func (s *server) halt(t testing.TB) {
 	t.Helper()
 	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
@@ -94,11 +94,11 @@ func startServer(t testing.TB, arguments ...string) *server {
 	return s
 }
 
-// How long a test waits for what must come: the machine may be slow or busy.
+// How long a test waits for expected events: the machine may be slow or busy.
 const patience = 30 * time.Second
 
-// A lease that is renewed every two seconds, for what has to see renewals: processes may stand still for as long as
-// that.  Tests that wait for them run side by side.
+// A lease that is renewed every two seconds, for tests of renewals: processes may stall for that long. Tests that wait
+// for renewals run in parallel.
 const renewed = 6 * time.Second
 
 // await polls a condition until it holds.
@@ -139,8 +139,8 @@ func (s *server) do(t testing.TB, words ...string) string {
 	return strings.TrimRight(line[1:], "\r\n")
 }
 
-// clean awaits that nothing of ours is left: no key but these, no channel.  It waits for less than is left of a
-// default lease, which must not do the work.
+// clean waits until nothing of Snib is left: no key but these, no channel. It waits for less than a default lease,
+// whose end must not do the work.
 func (s *server) clean(t testing.TB, but ...string) {
 	t.Helper()
 	for _, key := range but {
@@ -158,7 +158,7 @@ func (s *server) clean(t testing.TB, but ...string) {
 	t.Errorf("left at the server: %s keys (such as %q), %s channels", keys, s.do(t, "RANDOMKEY"), channels)
 }
 
-// free awaits that none of these locks is held, whatever else is at the server.
+// free waits until none of these locks is held, whatever else is on the server.
 func (s *server) free(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -166,7 +166,7 @@ func (s *server) free(t testing.TB, names ...string) {
 	}
 }
 
-// open has the test's own patience with a server that stands still, if no option says otherwise.
+// open opens a client with the tests' patience for a stalled server, unless an option says otherwise.
 func open(t testing.TB, url string, options ...snib.Option) *snib.Client {
 	t.Helper()
 	patient := []snib.Option{snib.ConnectTimeout(patience), snib.ReplyTimeout(patience), snib.Patience(patience),
@@ -193,7 +193,7 @@ func lock(t testing.TB, lock snib.Locker) *snib.Hold {
 	return hold
 }
 
-// brief takes a lock of a short lease, once more if the answer came only when that had ended.
+// brief takes a lock with a short lease, and again if the lease had ended before the answer came.
 func brief(t testing.TB, l snib.Locker) *snib.Hold {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -205,7 +205,7 @@ func brief(t testing.TB, l snib.Locker) *snib.Hold {
 	}
 }
 
-// expect is for errors of this package: of a code, and with a sentence.
+// expect checks an error of this package: its code, and that it has a sentence.
 func expect(t testing.TB, what string, err error, want snib.Code) {
 	t.Helper()
 	var e *snib.Error
@@ -214,7 +214,7 @@ func expect(t testing.TB, what string, err error, want snib.Code) {
 	}
 }
 
-// soon waits for one value of a channel.
+// soon waits for a value from a channel.
 func soon[T any](t testing.TB, values <-chan T) T {
 	t.Helper()
 	select {

@@ -148,7 +148,7 @@ func TestContexts(t *testing.T) {
 	s.clean(t)
 }
 
-// A cancel at every moment leaves nothing behind.
+// A cancel at any moment leaves nothing behind.
 func TestCancelAtEveryMoment(t *testing.T) {
 	s := startServer(t)
 	client, rival := open(t, s.url()), open(t, s.url())
@@ -232,7 +232,7 @@ func TestLostWhenTheServerStops(t *testing.T) {
 		ends = append(ends, asked.Add(time.Duration(left)*time.Millisecond))
 	}
 	s.halt(t)
-	last := time.Now().Add(renewed) // whatever was renewed after it was asked for
+	last := time.Now().Add(renewed) // the latest end that a renewal may have set
 	for i, hold := range holds {
 		time.Sleep(time.Until(ends[i]))
 		err := hold.Check()
@@ -299,7 +299,7 @@ func TestLostByReason(t *testing.T) {
 	s.clean(t)
 }
 
-// The work is told to stop before the lock can be another's.
+// The work is told to stop before another client can get the lock.
 func TestUnlockEndsTheContextFirst(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -341,7 +341,7 @@ func TestUnlockStopsWaitingWithItsContext(t *testing.T) {
 		t.Errorf("unlock: %v", err)
 	}
 	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
-	s.clean(t) // the release went on
+	s.clean(t) // the release has continued
 }
 
 func TestBadInput(t *testing.T) {
@@ -378,7 +378,7 @@ func TestBadInput(t *testing.T) {
 		"unix://relative":                snib.ErrInvalidURL,
 		"rediss://127.0.0.1:1":           snib.ErrNotConnected,
 		"redis://127.0.0.1:1":            snib.ErrNotConnected,
-		"unix://:canary@/nowhere/at/all": snib.ErrUnreachable, // of which ErrNotConnected is one
+		"unix://:canary@/nowhere/at/all": snib.ErrUnreachable, // which ErrNotConnected also matches
 		"unix://:canary-wrong@" + s.path: snib.ErrAuth,
 		"unix://" + s.path:               snib.ErrAuth,
 		fine + "?db=99":                  snib.ErrInvalidDatabase,

@@ -16,7 +16,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// termChild is a program that holds two locks when SIGTERM comes.
+// termChild is a program that holds two locks when SIGTERM arrives.
 func termChild(url, mode string) {
 	one, err := snib.Open(background, url, snib.Logger(nil))
 	if err != nil {
@@ -38,7 +38,7 @@ func termChild(url, mode string) {
 	case "alone":
 		snib.CloseOnTerm(nil, one, nil, two)
 	case "then":
-		signal.Notify(heard, syscall.SIGTERM) // the program's own: it gets the signal as ever
+		signal.Notify(heard, syscall.SIGTERM) // the program's own channel still gets the signal
 		snib.CloseOnTerm(func(s os.Signal) {
 			<-heard
 			_, reason := first.State()
@@ -54,7 +54,7 @@ func termChild(url, mode string) {
 	time.Sleep(10 * patience)
 }
 
-// SIGTERM gives back what is held, and then goes on to whom it concerns.
+// SIGTERM releases the holds first, and then has its previous effect.
 func TestCloseOnTerm(t *testing.T) {
 	if mode := os.Getenv("SNIB_TEST_TERM"); mode != "" {
 		termChild(os.Getenv("SNIB_TEST_MAIN"), mode)

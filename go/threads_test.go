@@ -12,7 +12,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// most watches the number of threads until what runs has ended, and returns by how many it grew at most.
+// most watches the number of threads while run runs, and returns its largest growth.
 func most(t testing.TB, run func()) (grown int) {
 	t.Helper()
 	before := threads(t)
@@ -28,12 +28,12 @@ func most(t testing.TB, run func()) (grown int) {
 	}
 }
 
-// No call that waits for a server which stands still costs a thread, whichever it is.
+// No call that waits for a stopped server costs a thread.
 func TestWaitingNeedsNoThreads(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
 	calls := callsOf(client)
-	delete(calls, "try") // of many tries at once all but one are told at once that it is not free
+	delete(calls, "try") // of many simultaneous tries all but one fail immediately
 	for what, call := range calls {
 		s.halt(t)
 		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
@@ -53,7 +53,7 @@ func TestWaitingNeedsNoThreads(t *testing.T) {
 	}
 }
 
-// Nor do clients that are closed all at once while their server stands still.
+// Nor do clients that are all closed at once while their server is stopped.
 func TestClosingNeedsNoThreads(t *testing.T) {
 	s := startServer(t)
 	var clients []*snib.Client

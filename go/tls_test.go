@@ -17,8 +17,8 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// tlsServer starts a server with TLS on localhost: Debian's, which redis-tools has by another name, for not every
-// package of the servers has TLS.
+// tlsServer starts a server with TLS on localhost: Debian's, which redis-tools contains under another name, because not
+// every package of the server has TLS.
 func tlsServer(t *testing.T) (port int, certs string) {
 	t.Helper()
 	certs = t.TempDir()
@@ -45,7 +45,7 @@ func tlsServer(t *testing.T) (port int, certs string) {
 	return port, certs
 }
 
-// OpenSSL is found when it is wanted: this package is built without it.
+// OpenSSL is loaded on demand: this package is built without it.
 func TestTLS(t *testing.T) {
 	port, certs := tlsServer(t)
 	url := fmt.Sprintf("rediss://localhost:%d", port)

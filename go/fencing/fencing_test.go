@@ -18,14 +18,14 @@ var steps = []struct {
 }{
 	{7, "a", true},
 	{7, "a", true},  // the same hold again
-	{7, "b", false}, // a counter that was lost and counts anew
+	{7, "b", false}, // a counter that was lost and starts again
 	{6, "a", false},
 	{9, "b", true},
 	{8, "a", false},
-	{10, "a", true}, // longer, and smaller by its letters
+	{10, "a", true}, // more digits, although smaller as text
 	{9, "b", false},
 	{1<<53 + 1, "a", true},
-	{1 << 53, "b", false}, // the same number to who counts with floats
+	{1 << 53, "b", false}, // equal to the previous one as a float
 	{1<<53 + 2, "b", true},
 	{math.MaxInt64 - 1, "a", true},
 	{math.MaxInt64, "b", true},
@@ -80,7 +80,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// The marks that get through rise, however many goroutines push.
+// Accepted marks increase, however many goroutines compete.
 func TestFenceRises(t *testing.T) {
 	var fence fencing.Fence
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func TestFenceRises(t *testing.T) {
 }
 
 func ExampleFence() {
-	var fence fencing.Fence // one for each thing that is protected
+	var fence fencing.Fence // one for each protected resource
 	fmt.Println(fence.Accept(33, "paused"))
 	fmt.Println(fence.Accept(34, "next"))
 	fmt.Println(fence.Accept(33, "paused"))

@@ -17,7 +17,7 @@ import (
 	"github.com/snib-lock/snib/go/fencing"
 )
 
-// sqlProgram runs the statements on SQLite, which comes with Python, and prints the affected rows.
+// sqlProgram runs the statements in Python's SQLite and prints the affected rows.
 const sqlProgram = `
 import json, sqlite3, sys
 given = json.load(sys.stdin)
@@ -56,7 +56,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// dial starts a server of the test's own and connects to it.
+// dial starts a private server and connects to it.
 func dial(t *testing.T) net.Conn {
 	t.Helper()
 	binary := os.Getenv("SNIB_TEST_SERVER")

@@ -209,7 +209,7 @@ def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
 
 
 def test_a_blocked_loop_keeps_the_lock(server: Server, run) -> None:
-    """More than a lease without a turn of the loop: the watchdog needs none."""
+    """Block the loop for longer than a lease: the watchdog does not need it."""
 
     async def main() -> None:
         async with aio.connect(server.url, lease=RENEWED) as client, client.lock("block") as hold:
@@ -224,7 +224,7 @@ def test_a_blocked_loop_keeps_the_lock(server: Server, run) -> None:
 
 
 def test_cancel_at_every_await(server: Server, run) -> None:
-    """10,000 tasks, cancelled after a random number of turns, on free names and held ones."""
+    """10,000 tasks, cancelled after a random number of loop turns, on free and held names."""
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
@@ -242,7 +242,7 @@ def test_cancel_at_every_await(server: Server, run) -> None:
                 task = asyncio.ensure_future(work(f"name{dice.randrange(5)}"))
                 for _ in range(dice.randrange(12)):
                     await asyncio.sleep(0 if dice.randrange(4) else 0.001)
-                if dice.randrange(8):  # else it may finish, however slow the server is
+                if dice.randrange(8):  # otherwise let it finish, however slow the server is
                     task.cancel()
                 try:
                     await task
@@ -277,7 +277,7 @@ def test_a_cancelled_wait_ends_at_once(server: Server, run) -> None:
 
 
 def test_cancel_when_the_result_is_there(server: Server, run) -> None:
-    """Between the drain that brings the hold and the task that would take it."""
+    """Cancel between the drain that delivers the hold and the task that would take it."""
 
     async def main() -> None:
         async with aio.connect(server.url) as client:
@@ -407,7 +407,7 @@ def test_closed_loops_leave_no_descriptor(server: Server, run) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
         run(main())
-    assert len(os.listdir("/proc/self/fd")) < before + 25  # a link more or less: they come as they are wanted
+    assert len(os.listdir("/proc/self/fd")) < before + 25  # with room for lanes, which are opened on demand
     run(client.close())
 
 

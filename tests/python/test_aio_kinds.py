@@ -1,4 +1,4 @@
-"""The whole family of locks for asyncio, against a real server."""
+"""All kinds of locks for asyncio, against a real server."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def no_tokens_left(server: Server) -> Iterator[None]:
-    """The counters of fencing tokens stay for good; nothing else may."""
+    """Only the counters of fencing tokens may stay."""
     yield
     for key in server.admin.keys("redisson_lock_token:*"):
         server.admin.delete(key)
 
 
 def opposite(kind: str, client: aio.Client, name: str) -> aio.Lock | aio.RLock:
-    """A lock that a holder of this kind keeps out."""
+    """A lock that a holder of this kind excludes."""
     return KINDS["write" if kind == "read" else kind](client, name)
 
 
@@ -99,7 +99,7 @@ def test_each_kind_is_lost(server: Server, run, kind: str) -> None:  # noqa: F81
 
 
 def test_cancel_leaves_nothing(server: Server, run, kind: str) -> None:  # noqa: F811
-    """Tasks that are cancelled after a random number of turns, on held names and free ones."""
+    """Tasks that are cancelled after a random number of loop turns, on held and free names."""
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
@@ -208,7 +208,7 @@ def test_permits(server: Server, run, kind: str) -> None:  # noqa: F811
                     waiter = asyncio.ensure_future(pool.acquire(n=2))
                     await soon(lambda: client.stats().waiting)
                 assert await asyncio.wait_for(waiter, PATIENCE) is True
-                await pool.release()  # also what another task took
+                await pool.release()  # even permits that another task took
             assert await pool.available() == 3
             with pytest.raises(snib.NotHeld):
                 await pool.release()

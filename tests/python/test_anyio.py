@@ -1,4 +1,4 @@
-"""anyio's clients on both of its back-ends: the surface, losses, cancellation, and what is left."""
+"""anyio's clients on both back-ends: the API, losses, cancellation, and cleanup."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_tasks_exclude_each_other(server: Server, run) -> None:
 
 @pytest.mark.parametrize("form", ["lock", "hold", "protect"])
 def test_a_loss_ends_the_body(server: Server, run, form: str) -> None:
-    """Of all kinds at once, each in a database of its own."""
+    """All kinds at once, each in its own database."""
     began: list[str] = []
 
     async def lose_one(kind: str, number: int) -> None:
@@ -161,7 +161,7 @@ def test_scopes_keep_their_meaning(server: Server, run) -> None:
                     lose(hold)
             assert ended == ["child"]
 
-            with anyio.CancelScope() as outer:  # an outer cancellation in the same moment
+            with anyio.CancelScope() as outer:  # an outer cancellation at the same moment
                 async with client.lock("name") as hold:
                     lose(hold)
                     outer.cancel()
@@ -175,21 +175,21 @@ def test_scopes_keep_their_meaning(server: Server, run) -> None:
                     await anyio.sleep(600)
             assert caught.value.name == "outer"
 
-            with pytest.raises(snib.Lost) as caught:  # a body that goes on
+            with pytest.raises(snib.Lost) as caught:  # a body that continues
                 async with client.lock("name") as hold:
                     lose(hold)
                     with anyio.CancelScope(shield=True):
                         await anyio.sleep(0.005)
             assert caught.value.name == "name"
 
-            with pytest.raises(ZeroDivisionError):  # the program's own error goes first
+            with pytest.raises(ZeroDivisionError):  # the program's own error takes precedence
                 async with client.lock("name") as hold:
                     lose(hold)
                     try:
                         await anyio.sleep(600)
                     finally:
                         raise ZeroDivisionError
-            await anyio.lowlevel.checkpoint()  # nothing is cancelled any more
+            await anyio.lowlevel.checkpoint()  # no cancellation is left
             await soon(lambda: client.stats().held == 0)
             assert not client._loop().losses
 

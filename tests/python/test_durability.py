@@ -1,4 +1,4 @@
-"""The option durability on a server without replicas: no error, and nothing is claimed."""
+"""The option durability on a server without replicas: no error, and 0 replicas reported."""
 
 from __future__ import annotations
 

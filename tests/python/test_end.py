@@ -1,4 +1,4 @@
-"""Ends that the interpreter does not see: children of multiprocessing, and SIGTERM."""
+"""Process ends that bypass the interpreter: children of multiprocessing, and SIGTERM."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ if __name__ == "__main__":
 def test_children_of_multiprocessing(
     server: Server, tmp_path: Path, method: str, how: str, order: str
 ) -> None:
-    """What such a child holds when it ends is given back at once."""
+    """Holds of such a child are released immediately when it ends."""
     if how == "inherited" and method != "fork":
         pytest.skip("nothing is inherited")
     if how != "hold" and order == "multiprocessing first":
@@ -108,7 +108,7 @@ def old(number, frame):
 
 WAIT = "say('ready')\nwhile True: time.sleep(60)"
 
-# What is done before the signal, what is heard after it, and how the program ends.
+# Code run before the signal, output after it, and how the program ends.
 TERMS = {
     "default": (f"snib.release_on_sigterm()\n{WAIT}", [], -signal.SIGTERM),
     "twice": (f"snib.release_on_sigterm(); snib.release_on_sigterm()\n{WAIT}", [], -signal.SIGTERM),
@@ -177,7 +177,7 @@ TERMS = {
 
 @pytest.mark.parametrize("how", TERMS)
 def test_sigterm(server: Server, how: str) -> None:
-    """Everything is given back, then what was there before happens."""
+    """Everything is released, then the previous handler runs."""
     source, heard, code = TERMS[how]
     program = Program(TERM.replace("{source}", source), server.url)
     assert program.hear() == "ready"
@@ -189,7 +189,7 @@ def test_sigterm(server: Server, how: str) -> None:
 
 
 def test_sigterm_in_a_child(server: Server) -> None:
-    """A forked child gives back its own; its parent's stay."""
+    """A forked child releases its own holds; the parent's stay."""
     program = Program(
         "import warnings; warnings.simplefilter('ignore')\n"
         "client = snib.connect(URL, lease=600)\nhold = client.lock('a').hold()\n"

@@ -1,4 +1,4 @@
-"""Each mistake and each sick server has an exception of its own, and changes nothing."""
+"""Each mistake and each faulty server has its own exception, and changes nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_good_leases(server: Server, client: snib.Client, lease: float) -> None:
     left = hold.remaining()
     assert left <= lease
     assert left > lease * 0.8 or lease < 1
-    with contextlib.suppress(snib.Lost):  # a short one may have ended
+    with contextlib.suppress(snib.Lost):  # a short lease may have ended
         hold.release()
     eventually(server.clean, TIDY)
 
@@ -250,11 +250,11 @@ def test_functions_of_another_handle(server: Server, client: snib.Client) -> Non
         hold.check()
 
 
-# ---- Sick servers --------------------------------------------------------------------------------
+# ---- Faulty servers --------------------------------------------------------------------------------
 
 
 def connect(url: str, patience: float = 5, **options) -> snib.Client:
-    """Impatient where nobody will answer; else patient enough for a busy machine."""
+    """Impatient where no answer will come, otherwise patient enough for a busy machine."""
     times = dict.fromkeys(["patience", "connect_timeout", "reply_timeout"], patience)
     return snib.connect(url, **times, **options)
 
@@ -304,7 +304,7 @@ def test_error_replies(reply: bytes, error: type[snib.Error]) -> None:
             client.lock("x").acquire()
         assert isinstance(caught.value, snib.ServerError)
         with contextlib.suppress(snib.Timeout):
-            client.close(0)  # what may have been applied cannot be undone here
+            client.close(0)  # this server cannot confirm any release
 
 
 def test_wrong_password(new_server: NewServer, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The checkers for the protected side: newer tokens pass, what was overtaken does not."""
+"""The checks for the protected resource: newer tokens pass, stale ones do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside gevent and eventlet, which put greenlets in the place of threads, and take epoll away."""
+"""With gevent and eventlet, which replace threads by greenlets and remove epoll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import Program, Server, eventually
 PATCH = {
     "gevent, not select": "from gevent import monkey; monkey.patch_all(select=False)\n",
     "gevent": "from gevent import monkey; monkey.patch_all()\n",
-    "eventlet": "import warnings; warnings.simplefilter('ignore')\n"  # it is no longer developed
+    "eventlet": "import warnings; warnings.simplefilter('ignore')\n"  # eventlet is no longer developed, and warns of that
     "import eventlet; eventlet.monkey_patch()\nwarnings.simplefilter('default')\n",
 }
 SPAWN = {
@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def test_greenlets_take_turns(server: Server, kind: str) -> None:
-    """As the guide says: they wait in the threads of a pool, and may release anywhere."""
+    """As in the guide: greenlets wait in a thread pool, and may release in any thread."""
     source = """
 import collections
 client = snib.connect(URL)
@@ -82,7 +82,7 @@ with lock, lock:
 
 
 def test_records_and_credentials_do_not_wait(server: Server, kind: str) -> None:
-    """What comes from the core comes in a thread of the system, while a call stops all greenlets."""
+    """Events from the core arrive in a native thread, even while a call blocks all greenlets."""
     source = """
 class Handler(logging.Handler):
     def emit(self, record): os.write(1, b"record\\n")
@@ -111,7 +111,7 @@ except KeyboardInterrupt:
         waiter = program(kind, source, server)
         assert waiter.hear() == "calling"
         eventually(waiter.asleep)
-        time.sleep(0.12)  # let it get beyond the first slice; nothing outside shows when
+        time.sleep(0.12)  # let it get beyond the first slice, which is not visible from outside
         waiter.process.send_signal(signal.SIGINT)
         assert waiter.hear() == "interrupted"
         waiter.end()

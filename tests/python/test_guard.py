@@ -1,4 +1,4 @@
-"""`async with` cancels its body when the lock is lost, as careful as asyncio.timeout()."""
+"""`async with` cancels its body when the lock is lost, as carefully as asyncio.timeout()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ counted = pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not co
 
 
 def lose(hold: aio.Hold) -> None:
-    """What the drain does when a hold is lost, with a hold that says so from now on."""
+    """Imitate the drain when a hold is lost; the hold reports LOST from now on."""
     hold._loop.end_losses(snib._core.hold_id(hold._handle), True)
 
 
@@ -56,8 +56,7 @@ def form(request: pytest.FixtureRequest):
 
 
 def test_a_loss_ends_the_body(server: Server, form) -> None:
-    """The program of the guide: it stops to write when it has lost its lock.  All kinds at once, each in a database of
-    its own."""
+    """The program in the guide stops writing when its lock is lost; all kinds at once, each in its own database."""
     began: list[str] = []
 
     async def lose_one(kind: str, number: int) -> None:
@@ -141,7 +140,7 @@ def test_a_body_that_was_lost_before_it_began_does_not_run(server: Server, run) 
     run(main())
 
 
-# ---- Loss at every await, and others who cancel --------------------------------------------------
+# ---- Loss at every await, and other cancellations --------------------------------------------------
 
 
 async def steps(count: int, log: list[int]) -> None:
@@ -216,7 +215,7 @@ def test_an_outer_timeout_keeps_its_meaning(server: Server, run) -> None:  # noq
                 async with asyncio.timeout(0.05):
                     async with client.lock("name"):
                         await asyncio.sleep(600)
-            with pytest.raises(TimeoutError):  # the lock's is not taken for it, nor the other way
+            with pytest.raises(TimeoutError):  # it is not confused with the lock's cancellation
                 async with asyncio.timeout(None) as limit, client.lock("name") as hold:
                     limit.reschedule(asyncio.get_running_loop().time())
                     asyncio.get_running_loop().call_soon(lose, hold)
@@ -273,7 +272,7 @@ def test_a_body_that_swallows_the_cancellation_is_still_lost(server: Server, run
                         await asyncio.sleep(600)
                     except asyncio.CancelledError:
                         pass
-                    await asyncio.sleep(0)  # is cancelled once only
+                    await asyncio.sleep(0)  # is cancelled only once
                     went_on = True
             assert went_on and cancels() == 0
             await asyncio.sleep(0)  # no cancellation is left
@@ -359,7 +358,7 @@ def test_what_is_shielded_goes_on(server: Server, run) -> None:  # noqa: F811
 
 
 def test_waits_inside_the_body_are_cancelled(server: Server, run) -> None:  # noqa: F811
-    """In a task of its own, in a gather, in another lock's queue."""
+    """In a separate task, in a gather, in another lock's queue."""
 
     async def main() -> None:
         async with aio.connect(server.url) as client:
@@ -439,7 +438,7 @@ def test_reentry_is_guarded_at_each_level(server: Server, run) -> None:  # noqa:
 
 
 def test_a_generator_that_is_thrown_away(server: Server, run) -> None:  # noqa: F811
-    """Its end runs in another task than its beginning."""
+    """Its end runs in a different task than its beginning."""
 
     async def main() -> None:
         async with aio.connect(server.url) as client:
@@ -464,7 +463,7 @@ def test_a_generator_that_is_thrown_away(server: Server, run) -> None:  # noqa: 
 
 
 def test_a_storm(server: Server, run) -> None:  # noqa: F811
-    """Losses and cancellations at random: each task ends as it must, and nothing is left."""
+    """Random losses and cancellations: each task ends as it must, and nothing is left."""
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
@@ -484,7 +483,7 @@ def test_a_storm(server: Server, run) -> None:  # noqa: F811
 
                 task = asyncio.ensure_future(work())
                 cancelled = lost = False
-                held_first = dice.randrange(2)  # so that there are losses however slow the server is
+                held_first = dice.randrange(2)  # ensures losses, however slow the server is
                 while held_first and not holds and not task.done():
                     await asyncio.sleep(0.001)
                 for _ in range(40):

@@ -1,4 +1,4 @@
-"""The habits of threading's locks, as CPython tries its own ones, on named locks."""
+"""The conventions of threading's locks on named locks, after CPython's own tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pool(request: pytest.FixtureRequest, server: Server, client: snib.Client) ->
 
 
 class Bunch:
-    """Threads that run a function, and can be waited for."""
+    """Threads that run a function, and that can be awaited."""
 
     def __init__(self, function: Callable[[], object], count: int) -> None:
         self.started: list[int] = []
@@ -108,7 +108,7 @@ def test_acquire_contended(lock) -> None:
     lock.acquire()
     with Bunch(work, 5) as bunch:
         eventually(lambda: len(bunch.started) == 5)
-        time.sleep(0.02)  # what must not happen has time to
+        time.sleep(0.02)  # time for an error to show
         assert not bunch.finished
         lock.release()
     assert len(bunch.finished) == 5
@@ -166,7 +166,7 @@ def test_timeouts(lock) -> None:
 
 
 def test_a_number_that_is_no_bool_is_refused(lock, client: snib.Client) -> None:
-    """acquire(5) would wait for ever in threading; it means a time-out, or permits."""
+    """acquire(5) would wait for ever in threading; it was meant as a timeout, or as permits."""
     for blocking in [5, 2.5, -1, "no", None]:
         for what in [lock, client.permits("name")]:
             with pytest.raises(TypeError, match="timeout="):
@@ -249,7 +249,7 @@ def test_rlock_different_thread_cannot_release(client: snib.Client) -> None:
 
 
 def test_a_condition_on_a_named_lock(client: snib.Client) -> None:
-    """threading.Condition takes any lock with these habits, and releases it inside a `with`."""
+    """threading.Condition accepts any such lock, and releases it inside a `with`."""
     condition = threading.Condition(client.lock("name"))  # type: ignore[arg-type]
     got: list[int] = []
 
@@ -294,7 +294,7 @@ def test_pool_contended(pool) -> None:
         pool.acquire()
         done.append(2)
 
-    with Bunch(work, 10) as bunch:  # seven of twenty are there
+    with Bunch(work, 10) as bunch:  # seven of twenty permits are free
         eventually(lambda: len(done) >= 7)
         time.sleep(0.02)
         assert len(done) == 7
@@ -322,7 +322,7 @@ def test_pool_try_acquire(pool) -> None:
 
 
 def test_pool_release_of_several(pool) -> None:
-    """What one acquire() took goes back as a whole; who wants more than there are gets an error."""
+    """What one acquire() took is released as a whole; releasing more than acquired is an error."""
     for n in [1, 2, 3]:
         assert pool.acquire(n=n)
     with pytest.raises(snib.NotHeld):

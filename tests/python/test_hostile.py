@@ -1,5 +1,4 @@
-"""What others wrote to the server is data: whatever its bytes, it is shown as text, hurts no call and
-no neighbour."""
+"""Foreign data on the server, whatever its bytes, is shown as text and breaks no call."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from support import PATIENCE, Server, canned_server, eventually
 
 UUID = b"01234567-89ab-4def-8123-456789abcdef"
 
-# Bytes that break text: controls, cut and overlong sequences, surrogates, whole lines of a protocol.
+# Bytes that break text: controls, truncated and overlong sequences, surrogates, protocol lines.
 hostile = st.one_of(
     st.binary(max_size=40),
     st.lists(
@@ -40,7 +39,7 @@ SETTINGS = settings(
 
 Commands = list[list[bytes]]
 
-# How bytes of others get into each place of an answer.
+# How foreign bytes get into each part of an answer.
 PLACES = {
     "owner": lambda x: [[b"HSET", b"bad", x, b"1"]],
     "our owner's number": lambda x: [[b"HSET", b"bad", UUID + b":" + x, b"1"]],
@@ -78,7 +77,7 @@ def clean(answer: object) -> bool:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place(server: Server, place: str) -> None:
-    """Each call, blocking and not, gives an answer or an error of ours; neighbours are served."""
+    """Each call, blocking or not, returns an answer or a Snib error; other operations continue."""
     loop = asyncio.new_event_loop()
     number = itertools.count().__next__
 
@@ -123,7 +122,7 @@ def test_every_place(server: Server, place: str) -> None:
         for command in PLACES[place](data):
             try:
                 server.admin.execute_command(*command)
-            except Exception:  # the server would not have it
+            except Exception:  # the server refused it
                 return
         loop.run_until_complete(use(asynchronous))
         use_blocking(blocking)
@@ -160,14 +159,14 @@ def test_every_kind_of_reply(first: bytes) -> None:
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt: of no operation."""
+    """Like KeyboardInterrupt: it belongs to no operation."""
 
 
 @pytest.mark.parametrize("trouble", [MemoryError, Interrupt])
 def test_an_event_that_cannot_be_told(
     server: Server, client: snib.Client, trouble: type[BaseException]
 ) -> None:
-    """What its exception cannot be made of is its own result; all others are told, in one drain."""
+    """If an exception cannot be created, the reason is the result; other events are delivered."""
     times = itertools.count(1).__next__
 
     def make(*arguments: object) -> snib.Error:

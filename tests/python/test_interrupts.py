@@ -1,7 +1,7 @@
 """An interrupt at any step of a `with` statement leaves no lock behind.
 
-A trace function raises at the nth step of the package's own code, for every n: what a signal's handler does that
-happens to run there, but each time.
+A trace function raises at the nth step of the package's own code, for every n, as a signal handler that happens to run
+there would.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PACKAGE = os.path.dirname(snib.__file__)
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt."""
+    """Like KeyboardInterrupt."""
 
 
 @functools.cache
 def checked(code: CodeType) -> set[int]:
-    """Where the interpreter looks for signals: when it enters, after calls, and when it goes back."""
+    """Where the interpreter checks for signals: on entry, after calls, and at backward jumps."""
     offsets: set[int] = set()
     after_call = True
     for step in dis.get_instructions(code):
@@ -43,7 +43,7 @@ def checked(code: CodeType) -> set[int]:
 
 
 class Interrupted:
-    """Raises at the nth step of the package; `everywhere`, or only where a signal's handler could run."""
+    """Raises at the nth step of the package: `everywhere`, or only where a signal handler could run."""
 
     def __init__(self, n: int, everywhere: bool) -> None:
         self.left, self.everywhere, self.fired = n, everywhere, False
@@ -92,7 +92,7 @@ KINDS: dict[str, Callable[[snib.Client], Any]] = {
 
 
 def own_holds(error: BaseException, use: Callable[[Any], Any]) -> list[Any]:
-    """What the interrupted function has in its hands."""
+    """The holds that the interrupted function refers to."""
     trace = error.__traceback__
     while trace and trace.tb_frame.f_code is not use.__code__:
         trace = trace.tb_next
@@ -100,14 +100,14 @@ def own_holds(error: BaseException, use: Callable[[Any], Any]) -> list[Any]:
 
 
 def leaves_nothing(server: Server, kind: str, use: Callable[[Any], Any], everywhere: bool) -> int:
-    """How many steps there are; fails at the first that leaves something."""
+    """The number of steps; fails at the first one that leaves something behind."""
     with snib.connect(server.url, lease=600) as client:
         lock = KINDS[kind](client)
         keys = ["{x}:timeout"] if kind == "permits" else ["x"]
         if kind == "permits":
             lock.init(1)
         for n in itertools.count():
-            kept: list[Any] = []  # the program may have its hold still, which changes nothing
+            kept: list[Any] = []  # the program may still have its hold, which changes nothing
             with Interrupted(n, everywhere) as interrupted:
                 try:
                     kept.append(use(lock))
@@ -139,7 +139,7 @@ def test_with_a_hold(server: Server, kind: str) -> None:
 
 
 def test_such_a_leak_is_seen(server: Server) -> None:
-    """The same `with` by methods in Python, which lose the hold on its way out and in."""
+    """The same `with` implemented in Python, which leaks the hold on entry and exit."""
 
     class Naive:
         def __init__(self, client: snib.Client) -> None:
@@ -159,11 +159,11 @@ def test_such_a_leak_is_seen(server: Server) -> None:
         del KINDS["naive"]
 
 
-# ---- What is dropped -----------------------------------------------------------------------------
+# ---- Dropped objects -----------------------------------------------------------------------------
 
 
 def test_dropping_runs_nothing_in_python(server: Server) -> None:
-    """What a signal's handler raises in a finalizer or a weak reference's callback would be swallowed."""
+    """An exception of a signal handler in a finalizer or weak reference callback would be swallowed."""
     began: list[str] = []
 
     def trace(frame: FrameType, event: str, _: object) -> None:
@@ -187,7 +187,7 @@ def test_dropping_runs_nothing_in_python(server: Server) -> None:
 
 
 def test_an_interrupt_as_a_hold_is_dropped(server: Server) -> None:
-    """It is abandoned all the same, and the interrupt comes a little later."""
+    """It is abandoned anyway, and the interrupt comes a little later."""
 
     class Once:
         fired = False
@@ -204,7 +204,7 @@ def test_an_interrupt_as_a_hold_is_dropped(server: Server) -> None:
             sys.settrace(once := Once())
             try:
                 hold.clear()
-                time.sleep(1)  # until the signal's handler has run
+                time.sleep(1)  # until the signal handler has run
             finally:
                 sys.settrace(None)
         assert once.fired

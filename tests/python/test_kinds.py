@@ -1,4 +1,4 @@
-"""The kinds of locks against a real server: what all have in common, and what is each one's own."""
+"""The kinds of locks against a real server: what all have in common, and what is special to each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make(kind: str) -> Make:
 
 @pytest.fixture(autouse=True)
 def no_tokens_left(server: Server) -> Iterator[None]:
-    """The counters of fencing tokens stay for good; nothing else may."""
+    """Only the counters of fencing tokens may stay."""
     yield
     for key in server.admin.keys("redisson_lock_token:*"):
         server.admin.delete(key)
@@ -58,7 +58,7 @@ def other(server: Server) -> Iterator[snib.Client]:
 
 
 def opposite(kind: str, client: snib.Client, name: str) -> snib.Lock | snib.RLock:
-    """A lock that a holder of this kind keeps out."""
+    """A lock that a holder of this kind excludes."""
     return KINDS["write" if kind == "read" else kind](client, name)
 
 
@@ -71,7 +71,7 @@ def in_thread(call):
 
 
 def free(lock: snib.Lock | snib.RLock) -> bool:
-    """Whether this thread could have it now."""
+    """Whether this thread could get it now."""
     if not lock.acquire(False):
         return False
     lock.release()
@@ -299,7 +299,7 @@ def test_flags_of_another_type(client: snib.Client, value) -> None:
 def test_fair_is_first_come_first_served(
     server: Server, client: snib.Client, other: snib.Client
 ) -> None:
-    """Ten waiters of two clients, in a known order."""
+    """Ten waiters from two clients, in a known order."""
     order: list[int] = []
     threads = []
     with client.fair_lock("fair"):

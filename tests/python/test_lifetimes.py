@@ -1,4 +1,4 @@
-"""Everything that is opened is closed, by whatever end: in a loop that lives on, nothing stays."""
+"""Everything opened is closed, however it ends: nothing stays in a loop that continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def descriptors() -> int:
 
 
 async def gone(before: int) -> None:
-    """Until there are no more descriptors than before."""
+    """Wait until there are no more descriptors than before."""
 
     async def wait() -> None:
         while descriptors() > before:
@@ -96,7 +96,7 @@ ENDS = [
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
 def test_a_loop_that_lives_on(server: Server, end) -> None:
     async def main() -> None:
-        await end(server.url)  # what is made once
+        await end(server.url)  # create one-time resources
         gc.collect()
         await asyncio.sleep(0.1)
         before, readers = descriptors(), len(selector())
@@ -113,7 +113,7 @@ def test_a_loop_that_lives_on(server: Server, end) -> None:
 
 
 def test_loops_that_are_closed(server: Server) -> None:
-    """A client that outlives them keeps nothing of them."""
+    """A client that outlives its loops keeps nothing of them."""
     client = snib.aio.Client(server.url)
 
     async def use() -> None:
@@ -131,7 +131,7 @@ def test_loops_that_are_closed(server: Server) -> None:
 
 
 def test_a_hold_outlives_its_client(server: Server) -> None:
-    """What is held keeps its client, and its queue tells of a loss."""
+    """A hold keeps its client alive, and the queue reports its loss."""
 
     async def main() -> None:
         client = snib.aio.Client(server.url)
@@ -145,11 +145,12 @@ def test_a_hold_outlives_its_client(server: Server) -> None:
     asyncio.run(main())
 
 
-# ---- No thread for what waits --------------------------------------------------------------------
+# ---- No thread per waiting call
+# --------------------------------------------------------------------
 
 
 def test_questions_take_no_thread(new_server: NewServer) -> None:
-    """However many are asked of a server that does not answer; a cancelled one ends at once."""
+    """However many queries wait for a silent server; a cancelled one ends immediately."""
     server = new_server()
 
     async def main() -> None:
@@ -173,7 +174,7 @@ def test_questions_take_no_thread(new_server: NewServer) -> None:
 def test_no_thread_can_be_started(
     new_server: NewServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing but the last word of a close wants one: the loop does not stand still without."""
+    """Only close() wants a thread; without one, the loop still does not block."""
     server = new_server()
 
     async def main() -> None:

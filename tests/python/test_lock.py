@@ -1,4 +1,4 @@
-"""The synchronous surface against a real server."""
+"""The synchronous API against a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support import PATIENCE, RENEWED, Server, eventually
 
 
 def in_thread(call):
-    """Run a call in another thread and give its result or raise its exception."""
+    """Run a call in another thread; return its result or raise its exception."""
     box = []
 
     def run():
@@ -109,7 +109,7 @@ def test_one_object_excludes_threads(client: snib.Client) -> None:
 
 
 def test_each_thread_gives_back_its_own_hold(server: Server) -> None:
-    """A thread whose hold was lost must not release the hold of the thread that came after it."""
+    """A thread whose hold was lost must not release the hold of the thread after it."""
     with snib.connect(server.url, lease=RENEWED) as client:
         lock = client.lock("own")
         assert lock.acquire()
@@ -157,7 +157,7 @@ def test_lock_and_hold_have_a_repr(server: Server, client: snib.Client) -> None:
         assert repr(hold) == f"<snib.Hold of 'shown', <snib.Client {client.id}>>"
 
 
-# ---- Losing --------------------------------------------------------------------------------------
+# ---- Loss --------------------------------------------------------------------------------------
 
 
 def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) -> None:
@@ -227,7 +227,7 @@ def test_close_loses_holds_and_releases_them(server: Server) -> None:
 
 
 def test_holding_the_gil_keeps_the_lock(server: Server) -> None:
-    """Code that never lets another thread run loses no lock: the watchdog needs no Python."""
+    """Code that never releases the GIL loses no lock: the watchdog needs no Python."""
     with snib.connect(server.url, lease=RENEWED) as client, client.lock("gil") as hold:
         # PyDLL keeps the GIL during the call.
         ctypes.PyDLL(None).usleep(int((RENEWED + 1) * 1_000_000))
@@ -298,7 +298,8 @@ def test_threads_share_one_rlock_object(client: snib.Client) -> None:
         thread.join()
 
 
-# ---- Looking -------------------------------------------------------------------------------------
+# ---- Inspection
+# -------------------------------------------------------------------------------------
 
 
 def test_info_tells_who_holds(server: Server, client: snib.Client) -> None:

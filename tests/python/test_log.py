@@ -1,4 +1,4 @@
-"""The core's records at the logger `snib`."""
+"""The core's log records in the logger `snib`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_server_that_evicts(new_server: NewServer, log: Records) -> None:
 
 
 def test_a_clock_that_moves(server: Server, tmp_path: Path, log: Records) -> None:
-    """Behind a proxy by which the server's clock is a minute further at each question."""
+    """Behind a proxy that sets the server's clock ahead by a minute at each TIME."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "hasty"))
     listener.listen()
@@ -179,7 +179,7 @@ def test_a_connection_that_cannot_be_ended(server: Server, log: Records) -> None
         with snib.connect(server.url, username="endless", password="pw", patience=PATIENCE) as client:
             client.ping()
             log.wait("cannot be ended when it breaks", logging.INFO)
-            # A request is left on the connection: the server is stopped until it has been given up.
+            # A request stays unread on the connection: the server is stopped until the client gives up.
             with server.stopped():
                 asked = threading.Thread(target=client.ping)
                 asked.start()
@@ -195,9 +195,9 @@ def test_no_replicas_for_durability(server: Server, log: Records) -> None:
         log.wait("durability: .*: grants are on the master only", logging.WARNING)
 
 
-# How the records begin that are tried above; but a renewal that is late is for tests that stop the
-# watchdog, and what TLS, sentinels and lanes say for tests/live/tls.c, tests/unit/ears.c and
-# tests/unit/lanes.c; all come the same way.
+# The beginnings of the records tested above.  Late renewals are left to tests that stop the watchdog, and records of
+# TLS, sentinels and lanes to tests/live/tls.c, tests/unit/ears.c and tests/unit/lanes.c; all are delivered in the same
+# way.
 TRIED = {
     "another connection to %s came to another server",
     "durability",
@@ -239,7 +239,7 @@ def test_renewed_logins(server: Server, log: Records) -> None:
 
 
 def test_each_record_of_the_core_is_tried() -> None:
-    """Whoever adds one has to try it here."""
+    """A new record must be tested here."""
     call = re.compile(r'snib__engine_log\(\s*\w+,\s*\w+,\s*"((?:[^"\\]|\\.)*)"')
     sources = [path.read_text() for path in CORE.rglob("*.c")]
     found = {text.partition(":")[0] for source in sources for text in call.findall(source)}
@@ -302,7 +302,7 @@ with snib.connect(URL) as client, client.lock("name"):
 
 
 def test_what_is_told_at_the_end(server: Server) -> None:
-    """Records of the last moment reach the handlers before the interpreter ends."""
+    """The last records reach the handlers before the interpreter ends."""
     program = Program(
         """
 import logging

@@ -1,4 +1,4 @@
-"""Whom a client logs in as: a file or a function is asked at each connect, and again before its answer ends."""
+"""Credentials: a file or function is asked at each connect, and again before its answer expires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER = "ACL SETUSER app reset on >{} ~* &* +@all"
 
 
 class Issuer:
-    """Gives a new password each time, by which the one before ends."""
+    """Issues a new password each time, which invalidates the previous one."""
 
     def __init__(self, server: Server, valid: float | None = None) -> None:
         self.server, self.valid = server, valid
@@ -121,7 +121,7 @@ def test_connections_log_in_anew(server: Server, issuer: Issuer) -> None:
         begun = time.monotonic()
         before = len(issuer.calls)
         eventually(lambda: len(issuer.calls) >= before + 4)
-        assert time.monotonic() - begun > 1.6  # four times, not all the time
+        assert time.monotonic() - begun > 1.6  # four calls, with pauses
         assert client.stats().reconnects == 0
         hold.check()
 
@@ -154,7 +154,7 @@ ANSWERS = [
 
 
 def test_answers_that_are_none(server: Server) -> None:
-    """All at once, for each is asked again until the patience ends."""
+    """All at once, because each is asked again until the patience ends."""
 
     def refused(case: tuple[object, str]) -> None:
         answer, says = case
@@ -224,7 +224,7 @@ def test_fork(server: Server) -> None:
     program.end()
 
 
-# The interpreter ends while the function runs, and while connections are asked for.
+# The interpreter ends while the function runs, and while connections wait for credentials.
 ENDS = """
 import snib, threading, time
 inside = threading.Event()

@@ -1,4 +1,4 @@
-"""Servers that are something else than the URL says: each is told in one sentence, which says what to take."""
+"""Servers that do not match the URL: one sentence says so, and which URL to use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def sentinel_of(master: int, folder: Path) -> Iterator[int]:
-    """A sentinel that is alone with the master at this port, "main"; its own port."""
+    """The port of a single sentinel, for the master "main" at the given port."""
     port, config = free_port(), folder / "sentinel.conf"
     config.write_text(f"port {port}\ndir {folder}\nsentinel monitor main 127.0.0.1 {master} 1\n")
     process = subprocess.Popen([find_server(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
@@ -64,7 +64,7 @@ def test_a_server_that_is_no_cluster_and_no_sentinel(new_server: NewServer) -> N
 
 
 def test_a_sentinel_is_no_server(new_server: NewServer, tmp_path: Path) -> None:
-    """Its address in a URL for servers, and what the URL should be; by that one locks are to be had."""
+    """Its address in a URL for servers gives the correct URL, which then works."""
     master = free_port()
     new_server("--port", str(master))
     with sentinel_of(master, tmp_path) as port:
@@ -81,7 +81,7 @@ def test_a_sentinel_is_no_server(new_server: NewServer, tmp_path: Path) -> None:
 
 
 def test_a_replica_is_no_master(new_server: NewServer) -> None:
-    """By its own address: it says so, and where it is.  Nothing is written."""
+    """At a replica's own address the error names its role and its address; nothing is written."""
     master, replica = free_port(), free_port()
     server = new_server("--port", str(master))
     copy = new_server("--port", str(replica), "--replicaof", "127.0.0.1", str(master))

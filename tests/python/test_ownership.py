@@ -1,4 +1,4 @@
-"""What is acquired belongs to client and name; what is dropped is not released."""
+"""An acquired lock belongs to client and name; a dropped hold is not released."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import snib
 from snib import aio
 from support import PATIENCE, RENEWED, Program, Server, brief, eventually
 
-# Each makes a new object for the same lock.
+# Each creates a new object for the same lock.
 KINDS: dict[str, Callable] = {
     "lock": lambda client: client.lock("name"),
     "rlock": lambda client: client.rlock("name"),
@@ -40,7 +40,7 @@ LOSABLE = [kind for kind in KINDS if kind != "semaphore"]
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, server: Server, client: snib.Client) -> Iterator[str]:
-    """Of the counted kinds there is one permit."""
+    """Counted kinds get one permit."""
     if request.param in COUNTED:
         KINDS[request.param](client).init(1)
     yield request.param
@@ -51,7 +51,7 @@ def kind(request: pytest.FixtureRequest, server: Server, client: snib.Client) ->
 
 
 def free(kind: str, client: snib.Client) -> bool:
-    """Whether another client could have it now; for a reader, as the writer."""
+    """Whether another client could get it now; for a read lock, as the writer."""
     other = KINDS["write" if kind == "read" else kind](client)
     if not other.acquire(blocking=False):
         return False
@@ -66,7 +66,7 @@ def rival(server: Server) -> Iterator[snib.Client]:
 
 
 def test_acquire_belongs_to_the_client(client: snib.Client, rival: snib.Client, kind: str) -> None:
-    if KINDS[kind](client).acquire(timeout=PATIENCE):  # the object is gone when the body begins
+    if KINDS[kind](client).acquire(timeout=PATIENCE):  # the object has gone when the body begins
         gc.collect()
         assert not free(kind, rival)
         if kind in ("rlock", "read", "write"):
@@ -126,7 +126,7 @@ def test_with_and_acquire_mix_as_threading_does(client: snib.Client) -> None:
 
 
 def test_threads_hand_over_through_their_own_objects(client: snib.Client) -> None:
-    """Each release finds exactly one hold, whoever made the object it is asked for."""
+    """Each release finds exactly one hold, through whichever object."""
     turns = []
 
     def work() -> None:
@@ -166,7 +166,7 @@ def test_the_table_forgets(client: snib.Client) -> None:
 
 
 def test_objects_of_one_lock_share_one_entry() -> None:
-    """However many threads make them at once, and others let go of theirs meanwhile."""
+    """However many threads create objects at once, while others drop theirs."""
     from snib import _kept
 
     for round in range(300):
@@ -192,7 +192,7 @@ def test_objects_of_one_lock_share_one_entry() -> None:
 
 
 def test_leaders_of_three_processes(server: Server) -> None:
-    """The program of a guide for leaders: the object goes, the lock stays."""
+    """Leader election: the object is dropped, the lock stays."""
     source = """
 client = snib.connect(URL)
 leader = False
@@ -215,24 +215,24 @@ client.close()
 
 
 def drop(holds: list, kind: str, rival: snib.Client) -> None:
-    """Forget the last of the holds, and see that nobody else gets it for that."""
+    """Drop the last of the holds, and check that the rival does not get the lock because of that."""
     remaining, start = holds[-1].remaining(), time.monotonic()
     with pytest.warns(ResourceWarning, match="a hold of 'name.*dropped, not released"):
         holds.pop()
         gc.collect()
-    if time.monotonic() - start < remaining / 2:  # else the lease has ended already
+    if time.monotonic() - start < remaining / 2:  # otherwise the lease has already ended
         assert not free(kind, rival), kind
 
 
 def freed(kinds: dict[str, snib.Client]) -> None:
-    """What was dropped comes back with its lease, but for the permits of a semaphore, which have none."""
+    """Dropped holds become free with their leases, except semaphore permits, which have no lease."""
     KINDS["semaphore"](kinds["semaphore"]).put_back()
     eventually(lambda: all(free(kind, rival) for kind, rival in kinds.items()))
 
 
 @pytest.fixture
 def rivals(server: Server) -> Iterator[dict[str, snib.Client]]:
-    """One for each kind, in a database of its own, for tests of all kinds at once: their leases end together."""
+    """A client per kind, each in its own database, so that tests of all kinds wait for one lease."""
     with contextlib.ExitStack() as stack:
         rivals = {
             kind: stack.enter_context(snib.connect(f"{server.url}&db={number}"))
@@ -335,7 +335,7 @@ def test_asyncio_a_dropped_hold_is_not_released(
 
 
 def test_the_caller_is_who_calls_not_who_awaits(server: Server) -> None:
-    """A task made for a call, as wait_for() did up to 3.11, acquires for the task that called."""
+    """A task created for a call, as by wait_for() up to 3.11, acquires for the calling task."""
 
     async def main() -> None:
         async with aio.connect(server.url) as client:
@@ -376,7 +376,7 @@ def test_a_release_in_another_loop_ends_waiting_for_the_loss(server: Server) -> 
 
 
 def test_nothing_is_copied_or_pickled(client: snib.Client) -> None:
-    """A copy of a hold would be dropped, and its lock be abandoned."""
+    """Dropping a copy of a hold would abandon its lock."""
     for lock in (client.lock("x"), snib.MultiLock([client.lock("x"), client.lock("y")])):
         with lock.hold(timeout=0) as hold:
             for thing in (client, lock, hold):

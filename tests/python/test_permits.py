@@ -15,7 +15,7 @@ KINDS = ["semaphore", "permits"]
 
 @pytest.fixture(params=KINDS)
 def pool(request: pytest.FixtureRequest, server: Server, client: snib.Client) -> Iterator:
-    """One of both, with 3 permits; their number stays until somebody deletes it."""
+    """Either kind, with 3 permits; the number stays until it is deleted."""
     pool = getattr(client, request.param)("pool")
     assert pool.init(3) is True
     yield pool

@@ -1,4 +1,4 @@
-"""What only a process of its own can show: signals, forks, and the end of the interpreter."""
+"""Tests that need a separate process: signals, forks, and the end of the interpreter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ assert client.stats().waiting == 0, client.stats()
 with lock.hold(timeout=600) as last: say("usable", last.state.name)
 """
 
-# Call, whether it blocks because the server does not answer, and what is left to do afterwards.
+# Call, whether it blocks because the server does not answer, and the cleanup afterwards.
 CALLS = {
     "acquire": ("lock.acquire()", False, "hold.release()"),
     "acquire timed": ("lock.acquire(timeout=600)", False, "hold.release()"),
@@ -65,7 +65,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
-    """Soon, and nothing is left: no waiter, no key, and the client goes on."""
+    """Soon, with no waiter or key left, and the client still works."""
     server = new_server()
     source, no_answer, after = CALLS[call]
     with snib.connect(server.url) as holder:
@@ -78,7 +78,7 @@ def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
         program.tell()
         assert program.hear() == "calling"
         eventually(program.asleep)
-        time.sleep(0.12)  # let it get beyond the first slice; nothing outside shows when
+        time.sleep(0.12)  # let it get beyond the first slice, which is not visible from outside
         program.process.send_signal(signal.SIGINT)
         assert program.hear() == "interrupted"
         server.process.send_signal(signal.SIGCONT)
@@ -89,7 +89,7 @@ def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
 
 
 def test_ctrl_c_interrupts_within_100_ms(server: Server) -> None:
-    """As a rule: the median of fifteen turns, in one of a few rounds, is no matter of a busy machine."""
+    """The median of fifteen turns, in one of a few rounds, does not depend on a busy machine."""
     source = """
 client = snib.connect(URL, recheck=60)
 lock = client.lock("busy")
@@ -123,7 +123,7 @@ while True:
 
 @pytest.mark.parametrize("call", ["lock.acquire()", "hold.lost.wait()", "hold.lost.wait(600)"])
 def test_ctrl_c_that_another_thread_takes(server: Server, call: str) -> None:
-    """The system may give a signal to any thread; Python's main thread looks for it by itself."""
+    """The kernel may deliver a signal to any thread; Python's main thread checks for it by itself."""
     source = """
 import threading
 signal.alarm(30)  # a program that does not look is ended
@@ -149,7 +149,7 @@ hold.release()
 
 
 def test_ctrl_c_does_not_lose_what_was_acquired(server: Server) -> None:
-    """Signals at random moments of a busy loop: each hold is either used or given back."""
+    """Signals at random moments of a busy loop: each hold is either used or released."""
     source = """
 import signal
 client = snib.connect(URL)
@@ -332,7 +332,7 @@ STATES = ["unused", "idle", "queue", "holding", "waiting", "busy", "losing", "lo
 
 @pytest.mark.parametrize("state", STATES)
 def test_fork(server: Server, state: str) -> None:
-    """The clients go on in the child as somebody else's; holds and queues are the parent's."""
+    """Clients continue in the child with a new identity; holds and queues belong to the parent."""
     program = Program(FORK, server.url, state)
     assert program.end() == "parent fine\n"
 
@@ -377,7 +377,7 @@ def request(path: Path) -> str:
 
 
 def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
-    """A lock held by the master survives its workers, which use the client it made."""
+    """A lock held by the master survives its workers, which use the client that it created."""
     (tmp_path / "web.py").write_text(GUNICORN.format(url=server.url))
     path = tmp_path / "web"
     log = (tmp_path / "log").open("w")
@@ -390,7 +390,7 @@ def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
         eventually(lambda: listens(path))
         assert {request(path) for _ in range(20)} == {"forked True True"}
         owner = server.admin.hkeys("master")
-        gunicorn.send_signal(signal.SIGHUP)  # replaces the workers; with --preload the app stays
+        gunicorn.send_signal(signal.SIGHUP)  # replaces the workers; with --preload the application stays
         eventually(lambda: (tmp_path / "log").read_text().count("Booting") == 4)
         assert request(path) == "forked True True"
         assert server.admin.hkeys("master") == owner
@@ -461,14 +461,14 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("state", EXITS)
 def test_exit(server: Server, state: str) -> None:
-    """Long before a lease ends, quiet, and nothing left: what is held at exit is released."""
+    """Holds are released at exit, long before their leases end, quietly, and nothing is left."""
     source = "import asyncio, atexit, threading\nclient = snib.connect(URL, lease=600)\n"
     source += "lock = client.lock('name')\n" + EXITS[state]
     Program(source, server.url).end()
 
 
 def test_exit_without_an_answer(new_server: NewServer) -> None:
-    """The end of the interpreter waits a second for its releases, not for its patience."""
+    """The interpreter's end waits a second for releases, not for the client's patience."""
     server = new_server()
     source = "patient = {'patience': 60, 'reply_timeout': 60, 'lease': 600}\n"
     source += "a, b = snib.connect(URL, **patient), snib.connect(URL, **patient)\n"
@@ -502,7 +502,7 @@ worker.start()
 
 @pytest.mark.parametrize("how", ["release()", "work.set(); worker.join()"])
 def test_exit_handlers_of_others_come_to_an_end(server: Server, how: str) -> None:
-    """One that runs when all clients are closed is told so, in whatever thread, and goes on."""
+    """A handler that runs when all clients are closed gets the error, in any thread, and continues."""
     program = Program(LATE_HANDLER.format(how=how), server.url)
     said = program.end().splitlines()
     assert said == ["Lost", "the handler has ended"]
@@ -527,7 +527,7 @@ int main(int argc, char **argv)
 
 
 def test_python_in_another_thread_than_the_first(server: Server, tmp_path: Path) -> None:
-    """As servers and other languages embed it: its main thread is where it was started."""
+    """As embedded by servers and other languages: the main thread is where Python was started."""
     include, library = sysconfig.get_path("include"), sysconfig.get_config_var("LIBDIR")
     (tmp_path / "embed.c").write_text(EMBEDDED)
     flags = (sysconfig.get_config_var("LIBS") or "").split()
@@ -554,7 +554,7 @@ def test_python_in_another_thread_than_the_first(server: Server, tmp_path: Path)
 def test_daemon_threads_stand_still_while_exit_releases(
     new_server: NewServer, tmp_path: Path
 ) -> None:
-    """None goes on with its critical section while its lock is given back."""
+    """None continues its critical section while its lock is being released."""
     server = new_server()
     pauses = tmp_path / "pauses"
     pauses.write_bytes(bytes(16))
@@ -573,7 +573,7 @@ say("held"); input()
 """
     program = Program(source, server.url)
     assert program.hear() == "held"
-    with server.stopped():  # the release is waited for, for a second
+    with server.stopped():  # the exit waits a second for the release
         program.tell()
         program.end()
         last, longest = struct.unpack("dd", pauses.read_bytes())
@@ -593,7 +593,7 @@ def test_crash_leaves_the_lease(new_server: NewServer) -> None:
 
 
 def test_sub_interpreters_are_refused() -> None:
-    """One sentence, and the main interpreter is not affected."""
+    """One sentence says so, and the main interpreter is not affected."""
     pytest.importorskip("_testcapi")
     source = (
         "import _testcapi, snib\n"
@@ -608,7 +608,7 @@ def test_sub_interpreters_are_refused() -> None:
 
 
 def test_free_threaded_pythons_are_refused() -> None:
-    """One sentence, before anything could go wrong."""
+    """One sentence says so, before anything can go wrong."""
     source = "import sys; sys.abiflags += 't'; import snib"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert done.returncode == 1
@@ -693,7 +693,7 @@ def test_types(tmp_path: Path) -> None:
 def test_pyright(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(TYPED)
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "good.py"]
-    quiet = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # which would ask the network for a newer one
+    quiet = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # it would check the network for a newer version
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | quiet)
     assert done.returncode == 0, done.stdout
 

@@ -1,4 +1,4 @@
-"""The low-level face: locks on any loop that can watch a descriptor, trio for one."""
+"""The low-level API: locks on any loop that can watch a descriptor, for example trio."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_dropping_the_queue_leaves_nothing(server: Server, client: snib.Client) 
 
 
 class TrioLocks:
-    """All that trio needs: one task that watches, and an event for each operation."""
+    """All that trio needs: one watching task, and an event for each operation."""
 
     def __init__(self, client: snib.Client) -> None:
         self.queue = snib.Queue(client)
@@ -102,7 +102,7 @@ class TrioLocks:
                     self.results[event.ticket] = event.result
                     self.waiting[event.ticket].set()
                 elif isinstance(event.result, snib.Hold):
-                    self.queue.release(event.result)  # nobody waits for it any more
+                    self.queue.release(event.result)  # its waiter has gone
 
     async def result(self, ticket: int) -> object:
         self.waiting[ticket] = trio.Event()

@@ -1,7 +1,8 @@
-"""Every call of the private module takes and gives back as many references as it should.
+"""Every call of the private module keeps the reference counts balanced.
 
-Until 3.11 None, True and False are counted as any other object, and newer headers write as if they
-were not: a call that forgets a reference to None ends the interpreter some thousand calls later.
+Up to 3.11 None, True and False are reference-counted like any other object, but newer headers
+assume that they are not: a call that omits a reference to None kills the interpreter some thousand
+calls later.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SINGLETONS = [None, True, False, (), "", *range(-5, 20)]
 
 
 def our_types() -> list[type]:
-    """Every class of the package, and what the module hands out."""
+    """Every class of the package, and the types that the module returns."""
     found: dict[int, type] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "snib":
@@ -55,14 +56,14 @@ def counts() -> dict[str, int]:
 
 
 def growth(before: dict[str, int], after: dict[str, int], calls: int = CALLS) -> dict[str, int]:
-    """What came or went.  A part of the calls is no leak: caches grow, and a dict sometimes."""
+    """Changes in counts.  A fraction of the calls is no leak: caches and dicts may grow."""
     changes = {name: after[name] - before[name] for name in before}
     few = {"memory blocks": max(calls // 2, 400)}
     return {name: by for name, by in changes.items() if abs(by) > few.get(name, calls // 2)}
 
 
 def check(name: str, call: Call, calls: int = CALLS) -> None:
-    for _ in range(20):  # what is made once
+    for _ in range(20):  # create one-time objects
         with contextlib.suppress(Exception):
             call()
     before = counts()
@@ -75,7 +76,7 @@ def check(name: str, call: Call, calls: int = CALLS) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """What is there already need not be looked at by each collection."""
+    """Exclude existing objects from each collection."""
     gc.collect()
     gc.freeze()
     yield
@@ -83,13 +84,13 @@ def frozen():
 
 
 class Keyed(weakref.ref[Any]):
-    """As in a WeakValueDictionary."""
+    """A reference as in a WeakValueDictionary."""
 
     key = "name"
 
 
 def drained(queue: _core.QueueHandle, submit: Callable[[], int]) -> Call:
-    """Submit, and take the event from the queue."""
+    """Submit an operation, and take its event from the queue."""
 
     def call() -> None:
         submit()
@@ -104,7 +105,7 @@ def drain(queue: _core.QueueHandle) -> None:
 
 
 def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
-    """Every function, with arguments that it likes: by name, so that a new one must be added."""
+    """Valid calls of every function, by name, so that a new function must be added."""
     c = client._handle
     queue = _core.queue_new(c)
     asks = snib.Client(server.url, credentials=str)._handle
@@ -129,7 +130,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         _core.release(_core.acquire(free, 0, -1))
 
     def again() -> None:
-        """A hold that is not kept for long, in every way of giving it back."""
+        """Short holds, with every way to end them."""
         hold = _core.acquire(owned, 7, -1)
         _core.hold_release_submit(hold, queue, token())
         drain(queue)
@@ -142,7 +143,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         _core.hold_drop(_core.acquire(free, 0, -1))
 
     def settled() -> None:
-        """A result, one that nobody waits for, and a hold that nobody waits for."""
+        """A result, a result without a waiter, and a hold without a waiter."""
         told: Future[tuple[int, object]] = Future()
         number = token()
         _core.lock_info_submit(busy, queue, number)
@@ -176,7 +177,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             lambda: _core.acquire(busy, 0, 0),
             lambda: _core.acquire(wrong, 0, 0),
         ],
-        "client_close": [],  # by test_connections
+        "client_close": [],  # in test_connections
         "client_credentials": [
             lambda: _core.client_credentials(asks, asked),
             lambda: _core.client_credentials(c, queue),
@@ -194,10 +195,10 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "client_list": [lambda: _core.client_list(c, "*", 0)],
         "client_list_submit": [submitted(lambda q, t: _core.client_list_submit(c, "*", 0, q, t))],
         "client_log": [lambda: _core.client_log(c, queue, 3), lambda: _core.client_log(c, queue, 0)],
-        "client_open": [],  # by test_connections
+        "client_open": [],  # in test_connections
         "client_ping_submit": [submitted(lambda q, t: _core.client_ping_submit(c, -1, q, t))],
         "client_stats": [lambda: _core.client_stats(c)],
-        "close_at_exit": [],  # it is for the end of a process
+        "close_at_exit": [],  # only for the end of a process
         "code_is": [lambda: _core.code_is(1, 1), lambda: _core.code_is(-3, 1)],
         "code_name": [lambda: _core.code_name(1)],
         "code_text": [lambda: _core.code_text(1)],
@@ -298,12 +299,12 @@ def test_good_calls(calls: dict[str, list[Call]]) -> None:
     for name, given in calls.items():
         for call in given:
             with contextlib.suppress(snib.Error):
-                call()  # anything else is a mistake of the table
+                call()  # any exception is a mistake in the table
             check(name, call)
 
 
 def test_wrong_calls(calls: dict[str, list[Call]]) -> None:
-    """With too few arguments, and with objects of another kind in all places."""
+    """With too few arguments, and with objects of other kinds in all positions."""
     for name in NAMES:
         function = getattr(_core, name)
         if name in ("set_errors", "set_main_thread", "close_at_exit"):

@@ -43,7 +43,7 @@ def test_all_or_none(client: snib.Client, other: snib.Client) -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "plain_lock"])
 def test_any_order_and_no_circle(client: snib.Client, other: snib.Client, kind: str) -> None:
-    """The philosophers: each has two neighbours' locks, in another order than the next."""
+    """Dining philosophers: each takes two neighbouring locks, in alternating order."""
     names = ["one", "two", "three"]
     turns = []
 
@@ -152,7 +152,7 @@ def test_it_has_no_info_of_its_own(client: snib.Client) -> None:
 
 
 class Nodes:
-    """Three servers, and as many clients of each as a test wants."""
+    """Three servers, and any number of clients for each."""
 
     def __init__(self, new_server: NewServer, stack: contextlib.ExitStack) -> None:
         self.servers = [new_server() for _ in range(3)]
@@ -166,7 +166,7 @@ class Nodes:
         return snib.QuorumLock([client.lock(name) for client in clients], **options)
 
     def close(self, client: snib.Client) -> None:
-        with contextlib.suppress(snib.Timeout):  # of a server that was killed
+        with contextlib.suppress(snib.Timeout):  # its server was killed
             client.close()
 
     def held(self, name: str) -> int:
@@ -216,7 +216,7 @@ def test_a_minority_owns_nothing(nodes: Nodes) -> None:
 
 
 def test_quarantine(nodes: Nodes) -> None:
-    """A server that is seen for the first time votes when every forgotten lease has ended."""
+    """A server seen for the first time votes when every lease it may have forgotten has ended."""
     lock = nodes.lock("vault", lease=RENEWED, quarantine=True)
     assert lock.acquire(timeout=0.2) is False
     assert lock.acquire(timeout=PATIENCE) is True

@@ -1,4 +1,4 @@
-"""TLS, and several OpenSSLs in one process: snib's own, ssl's, psycopg's and cryptography's."""
+"""TLS, and several OpenSSLs in one process: those of snib, ssl, psycopg and cryptography."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import snib.aio
 from support import PATIENT, Server
 
 CERTS = Path(__file__).parent.parent / "support" / "certs.sh"
-DEBIAN = Path("/usr/bin/redis-check-rdb")  # the server by another name; others are built without TLS
+DEBIAN = Path("/usr/bin/redis-check-rdb")  # the server under another name; other builds may lack TLS
 ROUNDS = 30
 
 pytestmark = pytest.mark.skipif(not CERTS.exists() or not shutil.which("openssl"), reason="needs openssl")
@@ -119,7 +119,7 @@ def with_cryptography(port: int, certs: Path) -> None:
 
 
 class Postgres:
-    """As much of a PostgreSQL server as it takes to be refused over TLS, by libpq's own OpenSSL."""
+    """Just enough of a PostgreSQL server to be refused over TLS by libpq's own OpenSSL."""
 
     def __init__(self, certs: Path) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -176,7 +176,7 @@ def test_four_in_one_process(port: int, certs: Path) -> None:
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(in_turn, range(4)))
         assert postgres.over_tls == ROUNDS
-        # A child of a fork has them all, too.
+        # A forked child has them all too.
         child = os.fork()
         if child == 0:
             try:
@@ -192,7 +192,7 @@ def test_four_in_one_process(port: int, certs: Path) -> None:
 
 
 def test_end_of_a_process(port: int, certs: Path) -> None:
-    """What is held over TLS is given back when the process ends, whoever initialised OpenSSL first."""
+    """Holds over TLS are released at process end, whichever library initialised OpenSSL first."""
     program = (
         "import sys, ssl, snib; ssl.create_default_context();"
         f"client = snib.connect('rediss://localhost:{port}?{PATIENT}', tls_ca='{certs}/ca.crt');"

@@ -1,4 +1,4 @@
-"""URLs and options: what is built by the rules is taken, all else is refused without being shown."""
+"""URLs and options: valid ones are accepted, all others refused without being shown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def userinfos(draw: st.DrawFn) -> str:
 
 @st.composite
 def good_urls(draw: st.DrawFn) -> str:
-    """Of servers that this build can go to."""
+    """URLs of servers that this build can connect to."""
     user = draw(userinfos())
     options = draw(
         st.dictionaries(
@@ -81,7 +81,7 @@ def many_hosts(draw: st.DrawFn) -> str:
 @settings(max_examples=200, deadline=None)
 @given(many_hosts())
 def test_urls_of_several_hosts(url: str) -> None:
-    """Understood, whether this build can go there or not."""
+    """They are understood, whether or not this build can connect to them."""
     try:
         snib.connect(url).close()
     except snib.NotSupported:
@@ -106,7 +106,7 @@ PIECES = st.sampled_from(
 @example(f"redis://h?{CANARY}=1")
 @example(f"redis://h?lease={CANARY}")
 def test_any_text(url: str) -> None:
-    """Taken or refused, and what is refused is never shown."""
+    """Any text is accepted or refused, and a refused one is never shown."""
     try:
         snib.connect(url).close()
     except REFUSED as error:
@@ -131,7 +131,7 @@ def test_times_of_a_url(whole: int, part: int, has_part: bool, unit: str) -> Non
 
 
 def test_sentences_are_those_of_the_core() -> None:
-    """A keyword's refusal reads as that of the URL's option."""
+    """A keyword is refused with the same sentence as the URL's option."""
     values = [("patience", 0), ("recheck", 61), ("max_hold", 90000), ("waiters_max", 0), ("handover_max", -1)]
     for name, value in values:
         with pytest.raises(snib.InvalidOption) as by_keyword:
@@ -187,7 +187,7 @@ def test_the_program_goes_before_the_url(tmp_path: Path) -> None:
 
 
 def test_servers_are_told_apart() -> None:
-    """Whatever the spelling of their names; and databases of one server are no quorum."""
+    """Regardless of how their names are spelled; databases of one server form no quorum."""
 
     def quorum(*urls: str) -> None:
         clients = [snib.connect(url) for url in urls]
