@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0ac420920290eba4"
+#define SNIB_BUILD_ID "1a816078528d7d36"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -21894,13 +21894,25 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
+/* Whether the attempt that the operation depends on lost its connection and has had no answer since.  With one holder
+ * at a time that is the gate's only request: an attempt, of this operation or of the waiter ahead, or a transfer.  The
+ * next connection may be too young to count as silent. */
+static bool op_unheard(const struct snib__op *op)
+{
+    const struct snib__hold *hold = op->hold, *active = hold ? snib__gate_active(op->gate) : NULL;
+    if (active)
+        return (active->flags & SNIB__RESENT) &&
+               (active->phase == SNIB__TRYING || (op->gate->wait && op->gate->wait->incoming));
+    return hold && hold->phase == SNIB__TRYING && (hold->flags & SNIB__RESENT);
+}
+
 /* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
 static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (snib__outer_is(op->gate))
         return SNIB_TIMEDOUT;
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
-        op->refused_since)
+        op->refused_since || op_unheard(op))
         return snib__op_unreached(e, op);
     if (snib__sole_unconfirmed(e, op, now)) {
         op->unconfirmed = snib__node_ready(snib__op_node(op));
