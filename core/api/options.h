@@ -10,8 +10,8 @@
  * A duration is a decimal number followed by ms, s, m or h, or plain seconds.
  *
  * name     letters and underscores only: an unknown name is shown.
- * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  A value is
- *          never shown. */
+ * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  No
+ *          message shows a value. */
 int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 

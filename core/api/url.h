@@ -28,8 +28,9 @@ struct snib__url {
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
  * given    gets the query's numbers; 0: not given.  The query's texts are in *out.
- * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- *          message quotes the URL, except the name of an unknown option, so none can show a password. */
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless
+ *          SNIB_OK.  No message quotes the URL, except the name of an unknown option, so none can
+ *          show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 

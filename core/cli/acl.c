@@ -1,7 +1,8 @@
-/* acl.c - snib acl: the least that a user of the server needs for locks with a prefix, as rules of ACL SETUSER.
+/* acl.c - snib acl: the least privileges that a server user needs for locks with a prefix, as ACL
+ * SETUSER rules.
  *
- * The rules follow from the scripts (core/lua) and from the layout; a test runs every kind under its rules, and
- * compares the commands with those of the scripts. */
+ * The rules follow from the scripts (core/lua) and from the layout; a test runs every kind under
+ * its rules, and compares the commands with those of the scripts. */
 #include "cli.h"
 
 #include <cjson/cJSON.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one kind needs.  In keys and channels a @ stands for the beginning of a name in braces, # for it as it is. */
+/* What one kind needs.  In keys and channels, @ stands for the prefix in braces, # for the bare
+ * prefix. */
 static const struct needs {
     int32_t kind; /* enum snib_kind; 0: snib_client_describe() and snib_client_list() */
     const char *keys, *channels, *commands;
@@ -66,7 +68,7 @@ static void add_rule(struct rules *rules, char sign, const char *text)
     rules->lines[rules->n++] = line;
 }
 
-/* A name's beginning as a pattern of the server's: what it would read as a wildcard is escaped. */
+/* The prefix as a pattern for the server, with wildcard characters escaped. */
 static void pattern_of(const char *prefix, char *out)
 {
     for (; *prefix; prefix++) {
@@ -77,7 +79,7 @@ static void pattern_of(const char *prefix, char *out)
     *out = 0;
 }
 
-/* Keys or channels: a word each. */
+/* Keys or channels, one word each. */
 static void add_patterns(struct rules *rules, char sign, const char *words, const char *prefix)
 {
     char pattern[2048], word[128], line[4096];
@@ -104,7 +106,8 @@ static void add_commands(struct rules *rules, const char *words)
         add_rule(rules, '+', word);
 }
 
-/* What only newer servers know, and refuse as unknown elsewhere: by the server's own INFO. */
+/* Add commands that only newer servers know, and older ones refuse as unknown: by the server's
+ * INFO. */
 static int add_what_server_knows(struct rules *rules)
 {
     static char texts[1 << 17];

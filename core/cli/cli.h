@@ -1,4 +1,4 @@
-/* cli.h - what the parts of the snib command share.  It stands on the public API alone. */
+/* cli.h - shared by the parts of the snib command, which uses only the public API. */
 #ifndef SNIB_CLI_H
 #define SNIB_CLI_H
 
@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exit codes of our own.  Below 121 they are COMMAND's; 126 and up are as shells have them. */
+/* snib's own exit codes.  Those below 121 are COMMAND's; from 126 on they follow the shells. */
 enum cli_exit {
     EXIT_NOTHING = 1,    /* release: nothing was held */
     EXIT_FINDINGS = 1,   /* doctor: something should be changed */
-    EXIT_BUSY = 121,     /* run --wait 0: somebody else holds the lock */
+    EXIT_BUSY = 121,     /* run --wait 0: the lock is held */
     EXIT_TIMEDOUT = 122, /* run: the wait ended */
     EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran */
     EXIT_SERVER = 124,   /* the server is unreachable or answered with an error */
-    EXIT_USAGE = 125,    /* bad arguments, or a failure of our own */
+    EXIT_USAGE = 125,    /* bad arguments, or an internal failure */
     EXIT_NOT_RUNNABLE = 126,
     EXIT_NOT_FOUND = 127,
     EXIT_SIGNAL = 128 /* + the signal's number */
@@ -30,13 +30,13 @@ struct cli {
     char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
     int64_t wait_ms;  /* run: -1 no limit */
     int64_t lease_ms; /* run: 0 the default */
-    int64_t permits;  /* run: how many there are to be; 0 if not given */
+    int64_t permits;  /* run: their total number; 0 if not given */
     int32_t kind;     /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;   /* SNIB_LOCK_* */
     enum cli_on_loss on_loss;
     enum cli_rest rest;
-    bool keeps_password; /* run: COMMAND has it, too */
-    bool has_url;        /* it was given, here or by SNIB_URL */
+    bool keeps_password; /* run: COMMAND inherits it */
+    bool has_url;        /* given by --url or SNIB_URL */
     bool is_json;
     bool is_forced;
     bool is_verbose;
@@ -50,29 +50,30 @@ int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
 
-/* cli_open - open a client of the command line's; returns 0 or an exit code, told. */
+/* cli_open - open a client as the command line says; returns 0, or an exit code after reporting the
+ * error. */
 int cli_open(const struct cli *cli, snib_client **out_client);
 
 /* cli_open_quietly - another client, without a log; as cli_open(). */
 int cli_open_quietly(const struct cli *cli, snib_client **out_client);
 
-/* cli_open_durable - another client, whose grants wait for one replica and say whether it had them; SNIB_OK or the
- * error's code. */
+/* cli_open_durable - another client, whose grants wait for one replica and say whether it had them;
+ * SNIB_OK or the error's code. */
 int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err);
 
-/* cli_close - tell what the log has, and free the client. */
+/* cli_close - report the remaining log records, and free the client. */
 void cli_close(const struct cli *cli, snib_client *client);
 
-/* cli_log - tell a log record. */
+/* cli_log - report a log record. */
 void cli_log(const struct cli *cli, const snib_event *record);
 
-/* cli_open_lock - the lock of the command line's, as one of this kind; as cli_open(). */
+/* cli_open_lock - the lock of the command line, as this kind; as cli_open(). */
 int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock);
 
-/* cli_usage - tell "what" and "which" as a misuse and return the exit code of that. */
+/* cli_usage - report a usage error, `what` followed by `which`, and return its exit code. */
 int cli_usage(const struct cli *cli, const char *what, const char *which);
 
-/* cli_fail - tell an error on stderr and return its exit code. */
+/* cli_fail - report an error on stderr and return its exit code. */
 int cli_fail(const struct cli *cli, const snib_error *err);
 
 /* cli_fail_errno - the same for a failed system call. */
@@ -81,7 +82,7 @@ int cli_fail_errno(const struct cli *cli, const char *what);
 /* cli_tell - write one line to stderr: "snib: text", or an object with --json. */
 void cli_tell(const struct cli *cli, const char *event, const char *text);
 
-/* What the server knows of one name.  Numbers that it did not tell are CLI_UNTOLD. */
+/* What the server knows about one name.  Numbers that it did not report are CLI_UNTOLD. */
 #define CLI_UNTOLD INT64_MIN
 
 struct description {
@@ -110,7 +111,7 @@ int cli_describe(snib_client *client, const char *name, struct description *out,
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
 
-/* cli_printable - s with everything that is no printable UTF-8 as \xNN; to be freed. */
+/* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */
 char *cli_printable(const char *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* command.c - becoming COMMAND: its environment, the last look at the clock, exec. */
+/* command.c - becoming COMMAND: its environment, the last check of the clock, exec. */
 #include "guard.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Cut the options that are secret out of ?name=value&name=value. */
+/* Remove the secret options from ?name=value&name=value. */
 static void cut_options(char *query)
 {
     static const char *const secrets[] = {
@@ -39,7 +39,7 @@ static void cut_options(char *query)
     }
 }
 
-/* Cut the password out of scheme://user:password@... and out of the options. */
+/* Remove the password from scheme://user:password@... and from the options. */
 static void cut_password(char *url)
 {
     char *user = strstr(url, "://");
@@ -49,14 +49,14 @@ static void cut_password(char *url)
     char *end = user + strcspn(user, "/?#");
     char *at = end;
     while (at > user && *at != '@')
-        at--; /* the last one, as the URL is read */
+        at--; /* the last @, as in the URL's parser */
     char *colon = memchr(user, ':', (size_t)(at - user));
     if (*at == '@' && colon)
         memmove(colon, at, strlen(at) + 1);
     cut_options(strchr(user, '?'));
 }
 
-/* COMMAND's variables in place of inherited ones, and no password.  Returns 0 or errno. */
+/* Set COMMAND's variables in place of inherited ones, and remove passwords.  Returns 0 or errno. */
 static int set_environment(const struct cli *cli, int64_t token)
 {
     char text[24];

@@ -1,4 +1,4 @@
-/* describe.c - what snib_client_describe() says, taken apart: numbers and rows. */
+/* describe.c - parses what snib_client_describe() returns into numbers and rows. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ int cli_describe(snib_client *client, const char *name, struct description *out,
     return SNIB_OK;
 }
 
-/* Cut the last word off and return it as a number. */
+/* Remove the last word and return it as a number. */
 static int64_t cut_number(char *text)
 {
     char *blank = strrchr(text, ' ');

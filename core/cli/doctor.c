@@ -1,4 +1,5 @@
-/* doctor.c - snib doctor: what the server is like, what that means for its locks, and what to change. */
+/* doctor.c - snib doctor: how the server is set up, what that means for locks, and what to
+ * change. */
 #include "cli.h"
 
 #include <cjson/cJSON.h>
@@ -11,7 +12,7 @@
 
 #define DOCTOR_TEXTS (1 << 17)
 #define DOCTOR_HEAR_MS 15000
-#define DOCTOR_WAIT_MS 200 /* of each kind's waiter: it subscribes, or is refused */
+#define DOCTOR_WAIT_MS 200 /* of each kind's waiter, to subscribe or be refused */
 
 enum verdict { FINE, NOTE, WARNING, BROKEN };
 
@@ -20,16 +21,16 @@ static const char *const verdicts[] = {"ok", "note", "warning", "error"};
 struct doctor {
     const struct cli *cli;
     snib_client *client;
-    snib_client *other; /* which holds what the first one waits for */
+    snib_client *other; /* holds what the first one waits for */
     cJSON *findings;    /* with --json */
     enum verdict worst;
     char *info; /* the server's INFO: texts with a NUL each */
     size_t info_used;
 };
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- reporting ------------------------------------------------------------------------------- */
 
-/* advice: what to do, or what it means; "" nothing */
+/* advice: what to do, or what it means; "": none */
 static void found(struct doctor *doctor, enum verdict verdict, const char *what, const char *value,
                   const char *advice)
 {
@@ -51,7 +52,7 @@ static void found(struct doctor *doctor, enum verdict verdict, const char *what,
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* The texts of an answer, to be freed; NULL with *err. */
+/* The texts of a reply, to be freed; NULL with *err. */
 static char *ask(struct doctor *doctor, int32_t what, size_t *out_used, snib_error *err)
 {
     char *texts = malloc(DOCTOR_TEXTS);
@@ -76,7 +77,7 @@ static const char *info(const struct doctor *doctor, const char *name)
     return "";
 }
 
-/* The value of a setting into out; false: it is not told, and out says why. */
+/* Write the value of a setting to out; false: it is not available, and out says why. */
 static bool setting(struct doctor *doctor, int32_t what, char *out, size_t cap)
 {
     snib_error err;
@@ -230,7 +231,7 @@ static const struct trial {
     {"latch", SNIB_LATCH},
 };
 
-/* Take and give back a latch, which nobody holds. */
+/* Set and open a latch, which has no holder. */
 static int try_latch(snib_lock *lock, snib_error *err)
 {
     int64_t left;
@@ -238,8 +239,8 @@ static int try_latch(snib_lock *lock, snib_error *err)
     return code != SNIB_OK ? code : snib_latch_count(lock, SNIB_COUNT_DOWN, 0, &left, err);
 }
 
-/* Take the lock with one client, wait for it a little with another, and give it back; SNIB_OK or the error's
- * code.  That it is busy is no error: another doctor may be at it. */
+/* Take the lock with one client, wait for it briefly with another, and release it; SNIB_OK or the
+ * error's code.  Busy is not an error: another doctor may be running. */
 static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error *err)
 {
     snib_hold *hold = NULL, *other = NULL;
@@ -297,8 +298,8 @@ static uint64_t counted(const struct doctor *doctor, size_t field)
     return value;
 }
 
-/* One client waits until another gives the lock back: has it heard of it?  Also where the channel is told by
- * somebody else at the same time there is a message, which is as good. */
+/* Whether a waiting client gets a message when another client releases the lock.  A message of some
+ * other publisher on the channel at the same time proves as much. */
 static bool hears(struct doctor *doctor)
 {
     char name[600];
@@ -311,7 +312,7 @@ static bool hears(struct doctor *doctor)
     snprintf(name, sizeof name, "%ssnib-doctor-messages",
              doctor->cli->name ? doctor->cli->name : "");
     size_t n = strlen(name);
-    bool told = true; /* unless it was seen not to be */
+    bool told = true; /* unless the trial shows otherwise */
     if (snib_lock_new(doctor->other, SNIB_MUTEX, name, n, NULL, &lock, &err) == SNIB_OK &&
         snib_lock_new(doctor->client, SNIB_MUTEX, name, n, NULL, &waiter, &err) == SNIB_OK &&
         snib_lock_acquire(lock, 0, 0, &hold, &err) == SNIB_OK &&
@@ -334,7 +335,8 @@ static bool hears(struct doctor *doctor)
     return told;
 }
 
-/* Take a lock that waits for a replica, and give it back; SNIB_OK with how many had it, or as it is taken. */
+/* Take a lock that waits for a replica, and release it; SNIB_OK with the number of replicas that
+ * had it, or the error's code. */
 static int try_replica(snib_client *client, const char *name, int64_t *out_had, snib_error *err)
 {
     snib_lock *lock = NULL;
@@ -370,7 +372,7 @@ static void look_at_replicas(struct doctor *doctor)
     if (code == SNIB_OK)
         code = try_replica(client, name, &had, &err);
     snib_client_free(client);
-    if (code == SNIB_BUSY) /* another doctor is at it */
+    if (code == SNIB_BUSY) /* another doctor is running */
         return;
     if (had > 0)
         snprintf(text, sizeof text, "%" PRId64 " of %.20s connected replicas had a grant at once",
@@ -384,7 +386,7 @@ static void look_at_replicas(struct doctor *doctor)
                     "at the replicas");
 }
 
-/* The waiters have subscribed, or were refused and polled, which is counted. */
+/* The trials' waiters have subscribed, or were refused and polled, which is counted. */
 static void look_at_messages(struct doctor *doctor)
 {
     bool polling = counted(doctor, offsetof(snib_client_stats_data, polling)) > 0;
@@ -398,7 +400,7 @@ static void look_at_messages(struct doctor *doctor)
             "waiters find out after 3 seconds only: allow +publish and the channels, see snib acl");
 }
 
-/* What is done without where it is refused. */
+/* Commands that Snib does without if they are refused. */
 static void look_at_commands(struct doctor *doctor)
 {
     static const struct {

@@ -1,7 +1,8 @@
 /* guard.c - see guard.h.
  *
- * One thread, one loop: poll() over the link, a signalfd for SIGCHLD, a timer on the boot clock, and the
- * pipe that tells of exec.  All signals are blocked, so only SIGKILL ends it and only SIGSTOP stops it.
+ * One thread, one loop: poll() over the link, a signalfd for SIGCHLD, a timer on the boot clock,
+ * and the pipe that reports exec.  All signals are blocked, so only SIGKILL ends it and only
+ * SIGSTOP stops it.
  *
  *     idle --GO--> starting --exec--> running --COMMAND ended--> rest --nothing left--> exit
  *                     |                  |                         |
@@ -9,8 +10,8 @@
  *                     v                  v                         v
  *                  SIGKILL            SIGTERM, and SIGKILL after the grace
  *
- * What has been forked but is not yet COMMAND is killed at once: nothing of COMMAND may start any more,
- * however long its exec takes. */
+ * A child that has not yet become COMMAND is killed immediately: no part of COMMAND may start any
+ * more, however long its exec takes. */
 #include "guard.h"
 #include "kin.h"
 
@@ -29,8 +30,8 @@
 
 #define SECOND_NS 1000000000
 #define GRACE_NS (5LL * SECOND_NS) /* between SIGTERM and SIGKILL */
-#define AGAIN_NS (SECOND_NS / 20)  /* between two looks at those that are to die */
-#define DEAF_NS (1LL * SECOND_NS)  /* how long one may take to die of SIGKILL before it is told */
+#define AGAIN_NS (SECOND_NS / 20)  /* between two rounds of SIGKILL */
+#define DEAF_NS (1LL * SECOND_NS)  /* time to die of SIGKILL before a process is reported */
 
 struct ward {
     const struct cli *cli;
@@ -38,14 +39,14 @@ struct ward {
     int link;
     int signals;
     int timer;
-    int report; /* ends when COMMAND is executed, or tells why it was not; -1: none, or has ended */
+    int report; /* ends when COMMAND is executed, or says why it was not; -1: none, or has ended */
     pid_t command; /* leads its group; 0: not forked, or has ended */
     bool is_executed;
-    bool is_told;   /* why it could not be run */
+    bool is_told;   /* it was reported why COMMAND could not be run */
     bool is_denied; /* killed before it ran */
     bool is_lost;
     bool is_orphan; /* the link was closed */
-    bool is_over;   /* COMMAND has ended: what is left is its rest */
+    bool is_over;   /* COMMAND has ended: only its rest is left */
     bool is_told_deaf;
     int64_t deadline_ns; /* of the hold */
     int64_t kill_ns;     /* when grace ends; INT64_MAX: nothing is being ended */
@@ -63,7 +64,7 @@ static void say(const struct ward *ward, enum guard_word word, int32_t value)
 {
     struct guard_message message = {.word = word, .value = value};
     ssize_t n = send(ward->link, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n; /* snib has gone, or is stopped: the link tells */
+    (void)n; /* snib has ended or is stopped: the link will show it */
 }
 
 /* ---- Starting -------------------------------------------------------------------------------- */
@@ -73,7 +74,7 @@ static _Noreturn void become_command(const struct ward *ward, const struct guard
                                      pid_t parent, int report)
 {
     setpgid(0, 0);
-    /* Should the guardian and snib be killed both, at least COMMAND itself does not stay. */
+    /* If the guardian and snib are both killed, at least COMMAND itself does not stay. */
     if (ward->cli->on_loss != ON_LOSS_IGNORE)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -110,13 +111,13 @@ static void start(struct ward *ward, const struct guard_message *go)
         give_up(ward, error);
         return;
     }
-    setpgid(pid, pid); /* also here, so that it is done whoever runs first */
+    setpgid(pid, pid); /* in both processes, because either may run first */
     ward->command = pid;
     ward->report = report[0];
     say(ward, GUARD_STARTED, pid);
 }
 
-/* Was it executed?  Tells when it could not be. */
+/* Check whether COMMAND was executed; report it if it could not be. */
 static void look_at_exec(struct ward *ward)
 {
     int error = 0;
@@ -146,7 +147,7 @@ static void kill_all(struct ward *ward)
     pid_t deaf = 0;
     int64_t now = guard_now_ns();
     if (ward->command > 0)
-        kill(-ward->command, SIGKILL); /* a group is hit as a whole, whatever it forks */
+        kill(-ward->command, SIGKILL); /* hits the group as a whole, whatever it forks */
     signal_all(ward, SIGKILL, &deaf);
     ward->killed_ns = ward->killed_ns ? ward->killed_ns : now;
     if (deaf && !ward->is_told_deaf && now - ward->killed_ns > DEAF_NS) {
@@ -156,7 +157,7 @@ static void kill_all(struct ward *ward)
     ward->kill_ns = now + AGAIN_NS;
 }
 
-/* Have everything ended, by SIGTERM if there is time. */
+/* End everything, by SIGTERM first if there is time. */
 static void end_all(struct ward *ward, int64_t grace_ns)
 {
     look_at_exec(ward);
@@ -171,7 +172,7 @@ static void end_all(struct ward *ward, int64_t grace_ns)
         kill_all(ward);
     } else if (!is_begun) {
         signal_all(ward, SIGTERM, NULL);
-        signal_all(ward, SIGCONT, NULL); /* what is stopped does not hear it */
+        signal_all(ward, SIGCONT, NULL); /* a stopped process does not act on it */
     }
 }
 
@@ -185,7 +186,7 @@ static void on_lost(struct ward *ward)
         end_all(ward, ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? GRACE_NS : 0);
 }
 
-/* snib has gone, and with it the renewal: all is to be over before the lease is. */
+/* snib has ended, and renewal with it: everything must end before the lease does. */
 static void on_orphaned(struct ward *ward)
 {
     ward->is_orphan = true;
@@ -203,7 +204,7 @@ static void on_time(struct ward *ward)
 {
     uint64_t count;
     ssize_t n = read(ward->timer, &count, sizeof count);
-    (void)n; /* the clock is asked, not the timer */
+    (void)n; /* the clock decides, not the timer */
     int64_t now = guard_now_ns();
     if (now >= ward->kill_ns)
         kill_all(ward);
@@ -213,7 +214,7 @@ static void on_time(struct ward *ward)
     }
 }
 
-/* ---- What comes from COMMAND and from snib --------------------------------------------------- */
+/* ---- Events from COMMAND and from snib ------------------------------------------------------- */
 
 static void on_ended(struct ward *ward, const siginfo_t *info)
 {
@@ -227,7 +228,7 @@ static void on_ended(struct ward *ward, const siginfo_t *info)
         say(ward, GUARD_ENDED, is_exit ? info->si_status : EXIT_SIGNAL + info->si_status);
 }
 
-/* Take up who has ended or was stopped.  False: there is nobody, and there is to be nobody. */
+/* Reap processes that have ended, and note stops.  False: none is left, or the rest may stay. */
 static bool reap(struct ward *ward)
 {
     siginfo_t info = {0};
@@ -256,7 +257,7 @@ static void forward(struct ward *ward, int sig)
 {
     bool is_request_to_end = sig == SIGTERM || sig == SIGHUP;
     for (int i = 0; i < 1 + is_request_to_end; i++) {
-        int next = i == 0 ? sig : SIGCONT; /* what is stopped does not hear it */
+        int next = i == 0 ? sig : SIGCONT; /* a stopped process does not act on it */
         if (ward->command > 0)
             kill(-ward->command, next);
         else if (ward->is_over)
@@ -264,7 +265,7 @@ static void forward(struct ward *ward, int sig)
     }
 }
 
-/* Do what snib said. */
+/* Carry out snib's messages. */
 static void listen_to_snib(struct ward *ward)
 {
     struct guard_message message;
@@ -299,7 +300,7 @@ static _Noreturn void guard_main(struct ward *ward)
     sigset_t child;
     kin_adopt();
     setpgid(0, 0);
-    prctl(PR_SET_NAME, "lock-guard"); /* who kills all of a name leaves this one */
+    prctl(PR_SET_NAME, "lock-guard"); /* killing processes named snib spares this one */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     ward->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -318,7 +319,7 @@ static _Noreturn void guard_main(struct ward *ward)
             ;
         if (polls[3].revents)
             look_at_exec(ward);
-        listen_to_snib(ward); /* before the clock: this process may have been stopped, not snib */
+        listen_to_snib(ward); /* before the clock: only this process may have been stopped */
         on_time(ward);
         if (ward->is_orphan && ward->command == 0 && !ward->is_over)
             break;
@@ -364,15 +365,14 @@ int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out)
 void guard_tell(const struct guard *guard, const struct guard_message *message)
 {
     ssize_t n = send(guard->link, message, sizeof *message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)
-        n; /* it has gone: the link tells; or is stopped, and its deadline tells when it goes on */
+    (void)n; /* if it has ended, the link shows it; if it was stopped, its deadline will end it */
     kill(guard->pid, SIGCONT);
 }
 
 int guard_hear(const struct guard *guard, struct guard_message *out)
 {
     ssize_t n = recv(guard->link, out, sizeof *out, MSG_DONTWAIT);
-    /* It left something unread as it ended; what it had said is still there. */
+    /* It ended with messages unread; its own messages are still there. */
     if (n < 0 && errno == ECONNRESET)
         n = recv(guard->link, out, sizeof *out, MSG_DONTWAIT);
     return n == sizeof *out ? 1 : n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
@@ -384,6 +384,6 @@ void guard_end(struct guard *guard)
     kill(guard->pid, SIGCONT);
     int status = 0;
     waitpid(guard->pid, &status, 0);
-    if (!WIFEXITED(status)) /* it was killed: COMMAND is this process's now */
+    if (!WIFEXITED(status)) /* it was killed: COMMAND is now this process's child */
         kin_end();
 }

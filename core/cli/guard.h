@@ -1,16 +1,16 @@
-/* guard.h - the guardian: a process between snib and COMMAND, COMMAND's parent and the reaper of all that
- * comes of it.
+/* guard.h - the guardian: a process between snib and COMMAND, COMMAND's parent and the reaper of
+ * all its descendants.
  *
  *     snib --fork--> guardian --fork, exec--> COMMAND --> its children
  *       \___ link ___/
  *
- * snib knows the lock and the terminal, the guardian knows COMMAND.  snib tells it until when the hold is
- * good, again and again; whatever becomes of snib, whether it is killed, stopped or starved, the guardian
- * sees the link close or that time pass, and ends COMMAND and everything that descends from it.  If the
- * guardian is killed, snib, a reaper too, ends them.
+ * snib knows the lock and the terminal, the guardian knows COMMAND.  snib keeps telling the
+ * guardian how long the hold is valid.  If snib is killed, stopped or starved, the guardian sees
+ * the link close or that time pass, and ends COMMAND and all its descendants.  If the guardian is
+ * killed, snib, a reaper too, ends them.
  *
- * The guardian is forked first of all, before snib has a password in its memory, a thread or a
- * connection, into a process group of its own: what is sent to snib's group does not hit both. */
+ * The guardian is forked first, before snib has a password in its memory, a thread or a connection,
+ * into its own process group: a signal to snib's group does not hit both. */
 #ifndef SNIB_GUARD_H
 #define SNIB_GUARD_H
 
@@ -20,19 +20,19 @@
 #include <sys/types.h>
 
 enum guard_word {
-    /* snib says */
+    /* from snib */
     GUARD_GO = 1, /* start COMMAND; token, deadline */
     GUARD_HELD,   /* the lock is held; deadline */
     GUARD_SIGNAL, /* value: a signal for COMMAND */
     GUARD_LOST,   /* the lock is lost */
-    /* the guardian says */
+    /* from the guardian */
     GUARD_STARTED, /* value: COMMAND's process group */
-    GUARD_FAILED,  /* it could not be run; value: errno, or 0: the lock was lost before */
+    GUARD_FAILED,  /* COMMAND could not be run; value: errno, or 0: the lock was lost before */
     GUARD_STOPPED, /* value: the signal that stopped it */
-    GUARD_ENDED,   /* value: its exit code as shells have it */
+    GUARD_ENDED,   /* value: its exit code, as in shells */
     GUARD_DEAF,    /* value: a process that cannot be ended */
-    GUARD_EXPIRED, /* nobody said in time that the lock is still held */
-    GUARD_EMPTY    /* nothing of it is left; the last word */
+    GUARD_EXPIRED, /* snib did not say in time that the lock is still held */
+    GUARD_EMPTY    /* no process of COMMAND is left; the last message */
 };
 
 struct guard_message {
@@ -47,14 +47,13 @@ struct guard {
     int link;
 };
 
-/* guard_start - fork the guardian.  mask: the signals that COMMAND is to have blocked.  Returns 0 or
- * errno. */
+/* guard_start - fork the guardian.  mask: COMMAND's signal mask.  Returns 0 or errno. */
 int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out);
 
-/* guard_tell - say something to the guardian, and wake it should it have been stopped. */
+/* guard_tell - send a message to the guardian, and continue it if it was stopped. */
 void guard_tell(const struct guard *guard, const struct guard_message *message);
 
-/* guard_hear - take what the guardian said: 1, 0 nothing, -1 it is gone. */
+/* guard_hear - receive a message from the guardian: 1, 0 there is none, -1 it is gone. */
 int guard_hear(const struct guard *guard, struct guard_message *out);
 
 /* guard_end - close the link and wait until the guardian, and so COMMAND, has ended. */
@@ -63,8 +62,8 @@ void guard_end(struct guard *guard);
 /* guard_now_ns - CLOCK_BOOTTIME. */
 int64_t guard_now_ns(void);
 
-/* command_exec - become COMMAND unless the deadline has passed (command.c).  Returns errno, or 0 if it was too
- * late. */
+/* command_exec - become COMMAND unless the deadline has passed (command.c).  Returns errno, or 0 if
+ * it was too late. */
 int command_exec(const struct cli *cli, const struct guard_message *go, const sigset_t *mask);
 
 #endif

@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KIN_AGAIN_NS 20000000 /* between two looks at those that are to die */
+#define KIN_AGAIN_NS 20000000 /* between two rounds of SIGKILL */
 
 struct process {
     pid_t pid;
     pid_t parent;
-    unsigned long long start; /* with the number an identity */
+    unsigned long long start; /* with the pid, an identity */
     bool is_dead;             /* a zombie */
     bool is_kin;
 };
@@ -38,7 +38,7 @@ static bool read_process(pid_t pid, struct process *out)
     size_t n = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[n] = '\0';
-    char *rest = strrchr(text, ')'); /* a program's name may hold anything */
+    char *rest = strrchr(text, ')'); /* a program's name may contain anything */
     *out = (struct process){.pid = pid};
     if (!rest || sscanf(rest + 1,
                         " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
@@ -50,8 +50,8 @@ static bool read_process(pid_t pid, struct process *out)
     return true;
 }
 
-/* The children from before kin_adopt(), which are not meant: a shell that became this process by exec may
- * have left it some. */
+/* The children from before kin_adopt(), which are excluded: a shell that became this process by
+ * exec may have left it some. */
 static struct process *kin_older;
 static size_t kin_older_n;
 
@@ -62,7 +62,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All processes by number, to be freed.  NULL: /proc cannot be read. */
+/* All processes, sorted by pid, to be freed.  NULL: /proc cannot be read. */
 static struct process *read_all(size_t *out_n)
 {
     struct process *all = NULL;
@@ -76,7 +76,7 @@ static struct process *read_all(size_t *out_n)
             cap = cap ? 2 * cap : 256;
             struct process *more = realloc(all, cap * sizeof *all);
             if (!more)
-                break; /* some are better than none; the next look finds more */
+                break; /* some are better than none; the next round finds more */
             all = more;
         }
         if (isdigit((unsigned char)entry->d_name[0]) &&
@@ -100,7 +100,7 @@ void kin_adopt(void)
         kin_older = read_all(&kin_older_n);
 }
 
-/* Is it a child of this process from before? */
+/* Whether it was a child of this process before kin_adopt(). */
 static bool is_older(const struct process *process)
 {
     const struct process *seen =
@@ -108,7 +108,7 @@ static bool is_older(const struct process *process)
     return seen && seen->start == process->start;
 }
 
-/* Mark whose chain of parents leads to this process. */
+/* Mark the processes whose chain of parents leads to this one. */
 static void mark_kin(struct process *all, size_t n)
 {
     bool found = true;

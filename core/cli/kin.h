@@ -1,19 +1,20 @@
 /* kin.h - all processes that descend from this one.
  *
- * A process that is its descendants' reaper (PR_SET_CHILD_SUBREAPER) stays their ancestor whatever they
- * do: a new session, a double fork, a parent that ends.  So /proc's parents tell who they are. */
+ * A process that is its descendants' reaper (PR_SET_CHILD_SUBREAPER) stays their ancestor whatever
+ * they do: a new session, a double fork, a parent that ends.  So the parents in /proc identify
+ * them. */
 #ifndef SNIB_KIN_H
 #define SNIB_KIN_H
 
 #include <sys/types.h>
 
-/* kin_adopt - be the reaper of all descendants to come. */
+/* kin_adopt - become the reaper of all future descendants. */
 void kin_adopt(void);
 
-/* kin_signal - send a signal to each descendant that lives, once.  One that is born meanwhile may be
+/* kin_signal - send a signal to each living descendant, once.  One that is forked meanwhile may be
  * missed.
  *
- * out_deaf  one that may not be signalled (it has another user's rights), else 0; NULL: not wanted.
+ * out_deaf  a descendant that may not be signalled (it has other privileges), else 0; may be NULL.
  * Returns the number of living descendants, or -1 when /proc cannot be read. */
 int kin_signal(int sig, pid_t *out_deaf);
 

@@ -1,4 +1,4 @@
-/* main.c - the snib command: arguments, help, and how errors are told. */
+/* main.c - the snib command: arguments, help, and error reporting. */
 #include "cli.h"
 
 #include <cjson/cJSON.h>
@@ -139,7 +139,7 @@ static const struct command {
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
 };
 
-/* ---- Telling --------------------------------------------------------------------------------- */
+/* ---- Reporting ------------------------------------------------------------------------------- */
 
 char *cli_printable(const char *s)
 {
@@ -234,7 +234,7 @@ int cli_usage(const struct cli *cli, const char *what, const char *which)
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-static snib_queue *log_queue; /* with --verbose, of the one client */
+static snib_queue *log_queue; /* with --verbose, of the main client */
 
 static const char *environment(const char *name)
 {
@@ -306,7 +306,7 @@ int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
 
-/* Read "10s", "500ms", "2m", "1h" or plain seconds.  -1 if it is none of that. */
+/* Read "10s", "500ms", "2m", "1h" or plain seconds.  -1 if it is none of these. */
 static int64_t read_time_ms(const char *text)
 {
     static const struct {
@@ -324,7 +324,7 @@ static int64_t read_time_ms(const char *text)
     return -1;
 }
 
-/* Read a number from 1 to 2147483647.  0 if it is none. */
+/* Read a number from 1 to 2147483647.  0 if it is not one. */
 static int64_t read_count(const char *text)
 {
     char *end;
@@ -366,7 +366,7 @@ static const char *option_name(int id)
     return options[i].name;
 }
 
-/* Take an option that says what kind the lock is of. */
+/* Take an option that selects the lock's kind. */
 static int take_kind(int id, struct cli *cli)
 {
     static const int32_t kinds[] = {SNIB_FAIR, SNIB_READ,  SNIB_WRITE,     SNIB_PERMITS,
@@ -378,7 +378,7 @@ static int take_kind(int id, struct cli *cli)
     return 0;
 }
 
-/* Take one option.  Returns 0, or an exit code that has been told. */
+/* Take one option.  Returns 0, or an exit code after reporting the error. */
 static int take_option(int id, const char *value, struct cli *cli)
 {
     switch (id) {
@@ -431,7 +431,7 @@ static int take_option(int id, const char *value, struct cli *cli)
     }
 }
 
-/* Take the first argument, the command.  Returns 0, or an exit code that has been told. */
+/* Take the first argument, the command.  Returns 0, or an exit code after reporting the error. */
 static int take_command(const char *name, const struct cli *cli, const struct command **out)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
@@ -445,7 +445,8 @@ static int take_command(const char *name, const struct cli *cli, const struct co
     return 0;
 }
 
-/* What kind of lock it is, all options told.  Returns 0 or an exit code that has been told. */
+/* Determine the lock's kind from all options.  Returns 0, or an exit code after reporting the
+ * error. */
 static int settle_kind(struct cli *cli, const struct command *command)
 {
     bool is_fenced = cli->flags & SNIB_LOCK_FENCED;
@@ -460,7 +461,8 @@ static int settle_kind(struct cli *cli, const struct command *command)
     return 0;
 }
 
-/* Is what was given what the command takes?  Returns 0 or an exit code that has been told. */
+/* Check that the command takes what was given.  Returns 0, or an exit code after reporting the
+ * error. */
 static int check(const struct cli *cli, const struct command *command, unsigned given)
 {
     char text[64];
@@ -486,7 +488,7 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     return 0;
 }
 
-/* What was printed must have got out, or the exit code says so. */
+/* If the output could not be written, the exit code says so. */
 static int finish(const struct cli *cli, int code)
 {
     bool is_bad = fflush(stdout) != 0 || ferror(stdout);
@@ -504,7 +506,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "C.UTF-8");
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for errors before it */
+        cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for earlier errors, too */
     while ((id = getopt_long(argc, argv, "-v", options, NULL)) != -1) {
         int code = 0;
         if (id == OPTION_HELP) {

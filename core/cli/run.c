@@ -10,11 +10,12 @@
  *        v                      ending --nothing of COMMAND left--> exit 123
  *       exit
  *
- * COMMAND is the child of a guardian (guard.h), which starts, signals and ends it; here is what concerns
- * the lock and the terminal.  COMMAND leads a process group of its own.  The terminal stays with snib's
- * group, which lets pipelines with a pager work, until COMMAND asks for it (the kernel stops it with
- * SIGTTIN or SIGTTOU); then it is handed over.  If COMMAND is stopped by the terminal, snib stops too, as
- * shells expect; nobody renews the lock then, so before COMMAND is continued the hold is checked.
+ * COMMAND is the child of a guardian (guard.h), which starts, signals and ends it; this file deals
+ * with the lock and the terminal.  COMMAND leads its own process group.  The terminal stays with
+ * snib's group, which lets pipelines with a pager work, until COMMAND asks for it (the kernel stops
+ * it with SIGTTIN or SIGTTOU); then it is handed over.  If COMMAND is stopped by the terminal, snib
+ * stops too, as shells expect; the lock is not renewed then, so the hold is checked before COMMAND
+ * is continued.
  */
 #include "guard.h"
 
@@ -26,10 +27,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define CLOSE_MS 1000 /* for telling the server that we go */
-#define SAY_MIN_MS 10 /* between two words to the guardian that the lock is held */
+#define CLOSE_MS 1000 /* for closing the client */
+#define SAY_MIN_MS 10 /* between two messages to the guardian that the lock is held */
 
-/* What an operation's end is about. */
+/* Tells which operation has ended. */
 enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT };
 
 struct run {
@@ -52,8 +53,8 @@ struct run {
 
 /* ---- Signals and the terminal ---------------------------------------------------------------- */
 
-/* Block what the loop handles and make it readable.  A signal that was ignored when snib started,
- * as nohup does, stays ignored, here and in COMMAND. */
+/* Block the signals that the loop handles, and make them readable.  A signal that was ignored when
+ * snib started, as with nohup, stays ignored, here and in COMMAND. */
 static int open_signals(struct run *run)
 {
     static const int handled[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -68,7 +69,7 @@ static int open_signals(struct run *run)
     }
     signal(SIGCHLD, SIG_DFL);
     blocked = mask;
-    sigaddset(&blocked, SIGTTOU); /* or tcsetpgrp() would stop us */
+    sigaddset(&blocked, SIGTTOU); /* or tcsetpgrp() would stop snib */
     if (sigprocmask(SIG_BLOCK, &blocked, &run->old_mask) != 0)
         return -1;
     return run->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -131,8 +132,9 @@ static void check_hold(struct run *run)
         on_lost(run, err.text);
 }
 
-/* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns in how many
- * milliseconds it is to be told again: while it is renewed there is always much left. */
+/* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns the
+ * milliseconds until the next such message: while the lock is renewed, there is always much
+ * left. */
 static int tell_held(struct run *run, enum guard_word word)
 {
     int64_t left_ms = snib_hold_remaining_ms(run->hold);
@@ -148,7 +150,7 @@ static int tell_held(struct run *run, enum guard_word word)
     return left_ms / 6 > SAY_MIN_MS ? (int)(left_ms / 6) : SAY_MIN_MS;
 }
 
-/* The lock is ours: start COMMAND.  Returns -1, or an exit code that has been told. */
+/* The lock was granted: start COMMAND.  Returns -1, or an exit code after reporting the error. */
 static int start_command(struct run *run)
 {
     check_hold(run);
@@ -182,7 +184,8 @@ static void on_deaf(struct run *run, int pid)
     cli_tell(run->cli, "warning", text);
 }
 
-/* Take what the guardian says.  Returns COMMAND's exit code when nothing of it is left, else -1. */
+/* Handle the guardian's messages.  Returns COMMAND's exit code when no process of it is left, else
+ * -1. */
 static int take_words(struct run *run)
 {
     struct guard_message message;
@@ -200,7 +203,7 @@ static int take_words(struct run *run)
             run->is_ended = true;
             run->code = message.value;
         } else if (message.word == GUARD_EXPIRED) {
-            check_hold(run); /* it may know more */
+            check_hold(run); /* it may know the reason */
             on_lost(run, "snib was stopped, or too slow, for longer than the lease");
         } else if (message.word == GUARD_DEAF) {
             on_deaf(run, message.value);
@@ -218,7 +221,7 @@ static int take_words(struct run *run)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-/* Take all signals that came.  Returns an exit code if snib is to end, else -1. */
+/* Handle the signals that have arrived.  Returns an exit code if snib is to end, else -1. */
 static int take_signals(struct run *run)
 {
     struct signalfd_siginfo info;
@@ -239,7 +242,7 @@ static int take_signals(struct run *run)
     return code;
 }
 
-/* Begin to acquire.  Returns -1, or an exit code, told. */
+/* Start acquiring.  Returns -1, or an exit code after reporting the error. */
 static int acquire(struct run *run)
 {
     snib_error err;
@@ -248,7 +251,7 @@ static int acquire(struct run *run)
     return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
 }
 
-/* The same, but permits want a number first, unless they have one. */
+/* The same, but first set the number of permits if it was never set. */
 static int begin(struct run *run)
 {
     snib_error err;
@@ -259,7 +262,7 @@ static int begin(struct run *run)
     return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
 }
 
-/* An operation ended well.  Returns an exit code if snib is to end, else -1. */
+/* An operation succeeded.  Returns an exit code if snib is to end, else -1. */
 static int on_done(struct run *run, const snib_event *event)
 {
     if (event->token == TOKEN_COUNT)
@@ -268,7 +271,7 @@ static int on_done(struct run *run, const snib_event *event)
     return start_command(run);
 }
 
-/* Take all events that came.  Returns an exit code if snib is to end, else -1. */
+/* Handle the events that have arrived.  Returns an exit code if snib is to end, else -1. */
 static int take_events(struct run *run)
 {
     snib_event events[4];
@@ -313,7 +316,7 @@ static int loop(struct run *run)
     return code;
 }
 
-/* Give the lock back.  Returns the exit code, which is the command's unless the lock was lost. */
+/* Release the lock.  Returns the exit code, which is COMMAND's unless the lock was lost. */
 static int finish(struct run *run, int code)
 {
     snib_error err;
@@ -323,7 +326,7 @@ static int finish(struct run *run, int code)
     if (result == SNIB_LOST)
         on_lost(run, err.text);
     else if (result !=
-             SNIB_OK) /* the command was protected to its end, and the lease ends the lock */
+             SNIB_OK) /* COMMAND was protected to its end, and the lock ends with its lease */
         cli_tell(run->cli, "warning", err.text);
     return run->is_lost && run->cli->on_loss != ON_LOSS_IGNORE ? EXIT_LOST : code;
 }
@@ -339,10 +342,10 @@ static int acquire_and_run(struct run *run)
     int code = begin(run);
     if (code < 0)
         code = loop(run);
-    guard_end(&run->guard); /* after a failure of our own, too, nothing runs without the lock */
+    guard_end(&run->guard); /* after an internal failure, too, nothing runs without the lock */
     if (run->hold)
         code = finish(run, code);
-    take_events(run); /* what the log still has */
+    take_events(run); /* the remaining log records */
     snib_hold_free(run->hold);
     snib_queue_free(run->queue);
     return code;

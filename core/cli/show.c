@@ -1,4 +1,4 @@
-/* show.c - snib info, list and release: one question each, answered in text or JSON. */
+/* show.c - snib info, list and release: one query each, with output as text or JSON. */
 #include "cli.h"
 
 #include <cjson/cJSON.h>
@@ -18,7 +18,7 @@ static void print_json(cJSON *object)
     cJSON_Delete(object);
 }
 
-/* An exact number: a token may be more than a double can say. */
+/* An exact number: a token may be too large for a double. */
 static void add_number(cJSON *object, const char *name, int64_t value)
 {
     char text[32];
@@ -98,7 +98,7 @@ static void print_row(const struct row *row)
                row->left_ms / 1000, row->left_ms % 1000);
 }
 
-/* The name and its numbers in one line, then a line for each who holds or waits in order. */
+/* The name and its numbers on one line, then a line for each holder and each queued waiter. */
 static void print_info(const struct cli *cli, const struct description *description)
 {
     const char *at = NULL;
@@ -211,7 +211,7 @@ static void print_name(const char *name, const char *kind, cJSON *array)
     free(printable);
 }
 
-/* Print each name once with its kind.  Names of other programs may be none of ours. */
+/* Print each name once with its kind.  Keys of other programs may not be valid lock names. */
 static int print_names(const struct cli *cli, snib_client *client, const struct names *names,
                        cJSON *array)
 {
@@ -223,7 +223,7 @@ static int print_names(const struct cli *cli, snib_client *client, const struct 
         int result = cli_describe(client, names->items[i], &description, &err);
         if (result != SNIB_OK && result != SNIB_ENAME)
             return cli_fail(cli, &err);
-        /* What is not plain text has question marks by now, and cannot be asked for. */
+        /* A name that is not plain text has question marks by now, and cannot be queried. */
         bool is_free = result == SNIB_OK && strcmp(description.kind, "free") == 0;
         if (result == SNIB_ENAME || (is_free && strchr(names->items[i], '?')))
             print_name(names->items[i], "other", array);
@@ -255,7 +255,8 @@ int cli_list(const struct cli *cli)
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-/* Is it surely a lock's, "<uuid>:<number>"?  Any other program's string has another form. */
+/* Whether it is certainly an owner of a lock, "<uuid>:<number>".  Strings of other programs look
+ * different. */
 static bool is_owner(const char *text)
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:";
@@ -266,7 +267,7 @@ static bool is_owner(const char *text)
     return text[i] != '\0' && strspn(text + i, "0123456789") == strlen(text + i);
 }
 
-/* The kind to release: the one asked for, or what is there.  0 if it was told why there is none. */
+/* The kind to release, from what is there.  0 after reporting why there is none. */
 static int32_t find_kind(const struct cli *cli, const struct description *description)
 {
     static const struct {
@@ -309,7 +310,7 @@ static void print_released(const struct cli *cli, bool is_released)
     }
 }
 
-/* Force one kind's release.  Returns the exit code. */
+/* Force the release of a lock of this kind.  Returns the exit code. */
 static int release(const struct cli *cli, snib_client *client, int32_t kind)
 {
     snib_lock *lock;

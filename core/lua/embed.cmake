@@ -4,11 +4,13 @@
 #
 # For each foo.lua, sorted by name, the header has an enumerator SNIB__SCRIPT_FOO and a row of
 # snib__script_texts[] in the same order.  A file that begins with "-- with _bar.lua" has that file's
-# text in front of its own; files whose names begin with _ are no scripts by themselves.  The text is the file without its comment lines and blank
-# lines, each line ended by \n; the SHA1 is of exactly that text.
+# text in front of its own; files whose names begin with _ are not scripts by themselves.  The text is
+# the file without its comment lines and blank lines, each line ended by \n; the SHA1 is of exactly
+# that text.
 
-# In a cluster releases may be told by sharded channels, or by both sorts.  The scripts that tell, or count who listens, are
-# there a second time in snib__script_sharded[] and a third in snib__script_both[]; the rows of the others have no text there.
+# In a cluster, releases may be announced on sharded channels, or on both kinds of channels.  Scripts
+# that announce, or count subscribers, exist a second time in snib__script_sharded[] and a third time
+# in snib__script_both[]; the rows of the other scripts have no text there.
 
 cmake_minimum_required(VERSION 3.25)
 
