@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1a816078528d7d36"
+#define SNIB_BUILD_ID "f4b20481a37c5355"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1101,8 +1101,9 @@ struct snib__url {
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
  * given    gets the query's numbers; 0: not given.  The query's texts are in *out.
- * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- *          message quotes the URL, except the name of an unknown option, so none can show a password. */
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless
+ *          SNIB_OK.  No message quotes the URL, except the name of an unknown option, so none can
+ *          show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
@@ -2637,8 +2638,8 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
  * A duration is a decimal number followed by ms, s, m or h, or plain seconds.
  *
  * name     letters and underscores only: an unknown name is shown.
- * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  A value is
- *          never shown. */
+ * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  No
+ *          message shows a value. */
 int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 
