@@ -1,4 +1,4 @@
-/* Do something that must happen once at a time, on all machines together. */
+/* Do something that must happen one at a time, across all machines. */
 #include <snib.h>
 
 #include <stdio.h>
@@ -23,10 +23,10 @@ int main(void)
         snib_lock_acquire(lock, 0, 2000, &hold, &err) != SNIB_OK) /* waits 2 s at most */
         return fail(&err);
 
-    puts("working"); /* renewed while we hold it; snib_hold_check() says whether we still do */
+    puts("working"); /* renewed while held; snib_hold_check() says whether it still is */
 
     if (snib_hold_release(hold, &err) != SNIB_OK)
-        return fail(&err); /* SNIB_LOST: it was not ours until the end */
+        return fail(&err); /* SNIB_LOST: it was not held until the end */
     snib_hold_free(hold);
     snib_lock_free(lock);
     snib_client_free(client);

@@ -1,8 +1,8 @@
 /* stops.c - preloaded into the snib command: a signal at the n-th system call of one of its processes.
  *
  *     SNIB_STOP=ROLE:N:SIGNAL:FILE   ROLE 0 snib, 1 the guardian, 2 the child that becomes COMMAND;
- *                                    FILE is made when it happens
- *     SNIB_EXEC_WAITS=FILE           exec takes until FILE is there, like one from a mount that hangs
+ *                                    FILE is created when it happens
+ *     SNIB_EXEC_WAITS=FILE           exec blocks until FILE exists, as on a hanging mount
  *
  * Only the calls of a process's first thread count, so that N means the same step in each run. */
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /* cancel.c - an acquire is cancelled at every moment of its life.
  *
  * Cancel is atomic with completion: it wins, and the operation ends as cancelled without the lock,
- * or it loses, and the result is there.  Either way nothing of the operation stays in the server.
+ * or it loses, and the result is available.  Either way nothing of the operation stays at the
+ * server.
  */
 #include "../support/support.h"
 
@@ -14,7 +15,7 @@ struct tally {
     int cancelled, granted, busy;
 };
 
-/* The one event of an operation.  A grant is given back. */
+/* The one event of an operation.  A grant is released. */
 static void settle(const snib_event *event, bool cancel_won, struct tally *tally)
 {
     assert_int_equal(event->kind, SNIB_EVENT_DONE);
@@ -31,8 +32,8 @@ static void settle(const snib_event *event, bool cancel_won, struct tally *tally
     }
 }
 
-/* Cancel after 0 to a few hundred microseconds: before, while and after the request is on its way.
- */
+/* Cancel after 0 to a few hundred microseconds: before, while and after the request is in
+ * flight. */
 static void cancel_one(snib_lock *lock, snib_queue *queue, int64_t after_us, struct tally *tally)
 {
     static uint64_t token;
@@ -81,7 +82,7 @@ static void at_every_moment(struct server *server, int64_t span_us, int runs, bo
     nothing_is_left(server);
     print_message("          %d cancelled, %d granted, %d timed out\n", tally.cancelled,
                   tally.granted, tally.busy);
-    assert_true(tally.cancelled > runs / 20); /* the race was really run, from both ends */
+    assert_true(tally.cancelled > runs / 20); /* the race did happen, with both outcomes */
     assert_true(contended || tally.granted > runs / 20);
     snib_client_stats_data stats = must_stats(client);
     assert_int_equal(stats.held, 0);
@@ -100,7 +101,7 @@ static void held_lock(void **state)
     at_every_moment(*state, 600, count_of(10000, 5000), true);
 }
 
-/* The waiter is cancelled while the lock comes free: hand-over and cancel race. */
+/* The waiter is cancelled while the lock becomes free: hand-over and cancel race. */
 static void while_the_lock_comes_free(void **state)
 {
     struct server *server = *state;
@@ -127,7 +128,8 @@ static void while_the_lock_comes_free(void **state)
     snib_client_free(other);
 }
 
-/* Queue and client end under running operations: each still ends, and gives back what it got. */
+/* Queue and client are freed under running operations: each still ends, and gives back its
+ * grant. */
 static void by_queue_free_and_close(void **state)
 {
     struct server *server = *state;

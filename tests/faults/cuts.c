@@ -1,8 +1,8 @@
-/* cuts.c - replies that are lost, connections that end at every byte, requests that arrive late.
+/* cuts.c - lost replies, connections that end at every byte, requests that arrive late.
  *
- * Whatever happens to the connection during acquire or release, the call tells the truth, the count
- * in the server never exceeds 1, the key is gone after the release, and nobody has to wait for a
- * lease.
+ * Whatever happens to the connection during acquire or release, the result is true, the count at
+ * the server never exceeds 1, the key is gone after the release, and no client has to wait for a
+ * lease to end.
  */
 #include "../support/support.h"
 
@@ -26,7 +26,7 @@ static int world_new(void **state)
     world.direct = must_open(world.server.url);
     world.lock = must_lock(world.client, "cut");
     world.rival = must_lock(world.direct, "cut");
-    must_release(must_acquire(world.lock, 0)); /* connect and load the scripts */
+    must_release(must_acquire(world.lock, 0)); /* connects, and loads the scripts */
     must_release(must_acquire(world.rival, 0));
     *state = &world;
     return 0;
@@ -42,7 +42,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* One acquire and release in which something happens; everything promised is checked around it. */
+/* One acquire and release with a fault in between; all guarantees are checked around it. */
 static void pair(struct world *world)
 {
     int64_t start = now_ms();
@@ -60,7 +60,7 @@ static void pair(struct world *world)
     assert_true(now_ms() - start < PROMPT_MS);
 }
 
-/* Cut after 0, 1, 2 ... bytes until the pair no longer reaches the cut: every byte was one. */
+/* Cut after 0, 1, 2 ... bytes until the pair no longer reaches the cut: every byte was covered. */
 static void cut_everywhere(struct world *world, enum direction direction, enum cut_mode mode,
                            int least)
 {
@@ -71,7 +71,7 @@ static void cut_everywhere(struct world *world, enum direction direction, enum c
         pair(world);
         if (proxy_cuts(world->proxy) == before)
             break;
-        pair(world); /* the connection that came after works */
+        pair(world); /* the next connection works */
     }
     print_message("          %d cuts\n", cut);
     assert_true(cut >= least);
@@ -100,7 +100,7 @@ static void reply_cut_by_rst(void **state)
     cut_everywhere(*state, TO_CLIENT, CUT_RST, REPLY_BYTES_LEAST);
 }
 
-/* The server has acted and its answer is lost, many times in a row. */
+/* The server has executed the request and its reply is lost, many times in a row. */
 static void reply_to_acquire_lost(void **state)
 {
     struct world *world = *state;
@@ -119,15 +119,15 @@ static void reply_to_release_lost(void **state)
         snib_hold *hold = must_acquire(world->lock, PROMPT_MS);
         int before = proxy_cuts(world->proxy);
         proxy_cut(world->proxy, TO_CLIENT, 0, i % 2 ? CUT_FIN : CUT_RST);
-        EXPECT(snib_hold_release(hold, err), SNIB_OK); /* ours until the first try did it */
+        EXPECT(snib_hold_release(hold, err), SNIB_OK); /* held until the first try released it */
         assert_int_equal(proxy_cuts(world->proxy), before + 1);
         expect_free(&world->server, "cut");
         snib_hold_free(hold);
     }
 }
 
-/* Between a release whose answer is lost and its repetition somebody else takes the lock: the
- * release was done, and the repetition must not take the lock from its new holder. */
+/* Between a release whose reply is lost and its retry another client takes the lock: the release
+ * succeeded, and the retry must not take the lock from its new holder. */
 static void release_repeated_over_a_rival(void **state)
 {
     struct world *world = *state;
@@ -148,8 +148,8 @@ static void release_repeated_over_a_rival(void **state)
     }
 }
 
-/* A request is on its way when the connection breaks, and reaches the server only after the client
- * has tried again on another connection.  A late acquire must leave nothing behind. */
+/* A request is in flight when the connection breaks, and reaches the server only after the client
+ * has retried on another connection.  A late acquire must leave nothing behind. */
 static void late_request(void **state)
 {
     struct world *world = *state;
@@ -161,15 +161,16 @@ static void late_request(void **state)
         if (i % 2)
             proxy_let_go(world->proxy); /* while it is held: idempotent */
         EXPECT(snib_hold_release(hold, err), SNIB_OK);
-        proxy_let_go(world->proxy); /* after the release: must come to nothing */
+        proxy_let_go(world->proxy); /* after the release: must have no effect */
         snib_hold_free(hold);
         must_release(must_acquire(world->rival, PROMPT_MS));
         expect_free(&world->server, "cut");
     }
 }
 
-/* The connection stays up and says nothing, for acquire and release in turn: it is given up after the
- * reply timeout, and the request repeated on another one once the server can be heard again. */
+/* The connection stays up without replies, for acquire and release in turn: it is given up after
+ * the reply timeout, and the request is repeated on another one once the server can be heard
+ * again. */
 static void silent_connection(void **state)
 {
     struct world *world = *state;

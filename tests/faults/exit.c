@@ -1,5 +1,5 @@
-/* exit.c - a C program that exits gives back what it holds: of every kind, from any thread, in bounded time, and
- * nothing of its parent's. */
+/* exit.c - a C program that exits gives back its holds: of every kind, from any thread, in bounded
+ * time, and none of its parent's. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -67,7 +67,7 @@ static void *exit_run(void *code)
 static void *wait_run(void *lock)
 {
     snib_hold *hold;
-    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process ends */
+    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process exits */
     return NULL;
 }
 
@@ -78,7 +78,8 @@ static void release_late(void)
     CHILD(snib_hold_release(late, NULL) == SNIB_OK);
 }
 
-/* Of each kind, and a lock of locks of two clients; from main's thread and from another; with a waiter. */
+/* Of each kind, and a lock of locks of two clients; from the main thread and from another; with a
+ * waiter. */
 static void every_kind(void **state)
 {
     static const int32_t kinds[] = {SNIB_MUTEX,  SNIB_FAIR, SNIB_READ, SNIB_WRITE,
@@ -117,7 +118,7 @@ static void every_kind(void **state)
     }
 }
 
-/* Clients that were freed before leave those that were made before and after them to be closed. */
+/* After some clients were freed, those opened before and after them are still closed. */
 static void some_were_freed(void **state)
 {
     enum { CLIENTS = 5 };
@@ -136,7 +137,7 @@ static void some_were_freed(void **state)
                 holds[i] = child_hold(locks[i]);
             }
             for (int i = 0; i < CLIENTS; i++)
-                if (freed >> i & 1) { /* with all that refers to it */
+                if (freed >> i & 1) { /* with everything that refers to it */
                     CHILD(snib_hold_release(holds[i], NULL) == SNIB_OK);
                     snib_hold_free(holds[i]);
                     snib_lock_free(locks[i]);
@@ -180,7 +181,7 @@ static void switched_off(void **state)
     server_do(server, "FLUSHALL");
 }
 
-/* A server that says nothing holds up the exit for the limit only. */
+/* A silent server delays the exit for no longer than the limit. */
 static void no_answer(void **state)
 {
     struct server *server = *state;
@@ -204,7 +205,7 @@ static void no_answer(void **state)
     int64_t start = now_ms();
     assert_int_equal(write(go[1], &byte, 1), 1);
     expect_status(pid, 0);
-    assert_in_range(now_ms() - start, 0, QUICK_MS); /* not the lease, nor a patience for each */
+    assert_in_range(now_ms() - start, 0, QUICK_MS); /* neither the lease, nor a patience for each */
     server_continue(server);
     for (int i = 0; i < 2; i++) {
         close(ready[i]);
@@ -213,7 +214,7 @@ static void no_answer(void **state)
     server_do(server, "FLUSHALL");
 }
 
-/* The child of a fork that exits gives back its own holds and none of the parent's. */
+/* A forked child that exits gives back its own holds and none of the parent's. */
 static void not_the_parents(void **state)
 {
     struct server *server = *state;

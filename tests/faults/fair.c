@@ -1,8 +1,8 @@
 /* fair.c - the fair lock's waiters when messages are lost or late, and when waiters stop or die.
  *
- * A release grants the lock to the first waiter, who need not ask again.  If he does not hear of it he asks
- * within a beat; if he has been stopped meanwhile he must not believe what he hears too late; if he is dead
- * nobody waits for him.
+ * A release grants the lock to the first waiter, which need not ask again.  A waiter that does not
+ * hear of the grant asks within a beat; one that was stopped meanwhile must not believe a late
+ * message; a dead one keeps no other waiting.
  */
 #include "../support/support.h"
 
@@ -39,7 +39,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* Whatever is left at the server ends by itself. */
+/* Everything left at the server expires by itself. */
 static void expect_all_end(struct world *world, int64_t limit_ms)
 {
     long long last = server_integer(&world->server, "EVAL %s 0",
@@ -78,7 +78,7 @@ static int64_t grant_after_release(struct world *world, snib_lock *holder, snib_
     return took;
 }
 
-/* Without the message the waiter asks within a beat, whatever its re-check is. */
+/* Without the message the waiter asks within a beat, whatever its re-check interval. */
 static void served_within_a_beat(struct world *world, const char *waiter_url, int runs, bool kill)
 {
     snib_client *holder = must_open(world->server.url);
@@ -111,7 +111,7 @@ static void every_message_dropped(void **state)
     served_within_a_beat(world, proxy_url(world->proxy), count_of(50, 8), false);
 }
 
-/* With messages it is a matter of milliseconds, and a hand-over needs no question. */
+/* With messages it takes milliseconds, and a hand-over needs no query. */
 static void messages_wake(void **state)
 {
     struct world *world = *state;
@@ -128,7 +128,7 @@ static void messages_wake(void **state)
     snib_client_free(waiter);
 }
 
-/* The next grant, whoever of them gets it. */
+/* The next grant, in any of the queues. */
 static snib_event next_of(snib_queue *const queues[3], int64_t limit_ms)
 {
     snib_event event = {.size = sizeof event};
@@ -142,8 +142,8 @@ static snib_event next_of(snib_queue *const queues[3], int64_t limit_ms)
     return event;
 }
 
-/* The links of all waiters are killed again and again: who cannot hear of a grant may be passed over, but all
- * are served, soon, and those of one process in their order. */
+/* The links of all waiters are killed again and again: a waiter that cannot hear of a grant may be
+ * passed over, but all are served, soon, and those of one process in order. */
 static void served_under_kills(void **state)
 {
     enum { WAITERS = 24 };
@@ -185,7 +185,8 @@ static void served_under_kills(void **state)
 #define NEEDS_FORK() (void)0
 #endif
 
-/* A process that waits for the lock, says 'g' when it has it, releases it, says 'r', and so on. */
+/* A process that waits for the lock, writes 'g' when it has it, releases it, writes 'r', and so
+ * on. */
 struct waiter {
     pid_t pid;
     int says;
@@ -225,7 +226,7 @@ static struct waiter waiter_start(struct world *world)
     return waiter;
 }
 
-/* The lock is held by a raw client, so that no thread of ours runs while we fork. */
+/* A raw client holds the lock, so that no thread of the library runs during the fork. */
 static const char *const raw_owner = "0aa00000-0000-8000-8000-000000000000:1";
 
 static void raw_hold(struct world *world, int64_t ms)
@@ -267,7 +268,7 @@ static void waiter_stop(struct waiter *waiter)
     assert_int_equal(waitpid(waiter->pid, &status, WUNTRACED), waiter->pid);
 }
 
-/* A grant that comes after its lease has ended is not believed, though the message is there. */
+/* A grant heard after its lease has ended is not believed, although the message is there. */
 static void stopped_past_the_first_lease(void **state)
 {
     NEEDS_FORK();
@@ -289,7 +290,7 @@ static void stopped_past_the_first_lease(void **state)
     AWAIT(QUEUE_LENGTH(world) == 1, 3000); /* it asks, and waits again */
     expect_held_by(&world->server, "fair", owner);
     EXPECT(snib_hold_check(theirs, err), SNIB_OK);
-    must_release(theirs); /* had it thought that it held the lock, it would have said so before */
+    must_release(theirs); /* had it believed to hold the lock, it would have said so before */
     assert_int_equal(waiter_says(&waiter), 'g');
     assert_int_equal(waiter_says(&waiter), 'r');
     waiter_ends(&waiter, 0);
@@ -297,8 +298,8 @@ static void stopped_past_the_first_lease(void **state)
     AWAIT(server_is_empty(&world->server), 1000);
 }
 
-/* The message of the grant is held up while all else goes on: when it comes at last, the lease that it speaks of
- * has ended, somebody else holds the lock, and the waiter has asked since and been told to wait. */
+/* The grant's message is delayed while all else continues: when it arrives, the lease in it has
+ * ended, another client holds the lock, and the waiter has asked since and been told to wait. */
 static void message_after_the_answer(void **state)
 {
     struct world *world = *state;
@@ -310,7 +311,7 @@ static void message_after_the_answer(void **state)
     must_queue_up(world, must_lock_kind(waiter, SNIB_FAIR, "fair"), queue, 1, 1);
     proxy_stall_messages(world->proxy, true);
     proxy_stall(world->proxy, TO_SERVER, true);
-    must_release(theirs); /* to the waiter, who hears nothing and is not heard */
+    must_release(theirs); /* to the waiter, which neither hears nor is heard */
     assert_int_equal(QUEUE_LENGTH(world), 0);
     AWAIT(server_integer(&world->server, "EXISTS fair") == 0, FIRST_LEASE_MS + 500);
     theirs = must_acquire(lock, 0);
@@ -336,7 +337,7 @@ static void message_after_the_answer(void **state)
     AWAIT(server_is_empty(&world->server), 1000);
 }
 
-/* Stopped, granted, and let go on before the first lease has ended: the grant is his. */
+/* Stopped, granted, and resumed before the first lease has ended: the grant counts. */
 static void stopped_for_a_moment(void **state)
 {
     NEEDS_FORK();
@@ -354,7 +355,7 @@ static void stopped_for_a_moment(void **state)
     AWAIT(server_is_empty(&world->server), 1000);
 }
 
-/* A waiter that was killed keeps nobody waiting when its turn comes. */
+/* A killed waiter keeps no other waiting when its turn comes. */
 static void killed_waiter_is_passed_over(void **state)
 {
     NEEDS_FORK();
@@ -369,13 +370,14 @@ static void killed_waiter_is_passed_over(void **state)
     int64_t start = now_ms();
     raw_release(world);
     assert_int_equal(waiter_says(&next), 'g');
-    assert_true(now_ms() - start < FIRST_LEASE_MS); /* which he was not given */
+    assert_true(now_ms() - start < FIRST_LEASE_MS); /* which it was not given */
     assert_int_equal(waiter_says(&next), 'r');
     waiter_ends(&next, 0);
     expect_all_end(world, FIRST_LEASE_MS + DEAD_MS + 10000);
 }
 
-/* Granted, and killed before it heard of it: the first lease ends, the next one gets the lock. */
+/* Granted, and killed before it heard of it: the first lease ends, and the next waiter gets the
+ * lock. */
 static void killed_after_the_grant(void **state)
 {
     NEEDS_FORK();

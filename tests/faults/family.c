@@ -1,7 +1,8 @@
-/* family.c - connections that end at every byte, for all kinds of locks: nothing is lost, nothing doubled.
+/* family.c - connections that end at every byte, for all kinds of locks: nothing is lost, nothing
+ * doubled.
  *
- * A semaphore knows no owners, so nobody can tell whether an unanswered request was done: it is sent once
- * and said to be unknown.  All other kinds are told the truth.
+ * A semaphore has no owners, so the outcome of an unanswered request cannot be determined: it is
+ * sent once and reported as unknown.  All other kinds report the true outcome.
  */
 #include "../support/kinds.h"
 
@@ -89,7 +90,8 @@ static void expect_places(struct kinds_world *world, const struct pair *pair, in
     }
 }
 
-/* The waiter's connection ends while it asks, is told to wait, takes a place; it gets the lock all the same. */
+/* The waiter's connection ends while it asks, is told to wait, takes a place; it still gets the
+ * lock. */
 static void waiter_cut_once(struct kinds_world *world, struct pair *pair, enum direction direction,
                             int after)
 {
@@ -130,8 +132,8 @@ static void waiter_request_cut(void **state)
     kinds_expect_base(world, 5500);
 }
 
-/* The answer is on its way when the caller gives up, and then the connection ends: what it granted, or the
- * place it gave, is taken back. */
+/* The reply is in flight when the caller gives up, and then the connection ends: the grant, or the
+ * place in the queue, is given back. */
 static void given_up_and_cut(void **state)
 {
     struct kinds_world *world = *state;
@@ -145,7 +147,7 @@ static void given_up_and_cut(void **state)
                 EXPECT(snib_op_cancel(op), SNIB_OK);
             }
             snib_event event = must_event(world->queue, PROMPT_MS);
-            if (run % 3) /* else the link of the run before may not be back: nothing is known */
+            if (run % 3) /* else the previous run's link may still be down, and nothing is known */
                 assert_int_equal(event.code, SNIB_CANCELLED);
             else
                 assert_true(event.code == SNIB_TIMEDOUT || event.code == SNIB_ECONNECT);
@@ -179,7 +181,8 @@ static struct pair *semaphore_of(struct kinds_world *world)
     return NULL;
 }
 
-/* The reply is lost, or the request: said to be unknown, sent once. */
+/* The reply or the request is lost: the outcome is reported as unknown, and the request is sent
+ * only once. */
 static void semaphore_is_unknown(void **state)
 {
     enum { NUMBER = 1000 };
@@ -193,7 +196,7 @@ static void semaphore_is_unknown(void **state)
     for (int run = 0; run < count_of(60, 24); run++) {
         enum direction direction = run % 2 ? TO_SERVER : TO_CLIENT;
         enum cut_mode mode = run / 2 % 2 ? CUT_FIN : CUT_RST;
-        bool done = direction == TO_CLIENT; /* the request was read, the answer is lost */
+        bool done = direction == TO_CLIENT; /* the request was read, the reply is lost */
         int lost = direction == TO_CLIENT ? run / 4 % 4 : run * 3 % 99;
         int64_t value;
         snib_hold *hold = NULL;
@@ -235,7 +238,7 @@ static void semaphore_is_unknown(void **state)
     }
 }
 
-/* What only asks is asked again. */
+/* Queries are repeated. */
 static void questions_are_repeated(void **state)
 {
     struct kinds_world *world = *state;
@@ -259,7 +262,7 @@ static void latch_cut(void **state)
     snib_lock *latch = must_lock_kind(world->ours, SNIB_LATCH, "latch");
     snib_lock *same = must_lock_kind(world->theirs, SNIB_LATCH, "latch");
     snib_event event = {.size = sizeof event};
-    for (int after = 0; after < 8; after++) { /* open, and shut until after the cut */
+    for (int after = 0; after < 8; after++) { /* open, or shut until after the cut */
         snib_op *op = NULL;
         proxy_cut(proxy, TO_CLIENT, after, after % 2 ? CUT_FIN : CUT_RST);
         EXPECT(snib_latch_wait(latch, PROMPT_MS, err), SNIB_OK);
@@ -275,7 +278,8 @@ static void latch_cut(void **state)
     proxy_cut(proxy, TO_CLIENT, INT64_MAX, CUT_FIN);
 }
 
-/* The caller gives up while the answer is on its way, then the connection ends: there is nothing to undo. */
+/* The caller gives up while the reply is in flight, then the connection ends: there is nothing to
+ * undo. */
 static void latch_given_up_and_cut(void **state)
 {
     struct kinds_world *world = *state;
@@ -294,7 +298,7 @@ static void latch_given_up_and_cut(void **state)
     }
 }
 
-/* The repeated question finds data that is no latch any more. */
+/* The repeated query finds data that is no longer a latch. */
 static void latch_overwritten_and_cut(void **state)
 {
     struct kinds_world *world = *state;

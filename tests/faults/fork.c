@@ -1,8 +1,8 @@
 /* fork.c - a process forks, or exits, in every state of its clients.
  *
- * The parent keeps its locks.  The child can neither renew nor release them: it is told SNIB_EFORKED at once by
- * every call on a hold, an operation or a queue.  The clients and locks that it inherited go on under a new
- * identity, with connections of their own; freeing them is safe, used or not.
+ * The parent keeps its locks.  The child can neither renew nor release them: every call on a hold,
+ * an operation or a queue returns SNIB_EFORKED at once.  The inherited clients and locks continue
+ * with a new identity and new connections; freeing them is safe, used or not.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -20,15 +20,15 @@
 
 enum { LEASE_MS = 3000, CHILD_S = 60, QUICK_MS = 10000 };
 
-/* What a child inherits; handles that the state has not are NULL. */
+/* What a child inherits; handles that do not exist in this state are NULL. */
 struct inherited {
     struct server *server;
     struct handles h;
     bool held;    /* the lock "fork" */
-    bool closing; /* the client may be closed, or not yet */
+    bool closing; /* the client may or may not be closed */
 };
 
-/* In the child there is no test framework to return to: say what is wrong and end. */
+/* The child has no test framework to return to: print the failure and exit. */
 #define CHILD(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -37,7 +37,7 @@ struct inherited {
         }                                                                                          \
     } while (0)
 
-/* Every call on what belongs to the parent says so. */
+/* Every call on the parent's handles says so. */
 static void child_calls(const struct handles *h)
 {
     unsigned kinds =
@@ -49,7 +49,7 @@ static void child_calls(const struct handles *h)
     }
 }
 
-/* The inherited client and locks work, as somebody else's. */
+/* The inherited client and locks work, under another identity. */
 static void child_heirs(const struct inherited *in, const char *parent_id, bool held)
 {
     char id[37], again[37];
@@ -76,10 +76,10 @@ static void child_heirs(const struct inherited *in, const char *parent_id, bool 
     CHILD(snib_queue_new(in->h.client, &queue, NULL) == SNIB_OK);
     CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
     CHILD(snib_client_stats(in->h.client, &stats, NULL) == SNIB_OK);
-    CHILD(stats.connects == 1 || stats.reconnects > 0); /* its own only */
+    CHILD(stats.connects == 1 || stats.reconnects > 0); /* only its own */
 }
 
-/* A client of the child's own finds the parent's lock held, and works. */
+/* A new client in the child finds the parent's lock held, and works. */
 static void child_own_client(const struct inherited *in, bool held)
 {
     snib_client *client = NULL;
@@ -155,7 +155,7 @@ static void turns(snib_lock *lock, int64_t *count, int n)
     }
 }
 
-/* A worker: takes turns on the inherited lock, and so does a process that it forks meanwhile. */
+/* A worker takes turns on the inherited lock, and so does a process that it forks meanwhile. */
 static _Noreturn void work(snib_lock *lock, int64_t *count)
 {
     int status = 0;
@@ -169,8 +169,9 @@ static _Noreturn void work(snib_lock *lock, int64_t *count)
     _exit(0);
 }
 
-/* Servers that fork their workers after the client and the locks were made: nobody else's turn, no turn lost;
- * locks of each kind of lock, of a client that was used before and of one that was not. */
+/* Servers that fork their workers after creating the client and the locks: turns exclude each
+ * other, and none is lost; locks of each kind, of a client that was used before and of one that was
+ * not. */
 static void prefork(void **state)
 {
     enum { WORKERS = 4, KINDS = 6 };
@@ -216,7 +217,7 @@ static int descriptors(void)
     return n;
 }
 
-/* Nothing of the parent's stays open in a child that uses, or frees, what it inherited. */
+/* No descriptor of the parent's stays open in a child that uses, or frees, what it inherited. */
 static void descriptors_closed(void **state)
 {
     for (int run = 0; run < 3; run++) {
@@ -237,7 +238,7 @@ static void descriptors_closed(void **state)
             handles_free(&in.h);
             if (run >= 1)
                 snib_hold_free(hold);
-            CHILD(descriptors() < before); /* not even what an unused client has */
+            CHILD(descriptors() < before); /* not even those of an unused client */
             _exit(0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -246,7 +247,7 @@ static void descriptors_closed(void **state)
     }
 }
 
-/* Locks with options, of which each shows when the lock is used. */
+/* Locks with options, each of which shows in use. */
 static void child_options(snib_lock *fixed, snib_lock *limited, snib_lock *fenced, snib_lock *votes)
 {
     snib_hold *hold = NULL;
@@ -265,7 +266,7 @@ static void child_options(snib_lock *fixed, snib_lock *limited, snib_lock *fence
     CHILD(snib_lock_acquire(votes, 0, 0, &hold, &error) == SNIB_BUSY); /* its nodes are too young */
 }
 
-/* A lock goes on in the child with the options it was made with. */
+/* A lock keeps in the child the options that it was made with. */
 static void options_inherited(void **state)
 {
     enum { NODES = 3 };
@@ -302,7 +303,7 @@ static void options_inherited(void **state)
     server_do(in.server, "FLUSHALL");
 }
 
-/* What was closed stays closed; what is freed in a child without use is the parent's all the same. */
+/* What was closed stays closed; what a child frees without using it still belongs to the parent. */
 static void closed_before(void **state)
 {
     struct inherited in = inherit(*state);
@@ -349,7 +350,7 @@ static void holding(void **state)
     snib_client_free(in.h.client);
 }
 
-/* A hold of each kind, a multi lock's among them, and a waiter in a fair queue. */
+/* A hold of each kind, including a multi lock, and a waiter in a fair queue. */
 static void holding_all_kinds(void **state)
 {
     enum { KINDS = 11 };
@@ -398,7 +399,7 @@ static void holding_all_kinds(void **state)
     server_do(in.server, "FLUSHALL");
 }
 
-/* An operation of this process waits for a lock of another client while the process forks. */
+/* An operation of this process waits for another client's lock while the process forks. */
 static void waiting(void **state)
 {
     struct inherited in = inherit(*state);
@@ -433,7 +434,7 @@ static void *traffic_run(void *argument)
     return NULL;
 }
 
-/* Other threads are inside acquire and release when this one forks. */
+/* Other threads are inside acquire and release during the fork. */
 static void acquiring(void **state)
 {
     struct inherited in = inherit(*state);
@@ -486,11 +487,11 @@ static void closing(void **state)
 static void *wait_run(void *lock)
 {
     snib_hold *hold;
-    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process ends */
+    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process exits */
     return NULL;
 }
 
-/* How a process is when it leaves by exit(): holding renewed and fixed locks, waiting, losing. */
+/* The states in which a process calls exit(): holding renewed and fixed locks, waiting, losing. */
 static void leave(struct server *server, int run)
 {
     alarm(CHILD_S);
@@ -507,7 +508,7 @@ static void leave(struct server *server, int run)
     CHILD(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), &options, &held, NULL) == SNIB_OK);
     CHILD(snib_lock_new(client, SNIB_MUTEX, "fork", 4, NULL, &contended, NULL) == SNIB_OK);
     for (int tries = 0; snib_lock_acquire(held, 0, 0, &hold, NULL) != SNIB_OK; tries++)
-        CHILD(tries < 100); /* a busy machine's answer may come when so short a lease is over */
+        CHILD(tries < 100); /* on a busy machine the reply may come after so short a lease */
     if (run % 3 >= 1)
         CHILD(pthread_create(&thread, NULL, wait_run, contended) == 0);
     if (run % 3 == 2)

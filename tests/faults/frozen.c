@@ -1,9 +1,10 @@
-/* frozen.c - processes are stopped around an answer and go on after the end of their leases: what is lost then
- * stays lost, in every way to ask.
+/* frozen.c - processes are stopped around a reply and resume after the end of their leases: lost
+ * holds stay lost, by every kind of query.
  *
- * The answers to renewals are kept back by a proxy; the processes say how long they are safe, which no answer
- * can change any more, and are stopped; the answers are let go, so that they wait in the sockets, and the
- * processes go on when they are safe no longer.  Whichever of their threads runs first, the holds are lost.
+ * A proxy holds back the replies to renewals; the processes report until when they are safe, which
+ * no reply can change any more, and are stopped; the replies are let go, so that they wait in the
+ * sockets, and the processes resume when they are no longer safe.  Whichever of their threads runs
+ * first, the holds are lost.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -18,12 +19,12 @@
 
 enum { PROCESSES = 50, LEASE_MS = 1000, SETTLE_MS = 30, PROMPT_MS = 20000 };
 
-/* What a process is told to do, and what it answers. */
+/* Commands to a process, and its answers. */
 enum task { HOLD = 'h', SAY = 's', JUDGE = 'j' };
 struct answer {
     int64_t safe_until_ns;
     bool good,
-        met; /* met: a renewal was on its way when it was stopped, and its link has endured */
+        met; /* met: a renewal was in flight when it was stopped, and its link has survived */
     char text[120];
 };
 
@@ -42,7 +43,7 @@ struct holder {
     uint64_t connects;
 };
 
-/* By a client that may wait longer than a lease of this test. */
+/* Through a client with a longer patience than this test's lease. */
 static void permit(const char *url, const char *name)
 {
     snib_client *client = must_open(url);
@@ -80,7 +81,7 @@ static void hold(struct holder *holder, const char *url, int id, int round)
     holder->connects = must_stats(holder->client).connects;
 }
 
-/* Lost, and nothing else, in every way to ask; NULL if so. */
+/* Lost, by every kind of query; NULL if so. */
 static const char *ask(snib_hold *hold, int32_t *reason)
 {
     snib_error error;
@@ -129,7 +130,7 @@ static _Noreturn void process_main(int id, int link)
     struct holder holder = {0};
     char url[64];
     uint8_t task;
-    alarm(300); /* should the parent end without a word */
+    alarm(300); /* in case the parent dies */
     ssize_t n = read(link, url, sizeof url);
     for (int round = 0; n > 0 && (n = read(link, &task, 1)) == 1; round += task == JUDGE) {
         struct answer answer = {.good = true};
@@ -155,7 +156,7 @@ static _Noreturn void process_main(int id, int link)
 
 /* ---- The test -------------------------------------------------------------------------------- */
 
-/* Before there is any thread. */
+/* Call before any thread exists. */
 static void processes_start(struct process *processes)
 {
     for (int i = 0; i < PROCESSES; i++) {
@@ -221,7 +222,7 @@ static void sleep_until(int64_t when_ns)
         nap_us((when_ns - now) / 1000 + 1);
 }
 
-/* When the last of them is safe no longer. */
+/* When the last of them is no longer safe. */
 static int64_t safe_until(struct process *processes)
 {
     int64_t last_ns = 0;
@@ -233,7 +234,7 @@ static int64_t safe_until(struct process *processes)
     return last_ns;
 }
 
-/* Returns how many processes had the answer in their socket when they went on. */
+/* Returns how many processes had the reply in their socket when they resumed. */
 static int stop_once(struct process *processes, struct proxy *proxy, int round)
 {
     int met = 0;
@@ -241,13 +242,13 @@ static int stop_once(struct process *processes, struct proxy *proxy, int round)
     for (int i = 0; i < PROCESSES; i++)
         hear(&processes[i]);
     proxy_stall(proxy, TO_CLIENT, true);
-    nap_us(2000); /* what was on its way has come */
+    nap_us(2000); /* replies in flight have arrived */
     int64_t last_ns = safe_until(processes);
     /* Renewals are sent after a third of the lease, and the link gives up a fifth later. */
     int64_t renewed_ns = last_ns - LEASE_MS * 1000000ll * 2 / 3;
     sleep_until(renewed_ns + (round % 4 ? 40 : random() % 150) * 1000000);
     last_ns =
-        safe_until(processes); /* what was on its way has come even if the machine stood still */
+        safe_until(processes); /* replies in flight have arrived even if the machine stalled */
     signal_all(processes, SIGSTOP);
     proxy_stall(proxy, TO_CLIENT, false);
     sleep_until(last_ns + 2000000);
@@ -281,7 +282,7 @@ static void lost_is_final(void **state)
     proxy_stop(proxy);
     server_stop(&server);
     if (met == 0)
-        skip(); /* too slow a machine for any answer to wait */
+        skip(); /* the machine is too slow for any reply to wait */
 }
 
 int main(void)

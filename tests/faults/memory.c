@@ -1,9 +1,9 @@
-/* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases, for every
- * kind of lock.
+/* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases,
+ * for every kind of lock.
  *
- * The program gets an error from some call, or none if the failure could be endured; it never
- * crashes or hangs, and afterwards the same process can lock again.  Each n runs in a process of
- * its own.
+ * The program gets an error from some call, or none if the failure could be tolerated; it never
+ * crashes or hangs, and afterwards the same process can lock again.  Each n runs in a separate
+ * process.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -23,7 +23,7 @@ void *__libc_realloc(void *old, size_t n);
 
 static atomic_long memory_seen;
 static atomic_long memory_fail_at; /* 0: never */
-static atomic_bool memory_fail_on; /* and all after it */
+static atomic_bool memory_fail_on; /* and all later ones */
 
 static bool memory_fails(void)
 {
@@ -54,7 +54,7 @@ void *realloc(void *old, size_t n)
 enum { CHILD_S = 120, WAIT_MS = 10000, SHORT_MS = 300, LONG_MS = 10000 };
 enum { ENDED_WELL = 0, ENDED_WITH_ERROR = 1, AFTERWARDS_BROKEN = 2, LIED = 3, DONE_ALL = 4 };
 
-/* A kind of lock, and what makes its lock "taken" be somebody else's for a moment. */
+/* A kind of lock, and how to make its lock "taken" temporarily unavailable. */
 struct program {
     const char *name;
     int32_t kind; /* 0: a multi lock, -1: one of kinds that are taken one after another */
@@ -79,7 +79,7 @@ static const struct program programs[] = {
     {"multi of others", -1, TAKE_HASH("'0-0-0-0-0:1'")},
 };
 
-/* The lock of a program on this name; NULL if there is no memory for it. */
+/* The program's lock of this name; NULL if out of memory. */
 static snib_lock *program_lock(const struct program *program, snib_client *client, const char *name)
 {
     snib_lock *lock = NULL, *members[2] = {NULL, NULL};
@@ -99,7 +99,7 @@ static snib_lock *program_lock(const struct program *program, snib_client *clien
     return lock;
 }
 
-/* One holds, one waits behind it; whatever fails is left out. */
+/* One holds, one waits behind it; failing steps are skipped. */
 static bool hold_and_wait(snib_lock *lock, snib_queue *queue)
 {
     snib_hold *hold = NULL;
@@ -115,8 +115,8 @@ static bool hold_and_wait(snib_lock *lock, snib_queue *queue)
     return good;
 }
 
-/* Acquire, wait, hand over, release, beside another hold; returns whether all went well.  Short: lease and
- * patience end soon after a failure; long: nothing can go wrong but by a failure. */
+/* Acquire, wait, hand over, release, beside another hold; returns whether all succeeded.  Short:
+ * lease and patience end soon after a failure; long: only the failure can cause an error. */
 static bool scenario(const struct program *program, const char *url, int64_t lease_ms)
 {
     snib_client_options options;
@@ -156,9 +156,9 @@ static int child(const struct program *program, struct server *server, long n, b
     memory_fail_at = n;
     bool good = scenario(program, server->url, SHORT_MS);
     memory_fail_at = 0;
-    if (memory_seen < n) /* nothing failed, so all must go well, unless time has run out */
+    if (memory_seen < n) /* nothing failed, so all must succeed, unless time ran out */
         return good || scenario(program, server->url, LONG_MS) ? DONE_ALL : LIED;
-    if (program->kind == SNIB_SEMAPHORE) { /* what it had taken may be gone: put it back */
+    if (program->kind == SNIB_SEMAPHORE) { /* its permits may be gone: put them back */
         redisContext *redis = redisConnectUnix(server->socket);
         freeReplyObject(redisCommand(redis, "SET taken 1"));
         redisFree(redis);
@@ -167,7 +167,7 @@ static int child(const struct program *program, struct server *server, long n, b
                                                    : AFTERWARDS_BROKEN;
 }
 
-/* Nothing is left but what the program is not to delete: numbers and counters of tokens. */
+/* Only what the program must not delete is left: numbers and token counters. */
 static bool all_given_back(struct server *server)
 {
     return server_integer(server, "EVAL %s 0",
@@ -231,7 +231,7 @@ static int stop(void **state)
 
 int main(void)
 {
-    before_everybody(); /* an error must come from the allocator, not from a lack of time */
+    before_everybody(); /* errors must come from the allocator, not from a lack of CPU time */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_fails),
         cmocka_unit_test(one_and_all_after_fail),

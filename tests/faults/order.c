@@ -1,7 +1,7 @@
 /* order.c - a renewal is never sent, and never takes effect, after the release was sent.
  *
  * A recording proxy sees the bytes.  Leases are short and links slow, so that renewals are always
- * due or on their way when a lock is released.
+ * due or in flight when a lock is released.
  */
 #include "../support/support.h"
 
@@ -36,7 +36,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* Both scripts name the owner that gives the lock back in their first argument. */
+/* Both scripts have the owner that gives the lock back as their first argument. */
 static bool ends_hold(struct world *world, const struct record *record, const char *owner)
 {
     return (record_is(record, world->release) || record_is(record, world->transfer)) &&
@@ -69,10 +69,10 @@ struct chaser {
     snib_client *client;
     int id, pairs;
     char (*owners)[128];
-    bool *released; /* the client said so */
+    bool *released; /* as reported by the client */
 };
 
-/* Where the machine stands still, a grant may come after so short a lease. */
+/* If the machine stalls, a grant may come after so short a lease. */
 static snib_hold *acquire_in_time(snib_lock *lock)
 {
     snib_hold *hold = NULL;
@@ -103,8 +103,8 @@ static void *chaser_run(void *argument)
     return NULL;
 }
 
-/* Many holds of one client, leases of 100 ms, released before, with and after a renewal. Afterwards
- * every lock is free at once: a renewal that took effect late would show as a key. */
+/* Many holds of one client, leases of 100 ms, released before, with and after a renewal.
+ * Afterwards every lock is free at once: a renewal that took effect late would show as a key. */
 static void chase(struct world *world, int64_t delay_ms, int pairs)
 {
     enum { CHASERS = 16 };
@@ -143,7 +143,7 @@ static void on_a_slow_link(void **state)
     chase(*state, 7, count_of(200, 40));
 }
 
-/* The connection ends while renewal and release are on their way, and both would be repeated. */
+/* The connection ends while renewal and release are in flight, and both would be repeated. */
 static void over_a_reconnect(void **state)
 {
     struct world *world = *state;
@@ -160,7 +160,7 @@ static void over_a_reconnect(void **state)
         proxy_cut(world->proxy, TO_CLIENT, random() % 12, run % 2 ? CUT_FIN : CUT_RST);
         int code = snib_hold_release(hold, NULL);
         assert_true(code == SNIB_OK || code == SNIB_LOST);
-        proxy_cut(world->proxy, TO_CLIENT, INT64_MAX, CUT_FIN); /* if both replies came before it */
+        proxy_cut(world->proxy, TO_CLIENT, INT64_MAX, CUT_FIN); /* if both replies came first */
         EXPECT(snib_client_close(client, patient_ms(3000), err), SNIB_OK);
         expect_free(&world->server, "reconnect");
         renewals_before_release(world, owner, code == SNIB_OK);
@@ -169,7 +169,7 @@ static void over_a_reconnect(void **state)
     proxy_delay(world->proxy, TO_CLIENT, 0);
 }
 
-/* A fixed lease is nobody's business: it is never renewed. */
+/* A fixed lease is never renewed. */
 static void fixed_lease_is_not_renewed(void **state)
 {
     struct world *world = *state;
@@ -186,7 +186,7 @@ static void fixed_lease_is_not_renewed(void **state)
 
 int main(void)
 {
-    before_everybody(); /* a renewal that comes after 66 ms loses the lock */
+    before_everybody(); /* a renewal later than 66 ms loses the lock */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_a_fast_link),
         cmocka_unit_test(on_a_slow_link),

@@ -1,7 +1,8 @@
-/* pubsub.c - wake-ups are lost, doubled or late: waiters still get the lock, without a herd.
+/* pubsub.c - wake-ups are lost, doubled or late: waiters still get the lock, without a thundering
+ * herd.
  *
- * A message is a hint.  When it does not come, a waiter asks again after recheck_ms at most; when
- * it does, one waiter of each process asks.
+ * A message is a hint.  If it does not come, a waiter asks again after recheck_ms at most; if it
+ * does, one waiter of each process asks.
  */
 #include "../support/support.h"
 
@@ -48,7 +49,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* Submit a waiter, let `disturb` happen every 100 ms for a while, release, and time the grant. */
+/* Submit a waiter, call `disturb` every 100 ms for a while, release, and time the grant. */
 static int64_t grant_after_release(struct world *world, snib_client *waiter, snib_client *holder,
                                    const char *disturb)
 {
@@ -100,7 +101,7 @@ static void every_message_dropped(void **state)
         if (took > RECHECK_MS + SLACK_MS)
             fail_msg("granted %d ms after the release", (int)took);
     }
-    assert_int_equal(must_stats(waiter).messages, 0); /* they were dropped indeed */
+    assert_int_equal(must_stats(waiter).messages, 0); /* they were really dropped */
     assert_true(must_stats(waiter).rechecks > 0);
     print_message("          granted within %d ms, cap %d\n", (int)worst, RECHECK_MS);
     proxy_drop_messages(world->proxy, false);
@@ -108,7 +109,7 @@ static void every_message_dropped(void **state)
     snib_client_free(waiter);
 }
 
-/* With messages the re-check is not what wakes: grants come in a fraction of the cap. */
+/* With messages it is not the re-check that wakes: grants come in a fraction of its interval. */
 static void messages_wake(void **state)
 {
     struct world *world = *state;
@@ -126,7 +127,8 @@ static void messages_wake(void **state)
 
 enum { PROCESSES = 10, WAITERS = 100, HERD_RECHECK_MS = 20000 };
 
-/* A process: submit all, say so, release every grant at once.  Its exit code is what failed. */
+/* A process: submit all, report that, release every grant at once.  Its exit code says what
+ * failed. */
 static int herd_process(const char *url, int ready)
 {
     alarm(60);
@@ -171,7 +173,7 @@ static void thousand_waiters(void **state)
 {
     struct world *world = *state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    skip(); /* they do not survive a fork beside other threads */
+    skip(); /* threads do not survive a fork */
 #endif
     pid_t pids[PROCESSES];
     int ready[2];
@@ -186,7 +188,7 @@ static void thousand_waiters(void **state)
     close(ready[1]);
     for (size_t got = 0; got < PROCESSES;) {
         ssize_t n = read(ready[0], bytes, sizeof bytes);
-        assert_true(n > 0); /* or one has ended without a word */
+        assert_true(n > 0); /* 0: one has died early */
         got += (size_t)n;
     }
     const char *channel = "redisson_lock__channel:{herd}";
@@ -194,7 +196,7 @@ static void thousand_waiters(void **state)
                          "return redis.call('pubsub','numsub',ARGV[1])[2]", channel) == PROCESSES,
           5000);
 
-    /* Idle waiters are silent: after the try that follows the subscription, nothing at all. */
+    /* Idle waiters are silent: after the try that follows the subscription they send nothing. */
     AWAIT(count_records(world, 0, world->acquire) >= 2 * PROCESSES, 5000);
     size_t quiet_from = proxy_record_count(world->proxy);
     nap_us(2000000);

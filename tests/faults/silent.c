@@ -1,8 +1,8 @@
-/* silent.c - networks that say nothing: what is lost is told in time, and the client neither spins nor grows.
+/* silent.c - silent networks: losses are reported in time, and the client neither spins nor grows.
  *
- * The processor's time is taken of the whole process and held against the time that has passed, so a slow
- * machine does no harm.  The program answers names itself; what takes a network down is done in a network of
- * its own, where that is allowed.
+ * CPU time is measured for the whole process and compared with the time that has passed, so a slow
+ * machine does no harm.  The program resolves names itself; tests that take a network down run in a
+ * network namespace, where that is permitted.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -30,7 +30,7 @@ static bool own_network;
 
 /* ---- Names ------------------------------------------------------------------------------------- */
 
-static const char *_Atomic names_addresses = ""; /* of every name, parted by blanks; "": none */
+static const char *_Atomic names_addresses = ""; /* of every name, separated by blanks; "": none */
 static _Atomic bool names_hang;
 static _Atomic int names_asked, names_asking;
 
@@ -81,7 +81,7 @@ void freeaddrinfo(struct addrinfo *addresses)
     free(addresses);
 }
 
-/* ---- What it costs ------------------------------------------------------------------------------- */
+/* ---- Cost ---------------------------------------------------------------------------------------- */
 
 struct cost {
     int64_t wall_ns, processor_ns;
@@ -108,9 +108,9 @@ static void cost_end(const struct cost *since)
     assert_true(share < 0.05);
 }
 
-/* ---- Addresses that swallow ----------------------------------------------------------------------- */
+/* ---- Addresses that swallow packets --------------------------------------------------------------- */
 
-/* A listener whose queue is full: it answers nothing to who wants to connect. */
+/* A listener with a full queue: connection attempts get no reply. */
 struct swallower {
     int listener, fillers[8];
 };
@@ -152,7 +152,7 @@ static snib_client *open_name(const char *name)
     return client;
 }
 
-/* A ping that finds nobody says so at the end of the client's patience. */
+/* A ping without a server fails when the client's patience ends. */
 static void expect_nobody(snib_client *client, int want)
 {
     snib_error err = {0};
@@ -181,7 +181,7 @@ static void swallowed(void **state)
     swallow_end(&swallower);
 }
 
-/* The first address swallows: the second one is tried soon, and first from then on. */
+/* The first address swallows packets: the second one is soon tried, and first from then on. */
 static void one_of_two(void **state)
 {
     struct swallower swallower;
@@ -242,7 +242,7 @@ static void resolver_that_hangs(void **state)
     AWAIT(names_asking == 0, 5000);
 }
 
-/* ---- A network that goes away --------------------------------------------------------------------- */
+/* ---- A network that goes down --------------------------------------------------------------------- */
 
 static void loopback(bool up)
 {
@@ -269,7 +269,7 @@ static void black_hole(void **state)
     snib_event event = {.size = sizeof event};
     EXPECT(snib_lock_acquire_submit(must_lock(client, "waited for"), 0, -1, NULL, 1, &waiting, err),
            SNIB_OK);
-    AWAIT(must_stats(client).waiting == 1, 5000); /* the pub/sub link is there, too */
+    AWAIT(must_stats(client).waiting == 1, 5000); /* the pub/sub link is up, too */
     loopback(false);
     struct cost cost = cost_begin();
     int32_t reason = 0;
@@ -283,7 +283,7 @@ static void black_hole(void **state)
     AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
     must_release(theirs);
     while ((code = snib_op_wait(waiting, 10000, &event, NULL)) == SNIB_OK && event.code == SNIB_OK)
-        break; /* or its patience has ended, which is as good */
+        break; /* or its patience has ended, which is just as good */
     if (code == SNIB_OK && event.hold)
         must_release(event.hold);
     snib_hold_free(hold);
@@ -291,7 +291,7 @@ static void black_hole(void **state)
     snib_client_free(rival);
 }
 
-/* ---- All of it ------------------------------------------------------------------------------------- */
+/* ---- Main ------------------------------------------------------------------------------------------ */
 
 static int free_port(void)
 {

@@ -1,8 +1,8 @@
 /* stopped.c - the server stops answering while locks are held: every holder is told before its
  * lease ends.
  *
- * The harness knows both clocks.  It asks the server for the rest of each lease immediately before
- * it stops it, so a lease ends at (time before the question) + (the answer) at the earliest.  Each
+ * The harness reads both clocks.  Immediately before it stops the server it asks for the rest of
+ * each lease, so a lease ends at (time before the query) + (the reply) at the earliest.  Each
  * holder is told in three ways.
  */
 #include "../support/support.h"
@@ -18,7 +18,7 @@ enum way { BY_WAIT, BY_QUEUE, BY_STATE, WAYS };
 struct holder {
     char name[32];
     snib_hold *hold;
-    int64_t end_ns; /* no lease of this hold ends before */
+    int64_t end_ns; /* this hold's lease does not end before */
     int64_t told_ns[WAYS];
     int32_t reason[WAYS];
     pthread_t thread;
@@ -31,8 +31,8 @@ struct world {
     struct holder holders[HOLDS];
 };
 
-/* Where a thread that only sleeps oversleeps for longer than this, nobody can be told in time: then only
- * what a hold says of itself is judged, which is a matter of the clock alone. */
+/* If a thread that only sleeps oversleeps by more than this, no thread can be told in time: then
+ * only the hold's own state is judged, which depends on the clock alone. */
 enum { QUIET_NS = 2000000 };
 
 static atomic_bool canary_stop;
@@ -84,7 +84,7 @@ static uint64_t renewals(struct world *world)
     return sum;
 }
 
-/* False: one has ended already, since the machine stood still. */
+/* False: one has already ended, because the machine stalled. */
 static bool ask_leases(struct world *world)
 {
     bool all = true;
@@ -101,14 +101,15 @@ static bool ask_leases(struct world *world)
     return all;
 }
 
-/* Ask and stop; again if a renewal came between, for then the answers are out of date.  False: not all held. */
+/* Query and stop; again if a renewal came in between, which makes the replies obsolete.  False: not
+ * all are held. */
 static bool stop_server(struct world *world)
 {
     for (;;) {
         uint64_t before = renewals(world);
         bool all = ask_leases(world);
         server_pause(&world->server);
-        nap_us(2000); /* replies that were on their way */
+        nap_us(2000); /* replies in flight */
         if (!all || renewals(world) == before)
             return all;
         server_continue(&world->server);
@@ -130,7 +131,7 @@ static int drain_queue(struct world *world, snib_queue *queue)
     return n;
 }
 
-/* Look at every state and queue until all are lost or limit_ms has passed. */
+/* Check every state and queue until all are lost or limit_ms has passed. */
 static void watch_all(struct world *world, int64_t limit_ms)
 {
     int64_t end_ms = now_ms() + limit_ms;
@@ -152,7 +153,7 @@ static void watch_all(struct world *world, int64_t limit_ms)
     }
 }
 
-/* All are lost.  Returns whether the machine was quiet enough to judge who was told when. */
+/* All are lost.  Returns whether the machine was quiet enough to judge when each was told. */
 static bool check_all(struct world *world, int32_t reason, bool all, int64_t *least_ns)
 {
     bool quiet = all && canary_stall_ns <= QUIET_NS;
@@ -177,7 +178,8 @@ static bool check_all(struct world *world, int32_t reason, bool all, int64_t *le
     return quiet;
 }
 
-/* Leases of 500 to 1200 ms; renewed ones are stopped at a random moment of their renewals. */
+/* Leases of 500 to 1200 ms; with renewed ones the server is stopped at a random moment of their
+ * renewals. */
 static void told_before_the_end(bool renewed, int runs)
 {
     static struct world world;
@@ -230,7 +232,7 @@ static void fixed_holds(void **state)
     told_before_the_end(false, count_of(1000, 160));
 }
 
-/* A stop shorter than the lease costs nothing: at risk at most, then valid again. */
+/* A stop shorter than the lease has no effect: at risk at most, then valid again. */
 static void short_stop_is_survived(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* answers.c - what the client says, and what the server has, when an answer is not the server's: an error in
- * place of it, after the work or instead of the work.  The same on real servers as tests/unit/doubt.c, whose
- * table is in docs/guarantees.md.
+/* answers.c - what the client reports, and what the server has, when a reply is not the server's
+ * own: an error replaces it, after the command was executed or without executing it.  The same
+ * cases on real servers as in tests/unit/doubt.c, whose table is in docs/guarantees.md.
  */
 #include "../support/support.h"
 
@@ -12,8 +12,8 @@ enum { PERMITS = 3, MORE = 5 };
 struct world {
     struct server server;
     struct proxy *proxy;
-    snib_client *client; /* by the proxy */
-    snib_client *other;  /* not */
+    snib_client *client; /* through the proxy */
+    snib_client *other;  /* directly */
 };
 
 static int world_new(void **state)
@@ -38,7 +38,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* What becomes of a request. */
+/* What happens to a request. */
 enum fate { DONE, NOT_DONE, REFUSED, BUSY_THEN, LOGGED_OUT_THEN, FATES };
 static const struct {
     const char *error;
@@ -59,7 +59,7 @@ static void spoil(struct world *world, const char *script, int fate)
     proxy_spoil(world->proxy, sha1, 1, fates[fate].executed, fates[fate].error);
 }
 
-/* The answer was replaced, once. */
+/* The reply was replaced, exactly once. */
 static void expect_spoilt(struct world *world)
 {
     static int before;
@@ -79,7 +79,7 @@ static long long number(struct world *world, const char *name)
     return value;
 }
 
-/* What would follow has followed: every request that the client still sends comes before this one. */
+/* Any request that the client still has to send comes before this ping, so the number is final. */
 static void expect_number(struct world *world, const char *name, long long want)
 {
     EXPECT(snib_client_ping(world->client, -1, err), SNIB_OK);
@@ -115,7 +115,7 @@ static void mutex_release(struct world *world, int fate)
     spoil(world, "mutex_release", fate);
     EXPECT(snib_hold_release(hold, err), fates[fate].code);
     expect_spoilt(world);
-    AWAIT(is_free(world, "m"), 5000); /* what was not done is done again */
+    AWAIT(is_free(world, "m"), 5000); /* a release that was not executed is retried */
     snib_hold_free(hold);
     snib_lock_free(lock);
 }
@@ -175,7 +175,7 @@ static void semaphore_release(struct world *world, int fate)
     EXPECT(snib_hold_release(hold, err), fates[fate].code);
     expect_spoilt(world);
     if (fate == REFUSED)
-        AWAIT(number(world, "s") == PERMITS, 5000); /* it is tried again */
+        AWAIT(number(world, "s") == PERMITS, 5000); /* it is retried */
     expect_number(world, "s", fate == NOT_DONE ? PERMITS - 1 : PERMITS);
     snib_hold_free(hold);
     expect_number(world, "s", fate == NOT_DONE ? PERMITS - 1 : PERMITS);

@@ -1,4 +1,4 @@
-/* bad_input.c - every argument that is wrong gets its own error, and nothing is sent or changed. */
+/* bad_input.c - every invalid argument gets its own error, and nothing is sent or changed. */
 #include "../support/support.h"
 
 #include <limits.h>
@@ -25,7 +25,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A refusal has the code and a sentence of one line. */
+/* A refusal has the code and an error text of one line. */
 static void refused(int got, int want, const snib_error *error, const char *what)
 {
     if (got != want)
@@ -220,7 +220,7 @@ static void urls(void **state)
     assert_null(other);
 }
 
-/* What the options, the URL and the defaults have come to. */
+/* The options that result from the options, the URL and the defaults. */
 static void options_in_force(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void options_in_force(void **state)
     assert_int_equal(options.patience_ms, 5000);
     assert_int_equal(options.handover_max, -1);
     snib_client_options_init(&options, offsetof(snib_client_options, connect_timeout_ms));
-    options.connect_timeout_ms = 77; /* an older program has no such field */
+    options.connect_timeout_ms = 77; /* a program built against an older header lacks this field */
     assert_int_equal(snib_client_get_options(other, &options, &error), SNIB_OK);
     assert_int_equal(options.lease_ms, 5000);
     assert_int_equal(options.connect_timeout_ms, 77);
@@ -252,7 +252,7 @@ static void options_in_force(void **state)
     refused(snib_client_get_options(other, &options, &error), SNIB_EHANDLE, &error, "freed");
 }
 
-/* Without a URL the environment's is taken, and its password. */
+/* Without a URL the environment's is used, and its password. */
 static void no_url(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void no_url(void **state)
     snib_client_free(other);
     assert_int_equal(snib_client_open(server.url, NULL, &other, &error), SNIB_OK);
     assert_int_equal(snib_client_ping(other, -1, &error),
-                     SNIB_OK); /* SNIB_PASSWORD is SNIB_URL's */
+                     SNIB_OK); /* SNIB_PASSWORD belongs to SNIB_URL */
     snib_client_free(other);
     unsetenv("SNIB_PASSWORD");
     setenv("SNIB_URL", "", 1); /* as if it were unset */
@@ -331,7 +331,7 @@ static void null_handles(void **state)
     handles_free(&none);
 }
 
-/* One living handle of each kind, of a client of its own. */
+/* One valid handle of each kind, from a client of its own. */
 static struct handles make_handles(void)
 {
     struct handles h = {.client = must_open(server.url)};
@@ -345,7 +345,7 @@ static struct handles make_handles(void)
 static void freed_handles(void **state)
 {
     (void)state;
-    for (int round = 0; round < 3; round++) { /* slots are used again; old tickets stay void */
+    for (int round = 0; round < 3; round++) { /* slots are reused; old handles stay invalid */
         struct handles h = make_handles();
         handles_free(&h);
         const char *wrong = calls_answer(&h, ALL_CALLS, SNIB_EHANDLE);
@@ -356,7 +356,7 @@ static void freed_handles(void **state)
     }
 }
 
-/* Every handle where another kind is wanted, and addresses that never were handles. */
+/* Every handle where another kind is expected, and addresses that never were handles. */
 static void foreign_handles(void **state)
 {
     (void)state;
@@ -384,7 +384,7 @@ static void foreign_handles(void **state)
     AWAIT(server_integer(&server, "EXISTS handles") == 0, 1000);
 }
 
-/* The client is freed first: what belonged to it says so, and is freed in any order. */
+/* The client is freed first: its other handles report that, and may be freed in any order. */
 static void orphaned_handles(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void second_consumer(void **state)
     snib_queue_free(queue);
 }
 
-/* All of the above left no trace. */
+/* None of the above has left a trace. */
 static void nothing_changed(void **state)
 {
     (void)state;

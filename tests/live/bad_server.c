@@ -1,4 +1,4 @@
-/* bad_server.c - every way in which a server can refuse: its own code, a sentence, nothing left
+/* bad_server.c - every way in which a server can refuse: its own code, an error text, nothing left
  * behind.
  */
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ static snib_client *open_with(const char *url, const char *username, const char 
     return client;
 }
 
-/* An acquire is refused with the code, in about the client's patience, with a sentence. */
+/* An acquire fails with the code, within about the client's patience, with an error text. */
 static void acquire_refused(snib_client *client, const char *name, int want, char out_text[244])
 {
     snib_error error = {0};
@@ -61,7 +61,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* ---- Data that is no lock -------------------------------------------------------------------- */
+/* ---- Data that is not a lock ----------------------------------------------------------------- */
 
 static void other_types(void **state)
 {
@@ -79,17 +79,17 @@ static void other_types(void **state)
         assert_int_equal(server_integer(server, "PTTL K"), -1);
         server_do(server, "DEL K");
     }
-    server_do(server, "HSET K field value"); /* a hash, but nobody's lock */
+    server_do(server, "HSET K field value"); /* a hash, but not a lock */
     EXPECT(snib_lock_force_release(lock, err), SNIB_EWRONGTYPE);
     assert_int_equal(server_integer(server, "HLEN K"), 1);
     snib_client_free(client);
 }
 
-/* ---- Peers that are no Redis ----------------------------------------------------------------- */
+/* ---- Peers other than Redis ------------------------------------------------------------------ */
 
 struct peer {
     int listener;
-    const char *answer; /* NULL: silence */
+    const char *answer; /* NULL: no reply */
     char url[64];
     pthread_t thread;
 };
@@ -156,11 +156,11 @@ static void nobody_answers(void **state)
     peer_start(&peer, NULL);
     snib_client *client = open_with(peer.url, NULL, NULL);
     acquire_refused(client, "x", SNIB_ECONNECT,
-                    NULL); /* the handshake has no answer: nothing was sent */
+                    NULL); /* the handshake gets no reply: nothing was sent */
     EXPECT(snib_client_ping(client, 50, err), SNIB_ECONNECT);
     snib_client_free(client);
     peer_stop(&peer);
-    client = open_with(peer.url, NULL, NULL); /* and now nobody listens there */
+    client = open_with(peer.url, NULL, NULL); /* and now nothing listens there */
     acquire_refused(client, "x", SNIB_ECONNECT, NULL);
     snib_client_free(client);
     client = open_with("unix:///nonexistent/socket", NULL, NULL);
@@ -200,7 +200,7 @@ static void wrong_password(void **state)
     char url[256], text[244];
     snprintf(url, sizeof url, "unix://app:%s@%s", canary, server->socket);
     snib_client *clients[] = {
-        open_with(server->url, NULL, NULL), /* none where one is needed */
+        open_with(server->url, NULL, NULL), /* none where one is required */
         open_with(server->url, NULL, canary),   open_with(server->url, "app", canary),
         open_with(server->url, canary, canary), open_with(url, NULL, NULL),
     };
@@ -247,12 +247,12 @@ static void missing_rights(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         snib_client *client = open_as(server, refused[i].user, refused[i].change);
         acquire_refused(client, refused[i].name, SNIB_EPERM, NULL);
-        assert_true(server_is_empty(server)); /* no lock without a TTL, nor any other */
+        assert_true(server_is_empty(server)); /* no lock without a TTL, nor any other key */
         snib_client_free(client);
     }
 }
 
-/* The whole set suffices, and what is only for waking may be missing. */
+/* The full set of rights suffices, and those that only serve waking may be missing. */
 static void sufficient_rights(void **state)
 {
     struct server *server = *state;
@@ -285,7 +285,7 @@ static void sufficient_rights(void **state)
     assert_true(server_is_empty(server));
 }
 
-/* ---- Sick servers ---------------------------------------------------------------------------- */
+/* ---- Failing servers ------------------------------------------------------------------------- */
 
 static void loading(void **state)
 {
@@ -379,7 +379,7 @@ static void too_few_replicas(void **state)
 static void too_many_clients(void **state)
 {
     struct server *server = *state;
-    server_do(server, "CONFIG SET maxclients 1"); /* the test's own connection is the one */
+    server_do(server, "CONFIG SET maxclients 1"); /* the test's own connection counts */
     snib_client *client = open_with(server->url, NULL, NULL);
     snib_error error;
     snib_hold *hold = NULL;
@@ -391,7 +391,7 @@ static void too_many_clients(void **state)
     snib_client_free(client);
 }
 
-/* The server forgets the scripts at any moment: nobody notices. */
+/* The server forgets the scripts at any moment: callers do not notice. */
 static void scripts_flushed(void **state)
 {
     struct server *server = *state;
@@ -409,7 +409,7 @@ static void scripts_flushed(void **state)
     }
     snib_hold *hold = must_acquire(lock, 0);
     uint64_t renewals = must_stats(client).renewals;
-    while (must_stats(client).renewals < renewals + 4) { /* they meet flushed scripts, too */
+    while (must_stats(client).renewals < renewals + 4) { /* renewals meet flushed scripts, too */
         server_do(server, "SCRIPT FLUSH");
         assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
         nap_us(150000);
@@ -433,12 +433,12 @@ static void *release_in_thread(void *argument)
     return NULL;
 }
 
-/* A client that is closed while the server does not answer leaves nobody waiting for a release. */
+/* A client is closed while the server does not answer: no waiter for a release hangs. */
 static void closed_while_releasing(void **state)
 {
     struct server *server = *state;
     pthread_t thread;
-    snib_client *client = must_open(server->url); /* more patient than this test */
+    snib_client *client = must_open(server->url); /* its patience exceeds this test's duration */
     struct releaser releaser = {.hold = must_acquire(must_lock(client, "a"), 0)};
     snib_queue *queue = must_queue(client);
     snib_hold *other = must_acquire(must_lock(client, "b"), 0);
@@ -460,7 +460,7 @@ static void closed_while_releasing(void **state)
     snib_client_free(client);
 }
 
-/* The right to one lock is taken away: it is lost, and those that were renewed with it are not. */
+/* The right to one lock is revoked: it is lost, and those renewed with it are not. */
 static void right_taken_away(void **state)
 {
     struct server *server = *state;
@@ -484,7 +484,7 @@ static void right_taken_away(void **state)
     snib_client_free(client);
 }
 
-/* The server is killed and comes back empty while operations wait: they go on by themselves. */
+/* The server is killed and restarts empty while operations wait: they continue by themselves. */
 static void restarted_under_waiters(void **state)
 {
     struct server *server = *state;
@@ -496,7 +496,7 @@ static void restarted_under_waiters(void **state)
     AWAIT(server_channels(server) == 1, 1000);
     server_restart(server);
     snib_event event = must_end(op, 3000);
-    assert_int_equal(event.code, SNIB_OK); /* the server forgot the other's lock */
+    assert_int_equal(event.code, SNIB_OK); /* the server has forgotten the other's lock */
     EXPECT(snib_hold_wait(theirs, patient_ms(2000), NULL, err), SNIB_LOST);
     snib_hold_free(theirs);
     must_release(event.hold);

@@ -1,8 +1,8 @@
-/* canary.c - a password is nowhere in the process's memory when it has been of use, whatever has
- * gone wrong: not in live memory, freed memory, stacks, errors, log records or statistics.
+/* canary.c - once a password has been used it is nowhere in the process's memory, whatever went
+ * wrong: not in live memory, freed memory, stacks, errors, log records or statistics.
  *
- * The test knows it in disguise only, and searches all that the process can write.  Whoever needs the real one, such
- * as the server's administrator, is a child of its own. */
+ * The test stores it only in disguised form, and searches all memory that the process can write.
+ * Code that needs the real one, such as the server's administrator, runs in a child process. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -37,7 +37,7 @@ static void reveal(char *out)
     out[password.n] = 0;
 }
 
-/* Letters that nobody has ever seen. */
+/* Letters that appear nowhere else. */
 static void make_password(void)
 {
     FILE *random = fopen("/dev/urandom", "r");
@@ -50,7 +50,7 @@ static void make_password(void)
 
 /* ---- The search ------------------------------------------------------------------------------ */
 
-static unsigned char *window; /* mapped, and left out of the search */
+static unsigned char *window; /* mapped, and excluded from the search */
 
 static size_t search_window(const struct disguised *what, size_t n, unsigned long at)
 {
@@ -69,7 +69,7 @@ static size_t search_window(const struct disguised *what, size_t n, unsigned lon
     return hits;
 }
 
-/* How often it is in memory, or a beginning of it. */
+/* How often the password, or a beginning of it, is in memory. */
 static size_t search(const struct disguised *what)
 {
     char line[512];
@@ -101,11 +101,11 @@ static size_t search(const struct disguised *what)
     return hits;
 }
 
-static int64_t valid_ms;           /* 0: nothing is renewed */
-static int64_t patience_ms = 8000; /* less where nobody answers */
+static int64_t valid_ms;           /* 0: no login is renewed */
+static int64_t patience_ms = 8000; /* less where no server answers */
 
-/* A client that lives may be logging in at any time, and has the password in memory meanwhile: it is looked for
- * between two logins.  What has leaked stays, or comes again with each login. */
+/* A living client may log in at any time, with the password in memory meanwhile: search between two
+ * logins.  A leak persists, or recurs with each login. */
 static void expect_between_logins(size_t expected)
 {
     size_t hits = search(&password);
@@ -116,13 +116,13 @@ static void expect_between_logins(size_t expected)
     assert_int_equal(hits, expected);
 }
 
-/* Without a client: at once. */
+/* Without a client it must be gone at once. */
 static void expect_gone(void)
 {
     assert_int_equal(search(&password), 0);
 }
 
-/* ---- Who may know it --------------------------------------------------------------------------- */
+/* ---- Processes that know it -------------------------------------------------------------------- */
 
 static void in_child(void (*work)(const char *canary))
 {
@@ -190,7 +190,7 @@ static void write_file_with_zero(const char *canary)
 /* ---- Ways to give it --------------------------------------------------------------------------- */
 
 static bool fails;
-static _Atomic int given; /* how often since a client was made */
+static _Atomic int given; /* how often since a client was opened */
 
 static int give(void *data, snib_credentials *out)
 {
@@ -204,7 +204,8 @@ static int give(void *data, snib_credentials *out)
 enum way { BY_OPTION, BY_URL, BY_FILE, BY_FUNCTION, BY_QUEUE, WAYS };
 static const char *const ways[] = {"option", "URL", "file", "function", "queue"};
 
-/* A thread of its own reads a file or calls a function; it may outlive the client, and wipes what it has got. */
+/* A separate thread reads the file or calls the function; it may outlive the client, and wipes what
+ * it got. */
 static void expect_gone_after(enum way way)
 {
     if (way == BY_FILE || way == BY_FUNCTION)
@@ -213,7 +214,7 @@ static void expect_gone_after(enum way way)
         expect_gone();
 }
 
-/* The queue's, if there is one. */
+/* The queue for credentials, if there is one. */
 static snib_queue *questions;
 
 static snib_client *open_by(enum way way, const char *url)
@@ -257,7 +258,7 @@ static void answer_questions(snib_client *client)
     }
 }
 
-/* Everything that a client says is kept in memory until the search is over. */
+/* Everything that the client reports is kept in memory until the search is over. */
 static void use(snib_client *client, int32_t expected)
 {
     snib_event *said = calloc(64, sizeof *said), done = {.size = sizeof done};
@@ -292,7 +293,7 @@ static void use(snib_client *client, int32_t expected)
     free(said); /* freed memory is searched, too */
 }
 
-/* A login may be under way while it is searched for: then it is there. */
+/* A login may be in progress during the search: the password is in memory then. */
 static void try_all(int32_t expected, bool over)
 {
     for (enum way way = 0; way < WAYS; way++) {
@@ -300,14 +301,14 @@ static void try_all(int32_t expected, bool over)
         snib_client *client = open_by(way, server.url);
         use(client, expected);
         if (over)
-            expect_between_logins(way <= BY_URL); /* it may have to connect again */
+            expect_between_logins(way <= BY_URL); /* it may have to reconnect */
         snib_queue_free(questions);
         snib_client_free(client);
         expect_gone_after(way);
     }
 }
 
-/* ---- What goes right, and wrong ---------------------------------------------------------------- */
+/* ---- Success and failure ----------------------------------------------------------------------- */
 
 static void search_finds(void **state)
 {
@@ -407,7 +408,7 @@ static void bad_urls(void **state)
     }
 }
 
-/* A password for the key's file that does not open it. */
+/* A wrong password for the key file. */
 static void key_passwords(void **state)
 {
     (void)state;
@@ -427,7 +428,7 @@ static void key_passwords(void **state)
     expect_gone();
 }
 
-/* A server without AUTH repeats the command, to its end or not. */
+/* A server without AUTH repeats the command, completely or truncated. */
 static void server_that_repeats(void **state)
 {
     (void)state;
@@ -437,7 +438,7 @@ static void server_that_repeats(void **state)
     try_all(SNIB_EAUTH, true);
 }
 
-/* A peer that is none: it answers with what it got, or ends. */
+/* A peer that is no server: it echoes its input, or closes. */
 static void serve_echo(int fd, bool echo)
 {
     char bytes[4096];

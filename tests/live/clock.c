@@ -1,5 +1,6 @@
-/* clock.c - the server's clock is set while locks are held: it is logged and counted, and what is held is at
- * risk until it has been renewed.  The server's answers to TIME are changed on their way; its leases are not.
+/* clock.c - the server's clock is set while locks are held: that is logged and counted, and holds
+ * are at risk until they are renewed.  The server's replies to TIME are changed in transit; its
+ * leases are not.
  */
 #include "../support/support.h"
 
@@ -38,7 +39,7 @@ static int times_asked(struct proxy *proxy)
     return asked;
 }
 
-/* A client asks only when it has the last answer, or has had a third of a lease to get it. */
+/* A client sends TIME only when it has the last reply, or has waited a third of a lease for it. */
 static void let_it_learn(struct proxy *proxy)
 {
     int before = times_asked(proxy);
@@ -65,10 +66,10 @@ static void expect_doubt(snib_client *client, snib_queue *queue, struct proxy *p
     proxy_set_clock(proxy, ahead_s);
     AWAIT(must_stats(client).clock_moves == moves, SOON_MS);
     expect_record(queue, SNIB_LOG_WARNING, sentence);
-    AWAIT(snib_hold_state(fixed, NULL) == SNIB_HOLD_AT_RISK, SOON_MS); /* nobody renews it */
+    AWAIT(snib_hold_state(fixed, NULL) == SNIB_HOLD_AT_RISK, SOON_MS); /* it is not renewed */
     AWAIT(snib_hold_state(renewed, NULL) == SNIB_HOLD_VALID, SOON_MS);
     let_it_learn(proxy);
-    assert_int_equal(must_stats(client).clock_moves, moves); /* told once */
+    assert_int_equal(must_stats(client).clock_moves, moves); /* counted once */
     assert_int_equal(snib_hold_state(fixed, NULL), SNIB_HOLD_AT_RISK);
     must_release(renewed);
     must_release(fixed);
@@ -86,7 +87,7 @@ static void set_forward_and_back(void **state)
     snib_client_free(client);
 }
 
-/* A user who may not ask is told so, and has locks all the same. */
+/* A client without the right to TIME logs that, and its locks still work. */
 static void time_is_refused(void **state)
 {
     struct world *world = *state;

@@ -1,4 +1,5 @@
-/* cluster.c - locks on a cluster: who serves a name changes while it is held, waited for and given back. */
+/* cluster.c - locks on a cluster: the node of a name changes while the lock is held, waited for and
+ * released. */
 #include "../support/deployment.h"
 #include "../support/kinds.h"
 
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a loss would be a fault, a lease outlasts what an election or a busy machine may take; LEASE_MS is for those who
- * want to see renewals. */
+/* Where a loss would be an error, leases outlast an election and delays of a busy machine; LEASE_MS
+ * is for tests that need renewals. */
 enum { LEASE_MS = 6000, LONG_MS = 20000, ELECTION_LEASE_MS = 60000 };
 
 static struct deployment cluster;
@@ -29,7 +30,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A name that the nth master serves, that no test before has had. */
+/* A name that the nth master serves, and that no earlier test used. */
 static void fresh_at(const struct node *node, char out[64])
 {
     static int number;
@@ -57,7 +58,7 @@ static bool node_ok(struct node *node)
     return ok;
 }
 
-/* So many further renewals, of all holds of the client together. */
+/* Wait for n more renewals, counted over all holds of the client. */
 static void renewed(snib_client *client, uint64_t n)
 {
     uint64_t before = must_stats(client).renewals;
@@ -94,7 +95,7 @@ static void every_kind_works_at_every_node(void **state)
     snib_client_free(theirs);
 }
 
-/* ---- Slots that move --------------------------------------------------------------------------- */
+/* ---- Slot migration ---------------------------------------------------------------------------- */
 
 static void move_follows(void **state)
 {
@@ -119,7 +120,7 @@ static void move_follows(void **state)
     snib_client_free(theirs);
 }
 
-/* A slot that stays half-way: locks of one key are taken, kept and given back on both sides of it. */
+/* A slot that stays half migrated: locks of one key are taken, kept and released on both sides. */
 static void half_a_move_is_no_hindrance(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void half_a_move_is_no_hindrance(void **state)
     struct move move = cluster_move_begin(&cluster, slot_of(names[0]), to);
     cluster_move_key(&move, names[1]);
     snib_hold *fresh =
-        must_acquire(must_lock(theirs, names[3]), LONG_MS); /* a key that was nowhere */
+        must_acquire(must_lock(theirs, names[3]), LONG_MS); /* a key that is on neither side */
     renewed(ours, 3 * 4);                                   /* for longer than a lease */
     must_be_valid(stays, 5000);
     must_be_valid(goes, 5000);
@@ -233,7 +234,7 @@ static void what_cannot_work_is_refused(void **state)
     snib_client_free(client);
 }
 
-/* ---- How releases are told -------------------------------------------------------------------------- */
+/* ---- Messages of releases --------------------------------------------------------------------------- */
 
 static long long listeners(struct node *node, const char *how, const char *name)
 {
@@ -243,8 +244,8 @@ static long long listeners(struct node *node, const char *how, const char *name)
     return n;
 }
 
-/* A waiter that would ask again by itself in half a minute is woken by the message: also when its slot has
- * moved meanwhile, or its master is another. */
+/* A waiter that would ask again only after half a minute is woken by the message: even if its slot
+ * has been migrated meanwhile, or its master has changed. */
 static void releases_are_heard(void **state)
 {
     (void)state;
@@ -271,7 +272,7 @@ static void releases_are_heard(void **state)
                 cluster_move(&cluster, slot_of(name), to = other_master(at));
             if (change == 2)
                 cluster_failover(to = cluster_replica_of(&cluster, at), "");
-            /* At a replica, where it may have stayed, a message comes too. */
+            /* A subscription that stayed at the old master, now a replica, gets messages, too. */
             if (ways[i].sharded && change)
                 AWAIT(listeners(to, "SHARDNUMSUB", name) == 1 ||
                           (change == 2 && listeners(at, "SHARDNUMSUB", name) == 1),
@@ -318,15 +319,15 @@ static void nodes_come_and_go(void **state)
 
 /* ---- Under load ---------------------------------------------------------------------------------- */
 
-/* What everybody of this test does with its names until it is told to stop. */
+/* What each thread of this test does with its name until it is told to stop. */
 struct load {
     pthread_t thread;
     snib_lock *lock;
     const struct kind *kind;
-    _Atomic int *inside; /* of the name: how many believe to have it alone */
+    _Atomic int *inside; /* of the name: how many threads believe to hold it alone */
     _Atomic bool *stop;
     _Atomic long *grants;
-    bool may_lose; /* and be refused for want of a server */
+    bool may_lose; /* and may be refused for lack of a server */
     long lost, refused;
 };
 
@@ -375,7 +376,7 @@ struct crowd {
     _Atomic long grants;
 };
 
-/* Two clients want a name of each kind, all in one slot or each where it falls. */
+/* Two clients want a name of each kind, all in one slot or each in its own. */
 static void crowd_start(struct crowd *crowd, const char *tag, bool may_lose)
 {
     memset(crowd, 0, sizeof *crowd);
@@ -448,7 +449,8 @@ static void nothing_is_lost_while_slots_move(void **state)
 
 enum { HELD = 20 };
 
-/* The replica has what the master has.  WAIT is about the writes of its own connection, so there is one. */
+/* The replica has what the master has.  WAIT covers the writes of its own connection, so there is
+ * one. */
 static void replicated(struct node *master)
 {
     char mark[64];
@@ -458,14 +460,14 @@ static void replicated(struct node *master)
     node_integer(master, "DEL %s", mark);
 }
 
-/* A master goes: what its replica has is held on and renewed, by the same owner; what waits gets its turn; other shards
- * do not notice. */
+/* A master goes: holds that its replica has stay valid and are renewed, with the same owner;
+ * waiters get their turn; other shards do not notice. */
 static void failover_is_followed(const char *how)
 {
     struct node *master = cluster_owner(&cluster, 0), *other = other_master(master);
     char names[HELD][64], elsewhere[64], waited[64];
     snib_client *ours = must_open_lease(cluster.url, ELECTION_LEASE_MS);
-    /* The election of a slow machine may take longer than the usual patience. */
+    /* On a slow machine the election may take longer than the default patience. */
     snib_client_options patient;
     snib_client *theirs = NULL;
     snib_client_options_init(&patient, sizeof patient);
@@ -502,7 +504,7 @@ static void failover_is_followed(const char *how)
     must_release(must_acquire(must_lock(theirs, fresh), LONG_MS));
     print_message("          %s: told after %d ms, granted %d ms later\n", how, (int)(told - began),
                   (int)(now_ms() - told));
-    AWAIT(must_stats(ours).renewals >= renewals + HELD + 1, LONG_MS); /* with the blocker */
+    AWAIT(must_stats(ours).renewals >= renewals + HELD + 1, LONG_MS); /* the blocker's included */
     for (int i = 0; i < HELD; i++) {
         must_be_valid(holds[i], 5000);
         EXPECT(snib_lock_acquire(must_lock(theirs, names[i]), 0, 0, &none, err), SNIB_BUSY);
@@ -541,7 +543,7 @@ static void master_is_replaced_by_hand(void **state)
     failover_is_followed("by hand");
 }
 
-/* What the replica never got is lost, and said to be. */
+/* A hold that the replica never got is lost, and reported. */
 static void what_has_vanished_is_lost(void **state)
 {
     (void)state;
@@ -552,7 +554,7 @@ static void what_has_vanished_is_lost(void **state)
     snib_client *ours = must_open_lease(cluster.url, 60000);
     snib_lock *lock = must_lock(ours, name);
     node_stop(replica);
-    node_do(master, "CLIENT KILL TYPE replica"); /* or what is on the way would come */
+    node_do(master, "CLIENT KILL TYPE replica"); /* or data in flight would arrive */
     snib_hold *hold = must_acquire(lock, 0);
     node_kill(master);
     node_continue(replica);
@@ -567,7 +569,8 @@ static void what_has_vanished_is_lost(void **state)
 
 /* ---- A cluster that is down ------------------------------------------------------------------------ */
 
-/* No replica is left for a master that dies: nobody is served, by an error that says so, until it is back. */
+/* A master dies without a replica: no request is served, with an error that says so, until it is
+ * back. */
 static void cluster_down_and_up(void **state)
 {
     (void)state;
@@ -584,7 +587,7 @@ static void cluster_down_and_up(void **state)
     AWAIT(!node_ok(other), 10000);
     snib_error error = {0};
     int64_t began = now_ms();
-    /* Unreachable: patience has ended while a try was on its way. */
+    /* Unreachable: patience ended while a try was in flight. */
     int code = snib_lock_acquire(must_lock(client, again), 0, -1, &none, &error);
     assert_true(code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE);
     (void)snib_lock_acquire(must_lock(client, again), 0, 0, &none, &error);

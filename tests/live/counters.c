@@ -1,4 +1,5 @@
-/* counters.c - what is particular to latches, semaphores, permits, readers and writers, and fencing tokens. */
+/* counters.c - properties specific to latches, semaphores, permits, readers and writers, and
+ * fencing tokens. */
 #include "../support/support.h"
 
 #include <limits.h>
@@ -81,7 +82,7 @@ static void latch_opens_for_all(void **state)
     }
     EXPECT(snib_op_wait(op, PROMPT_MS, &event, err), SNIB_OK);
     assert_int_equal(event.code, SNIB_OK);
-    assert_int_equal(must_count(SNIB_LATCH, ours, SNIB_COUNT_DOWN, 0), 0); /* and stays open */
+    assert_int_equal(must_count(SNIB_LATCH, ours, SNIB_COUNT_DOWN, 0), 0); /* and it stays open */
     assert_true(server_is_empty(&world->server));
     assert_int_equal(must_stats(world->ours).held, 0);
 }
@@ -102,7 +103,7 @@ static void latch_is_forced_or_left(void **state)
     EXPECT(snib_lock_force_release(theirs, err), SNIB_OK);
     must_come(world->queue);
     EXPECT(snib_lock_force_release(theirs, err), SNIB_NOT_HELD);
-    /* a message of Redisson's, whose latches are counted down in the same way */
+    /* a message from Redisson, whose latches are counted down in the same way */
     must_count(SNIB_LATCH, theirs, SNIB_COUNT_INIT, 1);
     EXPECT(snib_latch_wait_submit(ours, -1, world->queue, 0, &op, err), SNIB_OK);
     AWAIT(server_channels(&world->server) == 1, 1000);
@@ -130,7 +131,7 @@ static void must_wait_for(int32_t kind, snib_lock *lock, uint32_t n, snib_queue 
            SNIB_OK);
 }
 
-/* Several at once, all or none; what is put back or added wakes. */
+/* Several permits at once, all or none; a release or an addition wakes waiters. */
 static void several_at_once(void **state)
 {
     static const int32_t kinds[] = {SNIB_SEMAPHORE, SNIB_PERMITS};
@@ -145,7 +146,7 @@ static void several_at_once(void **state)
         assert_int_equal(must_count(kind, theirs, SNIB_COUNT_GET, 0), 2);
         must_wait_for(kind, theirs, 4, world->their_queue);
         expect_silence(world->their_queue, 30);
-        must_release(must_take(kind, ours, 2, 0)); /* it took none of them while it waits */
+        must_release(must_take(kind, ours, 2, 0)); /* the waiter has taken none of them */
         expect_silence(world->their_queue, 30);
         must_release(three);
         snib_event four = must_come(world->their_queue);
@@ -162,7 +163,7 @@ static void several_at_once(void **state)
     }
 }
 
-/* One who wants much does not keep out those behind who want little. */
+/* A waiter for many permits does not keep out later waiters for few. */
 static void small_ones_pass(void **state)
 {
     static const int32_t kinds[] = {SNIB_SEMAPHORE, SNIB_PERMITS};
@@ -174,7 +175,7 @@ static void small_ones_pass(void **state)
         snib_hold *all = must_take(kinds[k], theirs, 3, 0);
         must_wait_for(kinds[k], ours, 4, world->queue);
         AWAIT(must_stats(world->ours).waiting == 1, 1000);
-        snib_hold *last = must_take(kinds[k], ours, 1, 0); /* one try asks for itself */
+        snib_hold *last = must_take(kinds[k], ours, 1, 0); /* a single try asks on its own */
         must_release(last);
         must_release(all);
         must_release(must_come(world->queue).hold);
@@ -200,7 +201,7 @@ static void semaphore_has_no_owner(void **state)
     EXPECT(snib_lock_force_release(ours, err), SNIB_OK);
 }
 
-/* The permits of a process that is no more come back when their leases end, and a waiter has them then. */
+/* A dead process' permits come back when their leases end, and a waiter gets them. */
 static void dead_holders_permits(void **state)
 {
     struct world *world = *state;
@@ -218,7 +219,7 @@ static void dead_holders_permits(void **state)
     EXPECT(snib_hold_check(kept, err), SNIB_OK);
     assert_int_equal(must_count(SNIB_PERMITS, ours, SNIB_COUNT_GET, 0), 0);
     assert_int_equal(must_count(SNIB_PERMITS, ours, SNIB_COUNT_TOTAL, 0), 3);
-    EXPECT(snib_hold_release(dead, err), SNIB_LOST); /* and gives back nothing */
+    EXPECT(snib_hold_release(dead, err), SNIB_LOST); /* and gives nothing back */
     assert_int_equal(must_count(SNIB_PERMITS, ours, SNIB_COUNT_GET, 0), 0);
     must_release(event.hold);
     must_release(kept);
@@ -239,7 +240,7 @@ static void number_of_permits_is_set(void **state)
     must_release(held);
     assert_int_equal(must_count(SNIB_PERMITS, ours, SNIB_COUNT_GET, 0), 1);
     must_release(must_take(SNIB_PERMITS, ours, 1, 0));
-    /* one permit of a hold is taken away: the hold is lost, and what is left of it is put back */
+    /* one permit of a hold is removed: the hold is lost, and the rest of it is put back */
     must_count(SNIB_PERMITS, ours, SNIB_COUNT_SET, 3);
     held = must_take(SNIB_PERMITS, ours, 3, 0);
     server_do(&world->server, "ZPOPMIN {set}:timeout 1");
@@ -275,7 +276,7 @@ static void readers_join(void **state)
     assert_true(server_is_empty(&world->server));
 }
 
-/* An owner goes from writing to reading, never the other way. */
+/* An owner may go from writing to reading, never the other way. */
 static void one_owner_of_both(void **state)
 {
     enum { OWNER = 11 };
@@ -294,7 +295,7 @@ static void one_owner_of_both(void **state)
     reading = must_acquire_as(read, OWNER, 0);
     EXPECT(snib_lock_acquire_submit(reader, 0, -1, world->their_queue, 0, NULL, err), SNIB_OK);
     AWAIT(must_stats(world->theirs).waiting == 1, 1000);
-    must_release(writing); /* it goes on as a reader, and the others come in */
+    must_release(writing); /* it continues as a reader, and the others get in */
     hold = must_come(world->their_queue).hold;
     EXPECT(snib_hold_wait(reading, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT); /* renewed */
     EXPECT(snib_hold_check(hold, err), SNIB_OK);
@@ -302,7 +303,7 @@ static void one_owner_of_both(void **state)
     EXPECT(snib_lock_acquire(writer, 0, 0, &hold, err), SNIB_BUSY);
     must_release(reading);
     must_release(must_acquire(writer, 0));
-    /* the read hold may be given back first as well */
+    /* or the read hold is released first */
     writing = must_acquire_as(write, OWNER, 0);
     must_release(must_acquire_as(read, OWNER, 0));
     EXPECT(snib_lock_acquire(reader, 0, 0, &hold, err), SNIB_BUSY);
@@ -322,10 +323,10 @@ static void writer_is_preferred(void **state)
     EXPECT(snib_lock_acquire_submit(write, 0, -1, world->their_queue, 0, NULL, err), SNIB_OK);
     AWAIT(server_integer(&world->server, "EXISTS snib_writer_waits:{rw}") == 1, 1000);
     EXPECT(snib_lock_acquire(read, 2, 0, &hold, err), SNIB_BUSY);
-    must_release(must_acquire_as(read, 1, 0)); /* who reads already is not kept out */
+    must_release(must_acquire_as(read, 1, 0)); /* an owner that already reads is not kept out */
     EXPECT(snib_lock_acquire_submit(read, 0, -1, world->queue, 0, NULL, err), SNIB_OK);
     expect_silence(world->queue, 30);
-    must_release(first); /* a free lock is whoever asks first's: both are served in turn */
+    must_release(first); /* whichever asks first gets a free lock: both are served in turn */
     snib_event event = {.size = sizeof event};
     for (int served = 0; served < 2; nap_us(100))
         if (snib_queue_drain(world->queue, &event, 1, NULL) == 1 ||
@@ -337,7 +338,7 @@ static void writer_is_preferred(void **state)
     AWAIT(server_is_empty(&world->server), PROMPT_MS);
 }
 
-/* The lease of a reader that is no more ends for itself, while others go on reading. */
+/* A dead reader's lease ends on its own, while others go on reading. */
 static void dead_reader(void **state)
 {
     struct world *world = *state;
@@ -352,15 +353,15 @@ static void dead_reader(void **state)
     EXPECT(snib_hold_owner(long_one, owner, err), SNIB_OK);
     EXPECT(snib_lock_acquire(write, 0, 0, &hold, err), SNIB_BUSY);
     server_do(&world->server, "DEL {rw}:%s:rwlock_timeout:1",
-              owner); /* as if its lease had passed */
-    EXPECT(snib_lock_acquire(write, 0, 2 * LEASE_MS, &hold, err), SNIB_TIMEDOUT); /* one reads */
+              owner); /* as if its lease had ended */
+    EXPECT(snib_lock_acquire(write, 0, 2 * LEASE_MS, &hold, err), SNIB_TIMEDOUT); /* one remains */
     must_release(reading);
-    hold = must_acquire(write, PROMPT_MS); /* the key has a longer lease, but nobody reads */
+    hold = must_acquire(write, PROMPT_MS); /* the key has a longer lease, but no reader */
     EXPECT(snib_hold_release(long_one, err), SNIB_LOST);
     EXPECT(snib_hold_check(hold, err), SNIB_OK);
     must_release(hold);
     snib_hold_free(long_one);
-    /* and when nobody else has been there to notice */
+    /* and the same if no other client has noticed it */
     long_one = must_acquire(dead, 0);
     EXPECT(snib_hold_owner(long_one, owner, err), SNIB_OK);
     EXPECT(snib_lock_acquire(write, 0, 0, &hold, err), SNIB_BUSY);
@@ -373,7 +374,7 @@ static void dead_reader(void **state)
 
 /* ---- Tokens ---------------------------------------------------------------------------------- */
 
-/* One counter a name, whatever kind takes from it, whoever holds, however it was granted. */
+/* One counter per name, for every kind, every holder, and every way of granting. */
 static void tokens_rise(void **state)
 {
     static const struct {
@@ -391,7 +392,7 @@ static void tokens_rise(void **state)
         snib_lock *ours = must_lock_with(world->ours, kinds[k].kind, "token", &options);
         snib_lock *theirs = must_lock_with(world->theirs, kinds[k].kind, "token", &options);
         snib_hold *hold = must_acquire(ours, 0);
-        for (int i = 0; i < 40; i++) { /* released to nobody, to the same process, to the other */
+        for (int i = 0; i < 40; i++) { /* released to none, to the same process, to the other */
             bool same = i % 4 == 1, other = i % 4 == 2;
             snib_queue *queue = same ? world->queue : world->their_queue;
             if (same || other)
@@ -412,7 +413,7 @@ static void tokens_rise(void **state)
     assert_int_equal(server_integer(&world->server, "PTTL redisson_lock_token:{token}"), -1);
 }
 
-/* A counter that cannot count: nothing is held. */
+/* A counter that cannot be incremented: nothing is held. */
 static void token_is_refused(void **state)
 {
     static const char *const counters[] = {"9223372036854775807", "text"};

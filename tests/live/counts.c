@@ -1,6 +1,6 @@
-/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read.  Where a figure
- * depends on who runs when, the best of some tries counts: a busy machine spoils one or another, somebody
- * who breaks the batching all of them.
+/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read.  Where a
+ * figure depends on scheduling, the best of several tries counts: a busy machine spoils some of
+ * them, broken batching all.
  */
 #include "../support/support.h"
 
@@ -72,7 +72,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* So many threads at once, on one name or each on its own. */
+/* `threads` threads at once, on one name or each on its own. */
 static snib_client_stats_data many_threads(struct server *server, int threads, bool one_name,
                                            int pairs)
 {
@@ -87,7 +87,7 @@ static snib_client_stats_data many_threads(struct server *server, int threads, b
         workers[i] = (struct worker){must_lock(client, name), pairs, &start};
         assert_int_equal(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
     }
-    AWAIT(must_stats(client).releases == (uint64_t)threads, 10000); /* all stand at the barrier */
+    AWAIT(must_stats(client).releases == (uint64_t)threads, 10000); /* all are at the barrier */
     snib_client_stats_data before = must_stats(client);
     pthread_barrier_wait(&start);
     for (int i = 0; i < threads; i++)
@@ -106,14 +106,15 @@ static void sixty_four_threads(void **state)
     for (int tries = 0; !batched && tries < TRIES; tries++) {
         cost = many_threads(*state, 64, false, 500);
         assert_true(per(cost.wakes, cost.acquisitions) <= 2.0);
-        /* Idle 0.2 and 0.1, beside other work up to 0.9 and 0.3, without batching 2 and 2. */
+        /* 0.2 and 0.1 on an idle machine, up to 0.9 and 0.3 on a busy one, 2 and 2 without
+         * batching. */
         batched =
             per(cost.writes, cost.acquisitions) <= 1.0 && per(cost.reads, cost.acquisitions) <= 0.5;
     }
     assert_true(batched);
 }
 
-/* Sixteen threads of a process that want one lock pass it on by one command. */
+/* Sixteen threads of a process that want one lock hand it over with one command each. */
 static void one_lock_for_sixteen(void **state)
 {
     snib_client_stats_data cost;

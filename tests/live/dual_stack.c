@@ -1,5 +1,6 @@
-/* dual_stack.c - a name with addresses of both families, of which some are dead: by refusing, or by saying nothing.
- * In a network of the program's own, with a hosts file of its own; where that cannot be had the tests are skipped. */
+/* dual_stack.c - a name with addresses of both families, some of which are dead: they refuse, or
+ * never reply.  In a network namespace with its own hosts file; the tests are skipped where that is
+ * not permitted. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -14,7 +15,7 @@
 
 enum { PORT = 6399, CONNECT_MS = 2000 };
 
-/* What is sent to a neighbour that is not at the other end of the cable is never heard of again. */
+/* Packets to an absent neighbour at the other end of the cable vanish. */
 #define SILENT_4 "10.99.0.2"
 #define SILENT_6 "fd99::2"
 
@@ -58,7 +59,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* "both" has these addresses, in the file's order. */
+/* Gives "both" these addresses, in the file's order. */
 static void name(const char *const *addresses)
 {
     FILE *file = fopen(hosts, "w");
@@ -84,7 +85,7 @@ static snib_client *open_both(int64_t patience_ms)
     return client;
 }
 
-/* Connected in the first attempt, so one dead address does not take the time of another. */
+/* Connects at the first attempt, so a dead address does not use up another's time. */
 static void connects(void)
 {
     int64_t start = now_ms();
@@ -110,11 +111,11 @@ static void one_is_dead(void **state)
     connects();
     NAME(SILENT_4, "127.0.0.1");
     connects();
-    NAME("fd99::1", "127.0.0.1"); /* nobody listens there */
+    NAME("fd99::1", "127.0.0.1"); /* nothing listens there */
     connects();
     NAME("10.99.0.1", "::1");
     connects();
-    NAME("fd98::1", "::1", "10.98.0.1"); /* no way there */
+    NAME("fd98::1", "::1", "10.98.0.1"); /* no route */
     connects();
 }
 
@@ -129,7 +130,7 @@ static void most_are_dead(void **state)
     connects();
 }
 
-/* The next connection begins with the address that worked, and finds another when that has died. */
+/* The next connection starts with the address that worked, and uses another once that is dead. */
 static void one_dies(void **state)
 {
     (void)state;
@@ -168,7 +169,7 @@ static void all_are_dead(void **state)
     assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_ECONNECT);
     assert_non_null(strstr(error.text, "both:6399"));
     assert_true(now_ms() - start < patient_ms(CONNECT_MS));
-    NAME("192.0.2.1", "::1"); /* looked up anew at each attempt */
+    NAME("192.0.2.1", "::1"); /* looked up again at each attempt */
     AWAIT(snib_lock_acquire(lock, 0, -1, &hold, &error) == SNIB_OK, 10000);
     must_release(hold);
     snib_lock_free(lock);

@@ -1,4 +1,5 @@
-/* durability.c - grants that count when replicas have them: on one master with two replicas, and without any. */
+/* durability.c - grants that count only once replicas have them: on one master with two replicas,
+ * and without any. */
 #include "../support/deployment.h"
 
 #include <pthread.h>
@@ -79,7 +80,7 @@ static bool in_step(void)
     return n == 2;
 }
 
-/* Every kind that can be held is granted, and the hold says how many have it. */
+/* Every kind with holds is granted, and the hold says how many replicas have it. */
 static void hold_says_how_many(void **state)
 {
     (void)state;
@@ -107,7 +108,7 @@ static void hold_says_how_many(void **state)
     }
 }
 
-/* Without the option nothing of it is sent. */
+/* Without the option no WAIT is sent. */
 static void none_costs_nothing(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void too_few_are_reported(void **state)
     snib_lock *lock = must_lock(client, "x");
     int64_t had = 0, end = now_ms() + patient_ms(DEPLOYED_MS);
     node_stop(two);
-    while (had == 0 && now_ms() < end) { /* on a slow machine the other is late, too */
+    while (had == 0 && now_ms() < end) { /* on a slow machine the other one lags, too */
         snib_hold *hold = must_acquire(lock, -1);
         had = snib_hold_replicas(hold);
         must_release(hold);
@@ -160,7 +161,7 @@ static void too_few_are_reported(void **state)
     snib_client_free(client);
 }
 
-/* Of three servers two are enough. */
+/* With three servers, two are enough. */
 static void majority_does_without_one(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void majority_does_without_one(void **state)
     snib_client_free(client);
 }
 
-/* Nobody is renewed, served or given back late because a WAIT is under way. */
+/* A WAIT in flight delays no other renewal, grant or release. */
 static void others_are_not_kept_waiting(void **state)
 {
     (void)state;
@@ -207,7 +208,7 @@ static void *crew_main(void *argument)
     return NULL;
 }
 
-/* What comes while a WAIT is under way shares the next one. */
+/* Acquisitions that come while a WAIT is in flight share the next one. */
 static void many_share_a_wait(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void many_share_a_wait(void **state)
     snib_client_free(client);
 }
 
-/* What all had is there when another has taken the master's part. */
+/* A grant that all replicas had exists on whichever of them replaces the master. */
 static void grant_outlives_its_master(void **state)
 {
     (void)state;
@@ -260,7 +261,7 @@ static int single_new(void **state)
     return 0;
 }
 
-/* A server that never had a replica is no reason for an error. */
+/* A server that never had a replica causes no error. */
 static void no_replicas_is_no_error(void **state)
 {
     (void)state;
@@ -275,7 +276,7 @@ static void no_replicas_is_no_error(void **state)
     assert_int_equal(calls(master, "wait"), 0);
 }
 
-/* Nor is one that does not allow WAIT. */
+/* Nor does one that forbids WAIT. */
 static void forbidden_wait_is_no_error(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* errors.c - what an error says: the lock and its kind, the server and its words, the reason of a loss; and
- * what a client says of a server that is not there.
+/* errors.c - what an error text contains: the lock and its kind, the server and its message, the
+ * reason of a loss; and what a client reports if the server is down.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -59,7 +59,7 @@ static void lock_is_named(void **state)
         snib_hold *hold = NULL;
         char want[64];
         server_do(server, "DEL %s", "a \"b");
-        server_do(server, "LPUSH %s 1", "a \"b"); /* no lock of any kind */
+        server_do(server, "LPUSH %s 1", "a \"b"); /* not a lock of any kind */
         snib_lock *lock = must_lock_kind(client, kind, "a \"b");
         int code = kind == SNIB_LATCH ? snib_latch_wait(lock, 0, &error)
                                       : snib_lock_acquire(lock, 0, 0, &hold, &error);
@@ -116,7 +116,7 @@ static void loss_has_its_reason(void **state)
     snib_error error = {0};
     server_do(server, "DEL a");
     EXPECT(snib_hold_release_submit(hold, queue, 7, NULL, err), SNIB_OK);
-    snib_event event = must_event(queue, 5000); /* told by the answer to the release */
+    snib_event event = must_event(queue, 5000); /* due to the reply to the release */
     assert_int_equal(event.code, SNIB_LOST);
     assert_int_equal(event.reason, SNIB_REASON_DELETED);
     assert_string_equal(event.text, "mutex \"a\" was lost (deleted): stop working under it");
@@ -157,7 +157,7 @@ static void rights_are_told(void **state)
 
 /* ---- The server -------------------------------------------------------------------------------- */
 
-/* Every wait says that there is no connection, and where to; nothing was applied. */
+/* Every wait reports that there is no connection, and the address; nothing was applied. */
 static void nobody_listens(void **state)
 {
     (void)state;
@@ -177,7 +177,8 @@ static void nobody_listens(void **state)
     snib_client_free(client);
 }
 
-/* A service that starts before its server: the first connection is as patient as any other. */
+/* A service that starts before its server: the first connection has the same patience as any
+ * other. */
 static void started_before_its_server(void **state)
 {
     struct server *server = *state;
@@ -194,12 +195,12 @@ static void started_before_its_server(void **state)
     snib_client_free(client);
 }
 
-/* The server hangs.  A try ends after its own patience, long before the reply's or the client's; nobody says
- * that the lock is held. */
+/* The server hangs.  A single try ends after its own patience, long before the reply timeout or the
+ * client's patience; no error claims that the lock is held. */
 static void server_hangs(void **state)
 {
     struct server *server = *state;
-    snib_client *client = NULL; /* a reply may take 3 s */
+    snib_client *client = NULL; /* the reply timeout is 3 s */
     EXPECT(snib_client_open(server->url, NULL, &client, err), SNIB_OK);
     snib_error error = {0};
     snib_hold *hold = NULL;
@@ -215,7 +216,7 @@ static void server_hangs(void **state)
     assert_true(snib_client_ping(client, 0, &error) < 0);
     server_continue(server);
     AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
-    AWAIT(server_is_empty(server), 10000); /* what was granted later was given back */
+    AWAIT(server_is_empty(server), 10000); /* later grants were given back */
     snib_client_free(client);
 }
 
@@ -227,7 +228,7 @@ static void release_of_a_dead_server(void **state)
     snib_hold *hold = must_acquire(must_lock_lease(client, "x", 60000, 0), 0);
     server_down(server);
     snib_error error = {0};
-    assert_true(snib_client_ping(client, -1, NULL) < 0); /* it is noticed */
+    assert_true(snib_client_ping(client, -1, NULL) < 0); /* the loss of the server is noticed */
     assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_AT_RISK);
     says(snib_hold_release(hold, &error), SNIB_ECONNECT, &error, "mutex \"x\": no connection to ");
     snib_hold_free(hold);
@@ -235,7 +236,7 @@ static void release_of_a_dead_server(void **state)
     snib_client_free(client);
 }
 
-/* The server answers, but not that the lock is free: of whose it is nothing is said. */
+/* The server answers, but has not confirmed that the lock is free: the error names no holder. */
 static void release_is_not_confirmed(void **state)
 {
     struct server *server = *state;
@@ -257,7 +258,7 @@ static void release_is_not_confirmed(void **state)
             strstr(error.text, " has not confirmed this client's earlier release of it"));
     }
     server_do(server, "ACL SETUSER app +@all");
-    must_release(must_acquire(lock, 30000)); /* it was tried again */
+    must_release(must_acquire(lock, 30000)); /* it was retried */
     snib_client_free(client);
 }
 

@@ -1,5 +1,5 @@
-/* family_bad_input.c - what is wrong in the arguments of counters, latches, options of all kinds and locks of
- * locks gets its own error, and nothing is sent or changed.
+/* family_bad_input.c - invalid arguments of counters, latches, options of all kinds and locks of
+ * locks get their own errors, and nothing is sent or changed.
  */
 #include "../support/support.h"
 
@@ -39,13 +39,13 @@ static int stop(void **state)
     return 0;
 }
 
-/* A refusal has the code and a sentence of one line. */
+/* A refusal has the code and an error text of one line. */
 static void refused_at(int got, int want, const snib_error *error, const char *call, int line)
 {
     if (got != want || error->code != want || strlen(error->text) < 10 ||
         strpbrk(error->text, "\r\n") ||
         (want == SNIB_EINVAL &&
-         strcmp(error->text, snib_code_text(want)) == 0)) /* of which argument? */
+         strcmp(error->text, snib_code_text(want)) == 0)) /* which argument? */
         fail_msg("line %d, %s: %s instead of %s (%s)", line, call, snib_code_name(got),
                  snib_code_name(want), error->text);
 }
@@ -101,7 +101,7 @@ static void waits_and_outputs(void **state)
     REFUSED(snib_semaphore_acquire_begin(semaphore, 1, 0, 50, NULL, 0, NULL, &op, err),
             SNIB_EINVAL);
     REFUSED(snib_latch_wait_begin(latch, 0, 50, NULL, 0, NULL, err), SNIB_EINVAL);
-    /* nobody to tell */
+    /* without a queue or an operation */
     REFUSED(snib_permits_acquire_submit(permits, 1, 0, NULL, 0, NULL, err), SNIB_EINVAL);
     REFUSED(snib_semaphore_acquire_submit(semaphore, 1, 0, NULL, 0, NULL, err), SNIB_EINVAL);
     REFUSED(snib_latch_wait_submit(latch, 0, NULL, 0, NULL, err), SNIB_EINVAL);
@@ -139,7 +139,7 @@ static void queues_of_others(void **state)
     assert_null(hold);
 }
 
-/* A lock of one kind where another is wanted. */
+/* A lock of one kind where another is expected. */
 static void kinds_of_others(void **state)
 {
     (void)state;
@@ -174,14 +174,14 @@ static void kinds_of_others(void **state)
     assert_null(op);
 }
 
-/* What can be asked of which counter, and with which numbers. */
+/* Which operations each counter has, and with which numbers. */
 static void counts(void **state)
 {
     (void)state;
     enum { P = 1, S = 2, L = 4 };
     static const struct {
         int32_t what;
-        int of; /* else it is not supported */
+        int of; /* other operations are not supported */
         int64_t bad[4];
     } asked[] = {
         {SNIB_COUNT_GET, P | S | L, {1, -1, INT64_MAX, INT64_MIN}},
@@ -243,7 +243,7 @@ static void more_permits_than_there_are(void **state)
 {
     (void)state;
     snib_hold *hold = NULL, *second = NULL;
-    EXPECT(snib_permits_acquire(permits, 2, 0, &hold, err), SNIB_BUSY); /* no number is set */
+    EXPECT(snib_permits_acquire(permits, 2, 0, &hold, err), SNIB_BUSY); /* no number has been set */
     must_count(SNIB_PERMITS, permits, SNIB_COUNT_INIT, 3);
     REFUSED(snib_permits_acquire(permits, 4, -1, &hold, err), SNIB_EPERMITS);
     EXPECT(snib_permits_acquire(permits, 2, 0, &hold, err), SNIB_OK);
@@ -261,7 +261,7 @@ static void more_permits_than_there_are(void **state)
     must_count(SNIB_SEMAPHORE, semaphore, SNIB_COUNT_INIT, 1);
     hold = must_acquire(semaphore, 0);
     EXPECT(snib_hold_release(hold, err), SNIB_OK);
-    EXPECT(snib_hold_release(hold, err), SNIB_NOT_HELD); /* or there would be one too many */
+    EXPECT(snib_hold_release(hold, err), SNIB_NOT_HELD); /* else there would be one too many */
     snib_hold_free(hold);
     assert_int_equal(must_count(SNIB_SEMAPHORE, semaphore, SNIB_COUNT_GET, 0), 1);
     EXPECT(snib_lock_force_release(semaphore, err), SNIB_OK);
@@ -414,7 +414,7 @@ static void members_of_multi(void **state)
         snib_lock_free(many[i]);
 }
 
-/* Nothing is sent here, so the servers need not be there. */
+/* Nothing is sent here, so the servers need not exist. */
 static void members_of_quorum(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static bool cluster_is_up(struct server *node)
     return up;
 }
 
-/* In a cluster Redisson's latches cannot have a tag, so neither can ours. */
+/* Redisson's latches cannot have a hash tag in a cluster, so neither can Snib's. */
 static void latch_with_a_tag(void **state)
 {
     (void)state;
@@ -510,7 +510,7 @@ static void latch_with_a_tag(void **state)
     server_stop(&node);
 }
 
-/* All of the above left no trace. */
+/* None of the above has left a trace. */
 static void nothing_changed(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ static uint64_t commands_of(snib_client *client)
     return must_stats(client).commands;
 }
 
-/* Nobody else is there: one command to get it, one to give it back, nobody is woken for that. */
+/* Without contention: one command to acquire, one to release, and no thread is woken. */
 static void alone(void **state)
 {
     struct kinds_world *world = *state;
@@ -34,7 +34,7 @@ static void alone(void **state)
         for (int i = 0; i < PAIRS; i++)
             must_release(must_acquire(pair->ours, -1));
         snib_client_stats_data after = must_stats(world->ours);
-        /* where the server has a command for it, a plain release is two without a script */
+        /* where the server has commands for it, a plain release is two of them, without a script */
         uint64_t most = pair->kind->kind == SNIB_PLAIN ? 3 : 2;
         if (after.commands - before.commands > most * PAIRS ||
             after.writes - before.writes != 2 * PAIRS || after.reads - before.reads != 2 * PAIRS ||
@@ -46,7 +46,7 @@ static void alone(void **state)
     }
 }
 
-/* A waiter asks, subscribes, asks once more, and is silent; only a fair one tells that it lives. */
+/* A waiter asks, subscribes, asks once more, and is silent; only a fair one sends heartbeats. */
 static void waiting_is_silent(void **state)
 {
     enum { WAIT_MS = 1200 };
@@ -60,7 +60,7 @@ static void waiting_is_silent(void **state)
     AWAIT(must_stats(world->ours).waiting == KINDS - 1, 1000);
     nap_us(WAIT_MS * 1000);
     snib_client_stats_data stats = must_stats(world->ours);
-    int fair = 2; /* rows of the table, with a beat each second */
+    int fair = 2; /* rows of the table with one beat per second */
     print_message("          %d re-checks\n", (int)stats.rechecks);
     assert_true(stats.rechecks <= (uint64_t)fair * (WAIT_MS / 750 + 1));
     for (EACH_KIND(world, pair))
@@ -82,8 +82,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Two processes, several threads each, one fair lock: the release grants it to the next, who need not ask
- * again, so a lock costs a place and a release. */
+/* Two processes, several threads each, one fair lock: the release grants it to the next waiter,
+ * which need not ask again, so a lock costs a place and a release. */
 static void fair_between_processes(void **state)
 {
     enum { THREADS = 4 };
@@ -103,12 +103,13 @@ static void fair_between_processes(void **state)
     assert_true(each <= 2.1);
 }
 
-/* The first of a crowd has been refused and sleeps; the others wait behind it and have sent nothing. */
+/* The first of a crowd has been refused and sleeps; the others wait behind it and have sent
+ * nothing. */
 static void must_crowd(struct kinds_world *world, struct pair *pair, int n)
 {
     must_submit(pair->ours, -1, world->queue, 0);
     AWAIT(must_stats(world->ours).waiting == 1 && server_channels(&world->server) > 0, 2000);
-    nap_us(2000); /* it asks once more after it has subscribed */
+    nap_us(2000); /* it asks once more after subscribing */
     uint64_t before = commands_of(world->ours);
     for (int i = 1; i < n; i++)
         must_submit(pair->ours, -1, world->queue, 0);
@@ -116,8 +117,8 @@ static void must_crowd(struct kinds_world *world, struct pair *pair, int n)
     assert_int_equal(commands_of(world->ours), before);
 }
 
-/* A thousand readers behind a writer are in with a command each, and those behind a single permit ask one
- * at a time. */
+/* A thousand readers behind a writer get in with one command each, and those behind a single permit
+ * ask one at a time. */
 static void crowd_of_readers(void **state)
 {
     enum { CROWD = 1000 };
@@ -155,12 +156,12 @@ static void crowd_at_a_permit(void **state)
         uint64_t commands = commands_of(world->ours) - before;
         print_message("          %s: %d commands for %d holds\n", pair->kind->name, (int)commands,
                       CROWD);
-        /* released, granted, and as it was granted two more have tried */
+        /* a release, a grant, and two more tries because of it */
         assert_true(commands <= 4 * CROWD + 50);
     }
 }
 
-/* Ten members of one client: one command each way. */
+/* Ten members of one client: one command to acquire, one to release. */
 static void multi_of_ten(void **state)
 {
     enum { MEMBERS = 10 };
@@ -177,7 +178,7 @@ static void multi_of_ten(void **state)
     snib_client_stats_data before = must_stats(world->ours);
     for (int i = 0; i < PAIRS; i++) {
         snib_hold *hold = must_acquire_as(multi, 7, 0);
-        assert_ptr_equal(must_acquire_as(multi, 7, 0), hold); /* nothing */
+        assert_ptr_equal(must_acquire_as(multi, 7, 0), hold); /* no command */
         must_release(hold);
         must_release(hold);
     }
@@ -188,7 +189,7 @@ static void multi_of_ten(void **state)
     for (int i = 0; i < MEMBERS; i++)
         snib_lock_free(members[i]);
     snib_lock_free(multi);
-    for (int i = 1; i < MEMBERS; i += 5) /* fenced members count like others */
+    for (int i = 1; i < MEMBERS; i += 5) /* fenced members count like the others */
         server_do(&world->server, "DEL redisson_lock_token:{member:%d}", i);
 }
 

@@ -1,4 +1,4 @@
-/* Commands that a user may not run: locks work without them, by what else there is. */
+/* Commands that a user may not run: locks work without them, by other means. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -13,8 +13,8 @@ enum { LEASE_MS = 10000 };
 
 static const struct {
     const char *rule;
-    const char *told; /* what the log says beside the connections; NULL: nothing */
-    bool endless;     /* ... and that connections cannot be ended */
+    const char *told; /* logged besides the connections; NULL: nothing */
+    bool endless;     /* ... and that connections cannot be killed */
 } forbidden[] = {
     {"-wait", NULL, false},
     {"-info", NULL, true},
@@ -24,7 +24,7 @@ static const struct {
     {"-subscribe", POLLS, false},
     {"-client", NULL, true},
     {"-client|id", NULL, true},
-    {"-client|kill", NULL, false}, /* which is tried when one has broken: tests/unit/links.c */
+    {"-client|kill", NULL, false}, /* it is needed after a break: tests/unit/links.c */
     {"-script", NULL, false},
     {"-script|load", NULL, false},
     {"-eval", NULL, false},
@@ -60,8 +60,8 @@ static snib_queue *log_of(snib_client *client)
     return log;
 }
 
-/* How many records say what is told; there is no other but of connections, and of a machine that is slow.  That
- * connections cannot be ended is said once. */
+/* How many log records have the expected text; no others appear but those about connections and
+ * slow machines.  That connections cannot be killed is logged once. */
 static int count_told(snib_queue *log, const char *rule, const char *told, bool endless)
 {
     snib_event event;
@@ -80,12 +80,13 @@ static int count_told(snib_queue *log, const char *rule, const char *told, bool 
     return count;
 }
 
-/* A rule has a server of its own, for what one client has loaded another need not load. */
+/* A separate server per rule, because a script that one client has loaded need not be loaded by
+ * another. */
 struct trial {
     struct server server;
     const char *rule, *told;
     bool endless;
-    int n; /* kinds */
+    int n; /* number of kinds */
     snib_client *one, *other;
     snib_queue *logs[2];
     snib_lock *held[KINDS], *awaited[KINDS];
@@ -94,14 +95,15 @@ struct trial {
     uint64_t renewals;
 };
 
-/* One client has a lock of each kind, and the other waits for it, or has it too where both are readers. */
+/* One client has a lock of each kind, and the other waits for it, or has it too where both are
+ * readers. */
 static void trial_begin(struct trial *t, const char *rule, const char *told, bool endless)
 {
     bool untimed = told && strcmp(told, UNTIMED) == 0;
     t->rule = rule;
     t->told = told;
     t->endless = endless;
-    t->n = untimed ? KINDS - 1 : KINDS; /* a fair lock's scripts ask for the time */
+    t->n = untimed ? KINDS - 1 : KINDS; /* a fair lock's scripts use TIME */
     server_start(&t->server, NULL);
     t->one = open_without(&t->server, rule);
     t->other = open_without(&t->server, rule);
@@ -118,7 +120,7 @@ static void trial_begin(struct trial *t, const char *rule, const char *told, boo
     t->renewals = must_stats(t->one).renewals;
 }
 
-/* It is renewed twice, and then the other has it. */
+/* The hold is renewed twice, and then the other client gets the lock. */
 static void trial_go_on(struct trial *t)
 {
     snib_event event;
@@ -170,7 +172,8 @@ static void locks_work_without(void **state)
         trial_end(&trials[i]);
 }
 
-/* Where scripts cannot be loaded they are sent whole, once: the server knows them by their hash then. */
+/* Scripts that cannot be loaded are sent in full, once: the server knows them by their hash
+ * then. */
 static void scripts_are_sent_whole_once(void **state)
 {
     struct server *server = *state;
@@ -181,7 +184,7 @@ static void scripts_are_sent_whole_once(void **state)
         must_release(must_acquire(lock, 0));
     assert_int_equal(server_calls(server, "eval") - whole, 2);
     assert_int_equal(server_calls(server, "evalsha") - hashed, 40);
-    server_do(server, "SCRIPT FLUSH"); /* also in the middle of a hold */
+    server_do(server, "SCRIPT FLUSH"); /* also while it is held */
     snib_hold *hold = must_acquire(lock, 0);
     server_do(server, "SCRIPT FLUSH");
     uint64_t renewals = must_stats(client).renewals;

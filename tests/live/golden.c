@@ -1,4 +1,4 @@
-/* golden.c - what the scripts leave in the server, replayed step by step without the library.
+/* golden.c - what the scripts leave at the server, replayed step by step without the library.
  *
  * The traces are Redisson's plain lock as seen on the wire, with the library's own choices: the
  * count stays 1, a repeated request changes nothing, and there is no unlock latch.
@@ -48,10 +48,10 @@ static void expect_lock(struct world *world, const char *owner, long long ttl_ms
     expect_held_by(&world->server, "K", owner);
     long long left = server_integer(&world->server, "PTTL K");
     assert_in_range(left, ttl_ms - TTL_SLACK_MS, ttl_ms);
-    assert_int_equal(server_integer(&world->server, "DBSIZE"), 1); /* no companion key */
+    assert_int_equal(server_integer(&world->server, "DBSIZE"), 1); /* no auxiliary key */
 }
 
-/* So many messages `0` have come, and nothing else.  A marker of our own ends the look. */
+/* Expect `count` messages "0" and no others.  A marker message ends the check. */
 static void expect_messages(struct world *world, int count)
 {
     server_do(&world->server, "PUBLISH %s marker", channel);
@@ -94,7 +94,7 @@ static void acquire_and_release(void **state)
     assert_int_equal(release(world, owner_a), 2); /* one receiver */
     assert_true(server_is_empty(&world->server));
     expect_messages(world, 1);
-    assert_int_equal(release(world, owner_a), 0); /* again: nothing, and no message */
+    assert_int_equal(release(world, owner_a), 0); /* again: no release, no message */
     expect_messages(world, 0);
 }
 
@@ -126,7 +126,7 @@ static void renew(void **state)
     redisReply *reply =
         server_command(&world->server, "EVALSHA %s 4 {r}1 {r}2 {r}3 {r}4 30000 %s %s %s %s",
                        world->renew, owner_a, owner_a, owner_a, owner_a);
-    static const int lost[] = {2, 1, 3, 0, 4, 1}; /* index, 1: somebody else's or 0: gone */
+    static const int lost[] = {2, 1, 3, 0, 4, 1}; /* index, then 1: another owner's or 0: gone */
     assert_int_equal(reply->elements, 6);
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(reply->element[i]->integer, lost[i]);
@@ -149,7 +149,7 @@ static void info(void **state)
     assert_int_equal(reply->element[0]->integer, -2);
     assert_string_equal(reply->element[1]->str, "");
     assert_int_equal(reply->element[2]->integer, 0);
-    assert_int_equal(reply->element[3]->integer, 1); /* the subscriber of this test */
+    assert_int_equal(reply->element[3]->integer, 1); /* this test's subscriber */
     freeReplyObject(reply);
     expect_nil(world, world->acquire, owner_a, "30000");
     reply = server_command(&world->server, "EVALSHA %s 1 K %s", world->info, channel);
@@ -192,7 +192,7 @@ static void other_data(void **state)
             redisReply *reply = redisCommand(world->server.admin, command);
             bool refused = reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "WRONGTYPE");
             bool held =
-                m == 4 && reply->type == REDIS_REPLY_INTEGER; /* a hash: like a stranger's lock */
+                m == 4 && reply->type == REDIS_REPLY_INTEGER; /* a hash: like another's lock */
             if (!refused && !held)
                 fail_msg("%s after %s: %s", command, makers[m],
                          reply->str ? reply->str : "no error");
@@ -209,7 +209,7 @@ static void other_data(void **state)
     expect_messages(world, 0);
 }
 
-/* A lease that the server refuses leaves no lock behind, least of all one without a TTL. */
+/* If the server refuses the lease no lock is left behind, least of all one without a TTL. */
 static void refused_lease(void **state)
 {
     struct world *world = *state;

@@ -47,7 +47,7 @@ static const struct composition compositions[] = {
 };
 enum { COMPOSITIONS = sizeof compositions / sizeof compositions[0] };
 
-/* A group of ours, and the same locks and the same group of another process. */
+/* A group of the first process, and the same locks and group of another process. */
 struct team {
     const struct composition *is;
     snib_lock *group, *their_group;
@@ -100,7 +100,7 @@ static void team_new(struct world *world, struct team *team, const struct compos
     team->group = group_of(is, team->ours, options);
     team->their_group = group_of(is, reversed, NULL);
     for (int i = 0; i < is->n; i++)
-        snib_lock_free(reversed[i]); /* the group keeps what it needs */
+        snib_lock_free(reversed[i]); /* the group keeps its own references */
     must_release(must_acquire(team->group, PROMPT_MS));
 }
 
@@ -113,7 +113,7 @@ static void world_open(struct world *world, int64_t lease_ms, const snib_lock_op
     }
     for (int i = 0; i < COMPOSITIONS; i++)
         team_new(world, &world->teams[i], &compositions[i], options);
-    for (int i = 0; i < SERVERS; i++) { /* a quorum's third may come late, and goes again */
+    for (int i = 0; i < SERVERS; i++) { /* a quorum's third may come late, and is given back */
         AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 0, PROMPT_MS);
         world->base[i] = server_keys(&world->servers[i]);
     }
@@ -193,12 +193,12 @@ static void exclusion(void **state)
         EXPECT(snib_hold_release(hold, err), SNIB_NOT_HELD);
         snib_hold_free(hold);
         for (int i = 0; i < team->is->n; i++)
-            must_release(must_acquire(team->rivals[i], 0)); /* confirmed: it is free */
+            must_release(must_acquire(team->rivals[i], 0)); /* confirmed free */
         must_release(must_acquire(team->their_group, 0));
     }
 }
 
-/* One member is somebody else's: none is taken.  A quorum does without a minority. */
+/* One member is held by another: none is taken.  A quorum works without a minority. */
 static void all_or_none(void **state)
 {
     struct world *world = *state;
@@ -275,7 +275,8 @@ static void release_wakes(void **state)
 
 enum way { BY_CANCEL, BY_TIMEOUT, BY_QUEUE_FREE, BY_OP_FREE, WAYS };
 
-/* An acquisition ends at any moment while a member is not free, or all are; nothing of it stays. */
+/* An acquisition ends at any moment, while a member is not free, or with all free; nothing of it
+ * stays. */
 static void leaving(void **state)
 {
     struct world *world = *state;
@@ -326,7 +327,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Two processes name the members in opposite order, and never wait for each other in a circle. */
+/* Two processes name the members in opposite order, and never deadlock. */
 static void opposite_orders(void **state)
 {
     struct world *world = *state;
@@ -346,7 +347,7 @@ static void opposite_orders(void **state)
 
 /* ---- Leases and losses ----------------------------------------------------------------------- */
 
-/* A lease that is to end, and one that a busy machine is not to end. */
+/* A lease that is to end, and one that must survive a busy machine. */
 enum { LEASE_MS = 800, KEPT_LEASE_MS = 3000 };
 
 static void renewed(void **state)
@@ -411,11 +412,11 @@ static void must_force(struct world *world, struct team *team, int member)
     snprintf(name, sizeof name, "%s:%d", team->is->name, team->is->quorum ? 0 : member);
     if (team->is->of[member].kind == SNIB_PERMITS)
         server_do(server, "DEL {%s}:timeout", name);
-    else /* a quorum's last member may come a moment later */
+    else /* a quorum's last member may be granted a moment later */
         AWAIT(server_integer(server, "DEL %s", name) == 1, 6 * PROMPT_MS);
 }
 
-/* Somebody has the quorum's lock on this server, from one moment to the next. */
+/* Make another owner hold the quorum's lock on this server, atomically. */
 static void must_rob(struct world *world, int server)
 {
     server_do(&world->servers[server], "EVAL %s 1 quorum:0",
@@ -435,7 +436,8 @@ static long long keys_expired(struct world *world)
     return sum;
 }
 
-/* Delete the team's member i at the server, and for a quorum as many as cannot be got again. */
+/* Delete the team's member i at the server, and for a quorum as many that they cannot be
+ * regained. */
 static void strike(struct world *world, struct team *team, int i)
 {
     must_force(world, team, i);
@@ -445,8 +447,8 @@ static void strike(struct world *world, struct team *team, int i)
     }
 }
 
-/* Each in turn of all teams' members is lost: its holder is told, and its release gives the others back,
- * which are far from the end of their leases. */
+/* Each member of each team is lost in turn: its holder is told, and its release gives the other
+ * members back, long before their leases end. */
 static void member_lost(void **state)
 {
     enum { LONG_MS = 6000 };
@@ -483,7 +485,7 @@ static void member_lost(void **state)
     world_close(world);
 }
 
-/* A quorum's member that went is asked for again, and the hold goes on. */
+/* A lost member of a quorum is requested again, and the hold survives. */
 static void quorum_member_returns(void **state)
 {
     struct world *world = *state;
@@ -500,7 +502,7 @@ static void quorum_member_returns(void **state)
     world_close(world);
 }
 
-/* All members are gone at once: that is one loss, and told once. */
+/* All members are lost at once: that is one loss, reported once. */
 static void loss_is_told_once(void **state)
 {
     struct world *world = *state;
@@ -533,7 +535,7 @@ static void loss_is_told_once(void **state)
     world_close(world);
 }
 
-/* A member's client, or the first member's, is closed under the hold. */
+/* A member's client, or the first member's, is closed while the lock is held. */
 static void client_closed(void **state)
 {
     struct world *world = *state;
@@ -542,9 +544,9 @@ static void client_closed(void **state)
         world_open(world, 0, NULL);
         for (EACH_TEAM(world, team))
             holds[team - world->teams] = must_acquire(team->group, 0);
-        for (int i = 0; i < SERVERS; i++) /* the quorum's third has come as well */
+        for (int i = 0; i < SERVERS; i++) /* the quorum's third member has been granted as well */
             AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
-        for (int i = 0; i < SERVERS; i++) /* and its answer: a ping's comes after it */
+        for (int i = 0; i < SERVERS; i++) /* and its reply has arrived: a ping's comes later */
             EXPECT(snib_client_ping(world->ours[i], -1, err), SNIB_OK);
         EXPECT(snib_client_close(world->ours[closed], -1, err), SNIB_OK);
         for (EACH_TEAM(world, team)) {
@@ -567,7 +569,8 @@ static void client_closed(void **state)
     }
 }
 
-/* A minority of a quorum's servers stops: nobody notices.  Without a majority it is lost in time. */
+/* A minority of a quorum's servers stops: holders do not notice.  Without a majority the hold is
+ * lost in time. */
 static void quorum_servers_stop(void **state)
 {
     struct world *world = *state;
@@ -579,7 +582,7 @@ static void quorum_servers_stop(void **state)
     must_release(hold);
     hold = must_acquire(team->group, PROMPT_MS);
     server_pause(&world->servers[2]);
-    /* The server that is left renews, but what it says is no majority's word. */
+    /* The remaining server renews, but is not a majority. */
     bool too_long = false;
     for (int64_t paused = now_ms(), now = paused; now < paused + KEPT_LEASE_MS; nap_us(1000)) {
         now = now_ms();
@@ -598,7 +601,7 @@ static void quorum_servers_stop(void **state)
     world_close(world);
 }
 
-/* Who refused is asked again, so that a hold does not hang on the bare majority. */
+/* A member that refused is tried again, so that a hold does not depend on a bare majority. */
 static void quorum_completes_itself(void **state)
 {
     struct world *world = *state;
@@ -614,7 +617,7 @@ static void quorum_completes_itself(void **state)
     world_close(world);
 }
 
-/* Five nodes, behind a proxy each, on the databases of the servers that are there. */
+/* Five nodes, each behind a proxy, as databases of the available servers. */
 enum { NODES = 5, STALL_MS = 300 };
 
 struct node {
@@ -628,7 +631,7 @@ static void node_open(struct node *node, const struct server *server, int databa
     char url[80];
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
-    options.reply_timeout_ms = options.patience_ms = 60000; /* nothing is decided by giving up */
+    options.reply_timeout_ms = options.patience_ms = 60000; /* no timeout decides anything */
     node->proxy = proxy_start(server->socket);
     snprintf(url, sizeof url, "%s/%d", proxy_url(node->proxy), database);
     EXPECT(snib_client_open(url, &options, &node->client, err), SNIB_OK);
@@ -643,8 +646,8 @@ static bool node_was_asked(struct node *node)
     return false;
 }
 
-/* All are asked at once, a majority's answers are enough, the time they took is taken off the lease, and what the
- * others grant later is taken back. */
+/* All nodes are asked at once, a majority of replies suffices, the time taken is subtracted from
+ * the lease, and later grants are given back. */
 static void slow_nodes(void **state)
 {
     struct world *world = *state;
@@ -661,7 +664,7 @@ static void slow_nodes(void **state)
     options.flags = SNIB_LOCK_NO_QUARANTINE;
     EXPECT(snib_quorum_new(locks, NODES, &options, &group, err), SNIB_OK);
     must_release(must_acquire(group, 0)); /* all are connected */
-    /* An acquire or release whose answer is held back would keep its node's client from asking again: a ping's answer
+    /* A client whose acquire or release is still unanswered would not ask again: a ping's reply
      * comes after theirs. */
     for (int i = 0; i < NODES; i++)
         EXPECT(snib_client_ping(nodes[i].client, -1, err), SNIB_OK);
@@ -697,8 +700,9 @@ static void slow_nodes(void **state)
     }
 }
 
-/* Somebody holds a majority and cannot be told.  One of his servers loses its memory: it does not vote until what it
- * may have forgotten has ended, or there would be two holders. */
+/* An owner holds a majority and cannot be notified.  One of its servers loses its memory: that one
+ * does not vote until the leases it may have forgotten have ended, or there would be two
+ * holders. */
 static void quarantine(void **state)
 {
     enum { VOTELESS_MS = 2 * LEASE_MS };
@@ -733,7 +737,7 @@ static void quarantine(void **state)
     snib_lock_free(group);
 }
 
-/* Votes that are asked for later last longer: a fixed lease ends with the first of those that decided. */
+/* Votes requested later last longer: a fixed lease ends with the earliest of the deciding votes. */
 static void fixed_lease_does_not_grow(void **state)
 {
     enum { FIXED_MS = 20000, STEP_MS = 1000 };
@@ -758,12 +762,12 @@ static void fixed_lease_does_not_grow(void **state)
     assert_int_equal(event.code, SNIB_OK);
     int64_t safe_until = snib_hold_remaining_ms(event.hold);
     assert_in_range(safe_until, 1, FIXED_MS - FIXED_MS / 100 - STEP_MS);
-    safe_until += now_ms(); /* taken afterwards: it is no less */
+    safe_until += now_ms(); /* read afterwards, so not too low */
     nap_us(STEP_MS * 1000);
     server_continue(&world->servers[2]);
     AWAIT(must_stats(world->ours[2]).held == 1, PROMPT_MS);
     for (int64_t end = now_ms() + STEP_MS; now_ms() < end; nap_us(1000)) {
-        int64_t now = now_ms(); /* taken first: it is no more than at the next call */
+        int64_t now = now_ms(); /* read first, so not later than in the next call */
         assert_true(now + snib_hold_remaining_ms(event.hold) <= safe_until + 1);
     }
     must_release(event.hold);
@@ -775,7 +779,7 @@ static void fixed_lease_does_not_grow(void **state)
     }
 }
 
-/* What is forgotten is not released: each member's lease runs out. */
+/* An abandoned hold is not released: each member's lease runs out. */
 static void abandoned(void **state)
 {
     struct world *world = *state;
@@ -786,7 +790,7 @@ static void abandoned(void **state)
         snib_hold_abandon(hold);
         assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
         if (snib_lock_acquire(team->their_group, 0, 0, &other, NULL) == SNIB_OK)
-            assert_true(now_ms() - start > 2 * LEASE_MS - 100); /* a machine that slept meanwhile */
+            assert_true(now_ms() - start > 2 * LEASE_MS - 100); /* the machine has stalled */
         if (other)
             must_release(other);
         must_release(must_acquire(team->group, PROMPT_MS));

@@ -1,7 +1,7 @@
-/* kinds.c - who holds a lock keeps out the others, who waits is woken, who leaves leaves nothing: for all
- * kinds alike.
+/* kinds.c - holders exclude others, waiters are woken, leavers leave nothing behind: the same for
+ * all kinds.
  *
- * Waiters re-check once a minute here, so what wakes them is a message, or a hand-over.
+ * Waiters re-check only once a minute here, so they are woken by a message, or a hand-over.
  */
 #include "../support/kinds.h"
 
@@ -53,7 +53,7 @@ static void exclusion(void **state)
     }
 }
 
-/* Who holds it is the same for whoever asks. */
+/* The holder is the same for every client that asks. */
 static void info(void **state)
 {
     struct kinds_world *world = *state;
@@ -73,7 +73,7 @@ static void info(void **state)
         if (pair->kind->traits & OWNED)
             assert_string_equal(data.owner, owner);
         assert_int_equal(data.count, pair->kind->traits & COUNTED ? 0 : 1);
-        if (data.token != 0) /* the counter is the name's, whatever kind asks */
+        if (data.token != 0) /* the counter belongs to the name, for every kind */
             assert_int_equal(data.token, snib_hold_token(hold));
         must_release(hold);
         EXPECT(snib_lock_info(pair->same, &data, err), SNIB_OK);
@@ -88,7 +88,7 @@ static void closed_client_gives_back(void **state)
     for (EACH_KIND(world, pair))
         pair->hold = must_acquire(pair->ours, 0);
     EXPECT(snib_client_close(world->ours, -1, err), SNIB_OK);
-    kinds_expect_base(world, 0); /* confirmed: nothing is left when it returns */
+    kinds_expect_base(world, 0); /* confirmed: nothing is left on return */
     for (EACH_KIND(world, pair)) {
         expect_hold_lost(pair->hold, SNIB_REASON_CLOSED, 0);
         EXPECT(snib_hold_release(pair->hold, err), SNIB_LOST);
@@ -128,14 +128,14 @@ static void release_wakes(void **state)
             if (round % 2) /* else the release may come before the subscription */
                 AWAIT(is_listened_to(world, pair), 1000);
             expect_woken(pair, world->their_queue);
-            pair->hold = must_acquire(pair->ours, 1000); /* and from a waiter of its own process */
+            pair->hold = must_acquire(pair->ours, 1000); /* and now a waiter of the same process */
             must_submit(pair->own_rival, -1, world->queue, 2);
             expect_woken(pair, world->queue);
         }
     assert_true(must_stats(world->theirs).messages > 0);
 }
 
-/* A crowd of two clients that want the same lock. */
+/* Waiters of two clients for the same lock. */
 struct crowd {
     snib_queue *queue;
     int n;
@@ -241,14 +241,14 @@ static void leaving(void **state)
             leave(world, pair, world->ours, pair->own_rival, way);
             EXPECT(snib_hold_check(hold, err), SNIB_OK);
             must_release(hold);
-            /* The mark of a writer who waited ends by itself. */
+            /* The mark of a waiting writer expires by itself. */
             kinds_expect_base(world, pair->kind->rival_flags ? 5500 : 500);
             must_release(must_acquire(pair->ours, 0));
         }
     AWAIT(server_channels(&world->server) == 0, 1000);
 }
 
-/* The lock comes free just as its only waiter is cancelled, many times: it is free in the end. */
+/* The lock becomes free just as its only waiter is cancelled, many times: it is free in the end. */
 static void cancel_meets_release(void **state)
 {
     struct kinds_world *world = *state;
@@ -299,13 +299,13 @@ static void reentry(void **state)
         assert_int_equal(snib_hold_token(first), token);
         expect_kept_out(pair->rival);
         if (pair->kind->rival == pair->kind->kind)
-            expect_kept_out(pair->own_rival); /* a fresh owner is somebody else */
+            expect_kept_out(pair->own_rival); /* a fresh owner is a different one */
         must_release(first);
         must_release(must_acquire(pair->rival, PROMPT_MS));
     }
 }
 
-/* Only kinds with owners know any: an owner is not asked for elsewhere. */
+/* Only kinds with owners accept an owner number. */
 static void counters_know_no_owners(void **state)
 {
     struct kinds_world *world = *state;
@@ -322,7 +322,7 @@ static void forced(void **state)
     for (EACH_KIND(world, pair)) {
         bool counted = pair->kind->traits & COUNTED, sides = pair->kind->kind != pair->kind->rival;
         snib_hold *hold = must_acquire(pair->ours, PROMPT_MS);
-        if (sides) /* the other side of a read/write lock is not touched */
+        if (sides) /* the other side of a read/write lock is not affected */
             EXPECT(snib_lock_force_release(pair->rival, err), SNIB_NOT_HELD);
         must_submit(pair->rival, -1, world->their_queue, 4);
         AWAIT(must_stats(world->theirs).waiting == 1 && is_listened_to(world, pair), 1000);
@@ -334,14 +334,14 @@ static void forced(void **state)
         if (event.code != SNIB_OK || now_ms() - start > PROMPT_MS)
             fail_msg("%s: %s after %d ms", pair->kind->name, snib_code_name(event.code),
                      (int)(now_ms() - start));
-        if (pair->kind->kind != SNIB_SEMAPHORE) /* nobody can tell whose permits they are */
+        if (pair->kind->kind != SNIB_SEMAPHORE) /* the permits' owner is unknown */
             EXPECT(snib_hold_release(hold, err), SNIB_LOST);
         EXPECT(snib_hold_check(event.hold, err), SNIB_OK);
         must_release(event.hold);
         if (!counted)
             EXPECT(snib_lock_force_release(pair->same, err), SNIB_NOT_HELD);
         snib_hold_free(hold);
-        if (pair->kind->kind == SNIB_SEMAPHORE) { /* which is put back once too often */
+        if (pair->kind->kind == SNIB_SEMAPHORE) { /* they are put back once too often */
             EXPECT(snib_lock_force_release(pair->same, err), SNIB_OK);
             must_count(SNIB_SEMAPHORE, pair->same, SNIB_COUNT_INIT, 1);
         }
@@ -356,7 +356,8 @@ static int abandoned_new(void **state)
     return 0;
 }
 
-/* What is forgotten is not released, for nobody and by nobody: it is renewed no more, and its lease runs out. */
+/* An abandoned hold is not released by or for any caller: it is no longer renewed, and its lease
+ * runs out. */
 static void abandoned(void **state)
 {
     struct kinds_world *world = *state;
@@ -366,24 +367,25 @@ static void abandoned(void **state)
         snib_hold *hold = must_event(world->queue, PROMPT_MS).hold;
         int64_t start = now_ms();
         snib_hold_abandon(hold);
-        snib_hold_abandon(hold); /* the handle has ended */
+        snib_hold_abandon(hold); /* the handle is no longer valid */
         assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
         if (!(pair->kind->traits & LEASED)) { /* its permits stay taken */
             expect_kept_out(pair->own_rival);
             must_count(pair->kind->kind, pair->same, SNIB_COUNT_RELEASE, 1);
         }
-        must_release(must_acquire(pair->own_rival, PROMPT_MS)); /* waits as for a stranger's */
+        must_release(must_acquire(pair->own_rival, PROMPT_MS)); /* waits for another's hold */
         if ((pair->kind->traits & LEASED) && now_ms() - start < 900)
             fail_msg("%s: free after %d ms", pair->kind->name, (int)(now_ms() - start));
     }
     snib_event event;
-    assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* and nobody is told */
+    assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* no loss reported */
     snib_client_stats_data after = must_stats(world->ours);
     assert_int_equal(after.abandoned, before.abandoned + KINDS);
     assert_int_equal(after.held, 0);
 }
 
-/* Who has entered again keeps the hold, as long as he has it; then it is nobody's to release. */
+/* An owner that has re-entered keeps the hold until it releases it; an abandoned hold is then left
+ * to its lease. */
 static void abandoned_by_one_of_two(void **state)
 {
     enum { OWNER = 42 };
@@ -403,7 +405,7 @@ static void abandoned_by_one_of_two(void **state)
             snib_hold_abandon(hold);
         }
         assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
-        must_release(must_acquire_as(lock, OWNER, PROMPT_MS)); /* the owner again: a new hold */
+        must_release(must_acquire_as(lock, OWNER, PROMPT_MS)); /* the same owner gets a new hold */
         assert_true(now_ms() - start >= 380);
     }
     snib_lock_free(lock);

@@ -75,7 +75,7 @@ static void crew_stop(struct crew *crew, int threads)
         pthread_join(crew->threads[i], NULL);
 }
 
-/* Everybody has locked again so often since. */
+/* Every thread has taken the lock at least `more` times since. */
 static bool crew_went_on(struct crew *crew, const long *since, long more)
 {
     for (int i = 0; i < THREADS; i++)
@@ -90,7 +90,7 @@ static void crew_note(struct crew *crew, long *out)
         out[i] = crew->pairs[i];
 }
 
-/* The numbers of the connections that send scripts, as the server knows them. */
+/* The ids of the connections that send scripts, as known to the server. */
 static int connections(struct server *server, long long *ids, int room)
 {
     redisReply *reply = server_command(server, "CLIENT LIST TYPE normal");
@@ -115,7 +115,7 @@ static int all_connections(struct server *server)
     return n;
 }
 
-/* Those that are not answered, too. */
+/* Counts unanswered ones, too. */
 static long long connections_so_far(struct server *server)
 {
     static const char word[] = "total_connections_received:";
@@ -157,7 +157,8 @@ static void threads_have_as_many_as_allowed(void **state)
     }
 }
 
-/* One connection after the other is ended by the server, under load: everybody goes on, and nobody's hold is lost. */
+/* The server closes one connection after another, under load: all threads continue, and no hold is
+ * lost. */
 static void loss_of_one_disturbs_nobody(void **state)
 {
     struct server *server = *state;
@@ -178,11 +179,11 @@ static void loss_of_one_disturbs_nobody(void **state)
     crew_stop(&crew, THREADS);
     assert_int_equal(must_stats(client).lost_deleted, 0);
     must_release(kept);
-    AWAIT(server_is_empty(server), 5000); /* no request of a lost connection was done late */
+    AWAIT(server_is_empty(server), 5000); /* no request of a lost connection was executed late */
     snib_client_free(client);
 }
 
-/* All connections are cut while requests are on their way and unread, again and again. */
+/* All connections are cut while requests are in flight and unread, again and again. */
 static void cuts_leave_nothing(void **state)
 {
     struct server *server = *state;
@@ -207,8 +208,8 @@ static void cuts_leave_nothing(void **state)
     proxy_stop(proxy);
 }
 
-/* A connection ends for the client with a request that the server has not read, and that would come to it later:
- * the connection is ended there, too, before the request is repeated by another. */
+/* A connection ends at the client with a request that the server has not read and would read later:
+ * the connection is killed at the server, too, before the request is repeated on another. */
 static void late_request_is_not_done(void **state)
 {
     struct server *server = *state;
@@ -229,13 +230,13 @@ static void late_request_is_not_done(void **state)
     }
     crew_stop(&crew, THREADS);
     snib_client_free(client);
-    AWAIT(all_connections(server) == 1,
-          20000); /* this one: of the others everything has been read */
+    AWAIT(all_connections(server) == 1, 20000); /* this one: the others' bytes have all been read */
     assert_true(server_is_empty(server));
     proxy_stop(proxy);
 }
 
-/* Nothing comes any more on any of them, and no end either: they are left, and what was on its way is sent again. */
+/* All connections fall silent without an end: they are closed, and requests in flight are sent
+ * again. */
 static void stall_is_left(void **state)
 {
     struct server *server = *state;

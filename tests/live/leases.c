@@ -1,5 +1,5 @@
-/* leases.c - renewed for as long as they are held, told of every loss in time: for all kinds alike, and
- * at the same time.
+/* leases.c - holds are renewed for as long as they are held, and every loss is reported in time:
+ * the same for all kinds, and at the same time.
  */
 #include "../support/kinds.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { LEASE_MS = 800, NEXT_RENEWAL_MS = LEASE_MS / 2, SLACK_MS = 10000 };
-enum { KEPT_LEASE_MS = 3000, HELD_MS = 2 * KEPT_LEASE_MS }; /* which a busy machine is not to end */
+enum { KEPT_LEASE_MS = 3000, HELD_MS = 2 * KEPT_LEASE_MS }; /* must survive a busy machine */
 
 static struct kinds_world *world_open(void **state, struct kinds_options options)
 {
@@ -57,7 +57,7 @@ static void expect_served(struct kinds_world *world, int traits, int64_t limit_m
     }
 }
 
-/* The event of each loss has come, once and with its reason. */
+/* Each loss has been reported, once and with its reason. */
 static void expect_loss_events(struct kinds_world *world, int traits, int32_t reason)
 {
     bool told[KINDS] = {false};
@@ -150,7 +150,7 @@ static void fixed_lease_ends(void **state)
 
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
-/* The client's limit is that of locks that have none of their own, and do not refuse it. */
+/* The client's limit applies to locks that have none of their own, and that do not disable it. */
 static void max_hold_of_the_client(void **state)
 {
     enum { MAX_HOLD_MS = 300 };
@@ -181,12 +181,12 @@ static void deleted(void **state)
     expect_loss_events(world, LEASED, SNIB_REASON_DELETED);
     release_lost(world, LEASED);
     nap_us(LEASE_MS * 1000);
-    assert_true(server_is_empty(&world->server)); /* no renewal has made anything anew */
+    assert_true(server_is_empty(&world->server)); /* no renewal has recreated a key */
     world->base[0] = '\0';
     kinds_close(world);
 }
 
-/* Somebody else has it by then; that hold is not touched. */
+/* Another owner has it by then; that hold is not touched. */
 static void taken(void **state)
 {
     struct kinds_world *world = world_open(state, (struct kinds_options){.lease_ms = 4 * LEASE_MS});
@@ -211,7 +211,7 @@ static void taken(void **state)
     kinds_close(world);
 }
 
-/* When each lease ends at the earliest, asked so that no renewal comes after. */
+/* The earliest end of each lease, read so that no renewal comes later. */
 static void stop_server(struct kinds_world *world, int64_t end_ns[KINDS])
 {
     for (;;) {
@@ -224,7 +224,7 @@ static void stop_server(struct kinds_world *world, int64_t end_ns[KINDS])
             end_ns[pair - world->pairs] = asked_ns + info.remaining_ms * 1000000;
         }
         server_pause(&world->server);
-        nap_us(500000); /* replies that were on their way; the leases last for longer */
+        nap_us(500000); /* replies in flight; the leases last longer */
         if (must_stats(world->ours).renewals == before)
             return;
         server_continue(&world->server);
@@ -252,7 +252,7 @@ static void server_stops(void **state)
     kinds_close(world);
 }
 
-/* The server comes back without a memory while each lock is held and waited for. */
+/* The server restarts empty while each lock is held and waited for. */
 static void server_restarts(void **state)
 {
     struct kinds_world *world = world_open(state, (struct kinds_options){.lease_ms = 4 * LEASE_MS});
@@ -260,14 +260,14 @@ static void server_restarts(void **state)
     wait_for_each(world, OWNED);
     server_restart(&world->server);
     for (EACH_KIND_THAT(world, pair, OWNED)) {
-        int32_t reason; /* their waiter may have the lock before our renewal */
+        int32_t reason; /* the waiter may have the lock before the next renewal */
         EXPECT(snib_hold_wait(pair->hold, SLACK_MS, &reason, err), SNIB_LOST);
         assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
     }
     expect_served(world, OWNED, SLACK_MS);
     release_lost(world, OWNED);
     kinds_set_numbers(world);
-    for (EACH_KIND(world, pair)) /* counters of tokens are there again */
+    for (EACH_KIND(world, pair)) /* token counters exist again */
         must_release(must_acquire(pair->ours, SLACK_MS));
     kinds_close(world);
 }

@@ -1,4 +1,4 @@
-/* links.c - when a link to a server is left, and what is done to others by that. */
+/* links.c - when a link to a server is closed, and how that affects others. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -29,8 +29,8 @@ static long long connection_number(redisContext *connection)
     return number;
 }
 
-/* A client whose connection ended with a request unread kills that connection; on a server that was started
- * again the number is a stranger's. */
+/* A client whose connection broke with a request unread kills that connection; on a restarted
+ * server the number belongs to a different client. */
 static void strangers_are_spared(void **state)
 {
     struct server *server = *state;
@@ -66,8 +66,8 @@ static void strangers_are_spared(void **state)
     proxy_stop(proxy);
 }
 
-/* A server that was made a replica is left: it answers no question about locks, its word takes no hold, and
- * when it is a master again all goes on. */
+/* A server that was demoted to replica is left: it answers no query about locks, its replies end no
+ * hold, and once it is a master again all continues. */
 static void replica_is_left(void **state)
 {
     struct server *server = *state;
@@ -94,8 +94,8 @@ static void replica_is_left(void **state)
     snib_client_free(other);
 }
 
-/* Messages do not come any more, and no end of the connection either: the link is found silent, though the
- * waiter would ask by itself in an hour only. */
+/* Messages stop, without an end of the connection: the link is found silent, although the waiter
+ * would ask by itself only in an hour. */
 static void silent_subscription_is_replaced(void **state)
 {
     struct server *server = *state;
@@ -107,7 +107,7 @@ static void silent_subscription_is_replaced(void **state)
     options.lease_ms = 60000;
     snib_client *client = NULL, *other = must_open_lease(server->url, 60000);
     EXPECT(snib_client_open(proxy_url(proxy), &options, &client, err), SNIB_OK);
-    for (int early = 0; early < 2; early++) { /* silent before the confirmation, and after it */
+    for (int early = 0; early < 2; early++) { /* silent before the confirmation, or after it */
         snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
         snib_op *op = NULL;
         snib_event event;
@@ -120,8 +120,9 @@ static void silent_subscription_is_replaced(void **state)
             connects = must_stats(client).connects;
             proxy_stall_messages(proxy, true);
         }
-        must_release(theirs); /* the message about it is lost */
-        /* A confirmation that was on its way before the silence lets the client ask, and may find the lock free. */
+        must_release(theirs); /* its message is lost */
+        /* A confirmation in flight before the silence makes the client ask, and it may find the
+         * lock free. */
         bool asked = false;
         AWAIT((asked = snib_op_wait(op, 0, &event, NULL) == SNIB_OK) ||
                   must_stats(client).connects > connects,
@@ -148,6 +149,6 @@ int main(void)
         TEST(replica_is_left),
         TEST(silent_subscription_is_replaced),
     };
-    signal(SIGPIPE, SIG_IGN); /* a stranger's connection that was ended is to be reported */
+    signal(SIGPIPE, SIG_IGN); /* writing to another client's closed connection must be reported */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

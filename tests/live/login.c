@@ -1,5 +1,6 @@
-/* login.c - whom a client logs in as: a file, a function or a queue is asked at each connect, connections log in
- * anew before what they have ends, and who has nothing to log in with is told so. */
+/* login.c - a client's credentials: a file, a function or a queue is asked at each connect,
+ * connections log in again before their credentials expire, and a client without valid credentials
+ * reports that. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -41,7 +42,7 @@ static const char *password_file(void)
     return path;
 }
 
-/* As a secret is renewed: another file by the same name. */
+/* As secrets are rotated: another file under the same name. */
 static void write_file(const char *text, size_t n)
 {
     char fresh[180];
@@ -126,7 +127,7 @@ static void file_is_read_at_each_connect(void **state)
     snib_client_free(client);
 }
 
-/* The file is renewed some time after the server's user. */
+/* The file is replaced some time after the server's user. */
 static void file_that_comes_late(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static struct issuer {
     pthread_t caller;
 } issuer;
 
-/* Each answer is a new password, and the one before is good no longer. */
+/* Each call gives a new password, and the previous one becomes invalid. */
 static int issue(void *data, snib_credentials *out)
 {
     struct issuer *me = data;
@@ -287,7 +288,7 @@ static void function_that_fails(void **state)
     issuer_begin(0);
     issuer.fails = true;
     no_credentials(open_by_function(300), SNIB_ECREDENTIALS, "the authority is away");
-    assert_true(issuer.calls >= 2); /* it may be back soon, so it is asked again */
+    assert_true(issuer.calls >= 2); /* it may work again soon, so it is called again */
     snib_client *client = open_by_function(LONG_MS);
     snib_lock *lock = must_lock(client, "x");
     snib_op *op = NULL;
@@ -306,7 +307,7 @@ static void function_that_is_slow(void **state)
 {
     (void)state;
     issuer_begin(0);
-    issuer.sleep_ms = 1500; /* three times as long as a connect may take */
+    issuer.sleep_ms = 1500; /* three times the connect timeout */
     int64_t start = now_ms();
     snib_client *client = open_by_function(700);
     snib_lock *lock = must_lock(client, "x");
@@ -314,17 +315,17 @@ static void function_that_is_slow(void **state)
     snib_error error = {0};
     assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_ECREDENTIALS);
     assert_non_null(strstr(error.text, "no answer in time"));
-    assert_int_equal(issuer.calls, 1); /* never two at a time */
+    assert_int_equal(issuer.calls, 1); /* never two calls at a time */
     snib_lock_free(lock);
-    snib_client_free(client); /* waits for it */
+    snib_client_free(client); /* waits for the call */
     assert_int_equal(issuer.inside, 0);
     assert_true(now_ms() - start >= 1500);
 }
 
-/* ---- What ends ------------------------------------------------------------------------------- */
+/* ---- Expiry ---------------------------------------------------------------------------------- */
 
-/* Of the client's command link, which is older than a subscribing one that has not subscribed yet; 0: none is
- * there. */
+/* The id of the client's command link, which is older than a pub/sub link that has not subscribed
+ * yet; 0: none. */
 static long long command_link(void)
 {
     redisReply *list = server_command(&server, "CLIENT LIST");
@@ -351,13 +352,13 @@ static void connections_log_in_anew(void **state)
     long long link = command_link(), logins = server_calls(&server, "auth");
     int64_t start = now_ms();
     AWAIT(server_calls(&server, "auth") >= logins + 6, LONG_MS);
-    assert_true(now_ms() - start >= 3000); /* not all the time */
+    assert_true(now_ms() - start >= 3000); /* not in a tight loop */
     assert_int_equal(command_link(), link);
     assert_int_equal(must_stats(client).reconnects, 0);
     assert_int_equal(refused_logins(), 0);
     EXPECT(snib_hold_check(hold, err), SNIB_OK);
     EXPECT(snib_op_wait(op, 0, &event, err), SNIB_AGAIN);
-    must_release(held); /* by a message or by the look after the subscription was renewed */
+    must_release(held); /* noticed by a message, or by the check after the new subscription */
     event = must_end(op, LONG_MS);
     EXPECT(event.code, SNIB_OK);
     must_release(event.hold);
@@ -369,7 +370,7 @@ static void connections_log_in_anew(void **state)
     snib_client_free(other);
 }
 
-/* A refused second login takes nothing away, is told, and is tried again soon. */
+/* A refused re-login has no effect but a log record, and is retried soon. */
 static void renewed_login_is_refused(void **state)
 {
     (void)state;

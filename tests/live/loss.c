@@ -1,7 +1,7 @@
-/* loss.c - what takes a lock away from its holder, and how the holder hears of it.
+/* loss.c - what takes a lock away from its holder, and how the holder learns of it.
  *
- * Each loss is told once, with its reason, at the next renewal at the latest; what somebody else
- * owns by then is left alone.
+ * Each loss is reported once, with its reason, at the next renewal at the latest; another owner's
+ * hold is left alone by then.
  */
 #include "../support/support.h"
 
@@ -17,7 +17,7 @@ struct world {
     snib_hold *hold;
 };
 
-/* A held, renewed lock "loss" with a queue that hears of it. */
+/* A renewed hold of the lock "loss", with a queue that reports its loss. */
 static int world_new(void **state)
 {
     static struct world world;
@@ -44,7 +44,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* The loss comes within limit_ms, in every way once, and the release says so too. */
+/* The loss is reported within limit_ms, once in every way, and by the release, too. */
 static void expect_lost(struct world *world, int32_t reason, int64_t limit_ms)
 {
     int32_t told = SNIB_REASON_NONE;
@@ -65,7 +65,8 @@ static void expect_lost(struct world *world, int32_t reason, int64_t limit_ms)
     assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* once */
 }
 
-/* An owner that enters again by another queue hears there too, once, and in each way of entering. */
+/* An owner that re-enters through another queue hears of the loss there, too, once, for each way of
+ * entering. */
 static void told_in_each_queue(void **state)
 {
     struct world *world = *state;
@@ -76,7 +77,7 @@ static void told_in_each_queue(void **state)
     snib_op *op = NULL;
     for (int i = 0; i < QUEUES; i++)
         queues[i] = must_queue(world->client);
-    EXPECT(snib_lock_acquire(lock, OWNER, 1000, &hold, err), SNIB_OK); /* and by no queue at all */
+    EXPECT(snib_lock_acquire(lock, OWNER, 1000, &hold, err), SNIB_OK); /* and without a queue */
     for (int i = 0; i < 2 * QUEUES; i++) {
         snib_hold *again = NULL;
         if (i % 2) {
@@ -91,7 +92,7 @@ static void told_in_each_queue(void **state)
         }
         assert_ptr_equal(again, hold);
     }
-    snib_queue_free(queues[0]); /* the first to be told */
+    snib_queue_free(queues[0]); /* which would be told first */
     server_do(&world->server, "DEL again");
     for (int i = 1; i < QUEUES; i++) {
         snib_event event = must_event(queues[i], NEXT_RENEWAL_MS);
@@ -101,7 +102,7 @@ static void told_in_each_queue(void **state)
         assert_ptr_equal(event.hold, hold);
         assert_int_equal(snib_queue_drain(queues[i], &event, 1, NULL), 0); /* once */
     }
-    /* Whoever enters first by a queue and goes without looking leaves nothing behind. */
+    /* An owner that entered and leaves without fetching its events leaves nothing behind. */
     for (int i = 0; i < 2 * QUEUES + 1; i++)
         snib_hold_free(hold);
     for (int i = 1; i < QUEUES; i++)
@@ -114,7 +115,7 @@ static void deleted(void **state)
     struct world *world = *state;
     server_do(&world->server, "DEL loss");
     expect_lost(world, SNIB_REASON_DELETED, NEXT_RENEWAL_MS);
-    expect_free(&world->server, "loss"); /* and not created again */
+    expect_free(&world->server, "loss"); /* and not recreated */
     assert_int_equal(must_stats(world->client).lost_deleted, 1);
 }
 
@@ -135,7 +136,7 @@ static void taken(void **state)
               stranger);
     expect_lost(world, SNIB_REASON_TAKEN, NEXT_RENEWAL_MS);
     expect_held_by(&world->server, "loss", stranger);
-    assert_true(server_integer(&world->server, "PTTL loss") > 25000); /* not ours to shorten */
+    assert_true(server_integer(&world->server, "PTTL loss") > 25000); /* must not be shortened */
     assert_int_equal(must_stats(world->client).lost_taken, 1);
 }
 
@@ -159,7 +160,7 @@ static void forced(void **state)
     snib_client_free(other);
 }
 
-/* The restarted server knows nothing; the first renewal after the reconnect finds out. */
+/* The restarted server is empty; the first renewal after the reconnect detects that. */
 static void server_restarted(void **state)
 {
     struct world *world = *state;
@@ -179,7 +180,7 @@ static void client_closed(void **state)
     assert_int_equal(must_stats(world->client).lost_closed, 1);
 }
 
-/* Renewal goes on for as long as it is allowed, far beyond one lease, and no longer. */
+/* Renewal continues for as long as it is allowed, far beyond one lease, and no longer. */
 static void max_hold(void **state)
 {
     struct world *world = *state;
@@ -201,14 +202,15 @@ static void fixed_lease_expires(void **state)
     snib_hold *hold = must_acquire(must_lock_lease(world->client, "fixed", 300, 0), 0);
     int32_t reason = 0;
     AWAIT(server_integer(&world->server, "EXISTS fixed") == 0, 400);
-    EXPECT(snib_hold_wait(hold, 0, &reason, err), SNIB_LOST); /* it has ended before the key */
+    EXPECT(snib_hold_wait(hold, 0, &reason, err), SNIB_LOST); /* the hold ended before the key */
     assert_int_equal(reason, SNIB_REASON_EXPIRED);
     EXPECT(snib_hold_release(hold, err), SNIB_LOST);
     snib_hold_free(hold);
     assert_int_equal(must_stats(world->client).lost_expired, 1);
 }
 
-/* A release, or the last handle's end, that finds nothing at the server is a loss like any other. */
+/* If a release, or the end of the last handle, finds nothing at the server, that is a loss like any
+ * other. */
 static void found_lost(void **state)
 {
     struct world *world = *state;
@@ -227,7 +229,7 @@ static void found_lost(void **state)
     snib_client_free(client);
 }
 
-/* Whoever has seen that a hold is over finds it counted. */
+/* Once a caller has seen that a hold is over, it is counted. */
 static void counted_when_seen(void **state)
 {
     struct world *world = *state;
@@ -248,7 +250,7 @@ static void counted_when_seen(void **state)
     snib_client_free(client);
 }
 
-/* Nothing is lost: the watchdog keeps the lease for as long as the hold lives. */
+/* Without a fault the watchdog keeps the lease for as long as the hold lives. */
 static void renewed_for_many_leases(void **state)
 {
     struct world *world = *state;
@@ -262,7 +264,8 @@ static void renewed_for_many_leases(void **state)
     snib_client_free(client);
 }
 
-/* The server's end is seen by who has nothing to say to it: with a lease of 30 s the next renewal is far away. */
+/* A client that has nothing to send notices the server's end: with a lease of 30 s the next renewal
+ * is far away. */
 static void end_of_an_idle_connection(void **state)
 {
     (void)state;
@@ -277,7 +280,7 @@ static void end_of_an_idle_connection(void **state)
         assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
         server_down(&server);
         AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_AT_RISK, 500);
-        server_restart(&server); /* with nothing in memory */
+        server_restart(&server); /* empty */
         AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_LOST, 500);
         snib_hold_free(hold);
         if (fixed)

@@ -1,5 +1,5 @@
-/* misfits.c - servers that are something else than the URL says: each its own error, which names the address and says
- * what to take. */
+/* misfits.c - servers of a different type than the URL says: each has its own error, which names
+ * the address and says which URL to use. */
 #define _GNU_SOURCE
 #include "../support/support.h"
 
@@ -32,7 +32,7 @@ static void refused(const char *url, int32_t code, const char *const *words)
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     snib_lock *lock = must_lock(client, "x");
     int got;
-    for (int64_t end = now_ms() + patient_ms(5000);;) { /* to reach it may take longer than that */
+    for (int64_t end = now_ms() + patient_ms(5000);;) { /* reaching the server may take longer */
         got = snib_lock_acquire(lock, 0, -1, &hold, &error);
         if (got != SNIB_ECONNECT || now_ms() > end)
             break;

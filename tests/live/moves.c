@@ -1,5 +1,5 @@
-/* moves.c - slots that move, thousands of times, under locks that are held and waited for; and moves that somebody
- * has begun and never ended. */
+/* moves.c - slots that are migrated thousands of times under locks that are held and waited for;
+ * and migrations that were begun and never finished. */
 #include "../support/deployment.h"
 #include "../support/kinds.h"
 
@@ -14,7 +14,7 @@ static struct deployment cluster;
 static int start(void **state)
 {
     (void)state;
-    /* Who serves what is this test's to say: no failover because a machine is busy. */
+    /* Only this test decides which node serves a slot: no failover on a busy machine. */
     struct deployment_options options = {.node_timeout_ms = 30000};
     cluster_start(&cluster, &options);
     cluster_await_settled(&cluster);
@@ -35,21 +35,21 @@ static uint64_t losses(snib_client *client)
            stats.lost_max_hold + stats.lost_failover;
 }
 
-/* ---- All that is there while a slot moves --------------------------------------------------------- */
+/* ---- Everything in a slot that is migrated -------------------------------------------------------- */
 
 enum { HELD = 7, QUEUE = 5, MASTERS = 3 };
 
 static const int32_t held_kinds[HELD] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR, SNIB_READ,
                                          SNIB_WRITE, SNIB_PLAIN,  SNIB_MUTEX /* a multi lock */};
 
-/* One slot: a hold of each kind, somebody of another client who waits for it, and a queue of several for the fair
- * one. */
+/* One slot: a hold of each kind, a waiter of another client for each, and a queue of several for
+ * the fair lock. */
 struct traveller {
     char tag[16];
-    int at; /* the number of its master */
+    int at; /* the index of its master */
     snib_lock *ours[HELD], *theirs[HELD];
     snib_hold *held[HELD];
-    snib_op *waits[HELD]; /* of FAIR: none */
+    snib_op *waits[HELD]; /* FAIR has none here */
     snib_queue *queue;
 };
 
@@ -95,7 +95,7 @@ static void traveller_board(struct traveller *one, int number, snib_client *ours
         must_submit(one->theirs[2], -1, one->queue, i);
 }
 
-/* Everything is still ours; then all of it is given back, and goes to who has waited, in order. */
+/* All holds are still valid; then all are released, and go to their waiters, in order. */
 static void traveller_arrive(struct traveller *one)
 {
     for (int i = 0; i < HELD; i++) {
@@ -132,8 +132,8 @@ static long long epoch_of(struct node *node)
     return epoch;
 }
 
-/* A node that takes a slot takes the next epoch, too.  Two that have not heard of each other take the same one, and then
- * the cluster gives slots back to nodes without their keys. */
+/* A node that takes a slot also takes the next epoch.  Two nodes that have not heard of each other
+ * take the same one, and then the cluster gives slots back to nodes without their keys. */
 static bool epochs_agree(void)
 {
     for (int i = 1; i < cluster.count; i++)
@@ -142,7 +142,7 @@ static bool epochs_agree(void)
     return true;
 }
 
-/* ---- Thousands of moves ----------------------------------------------------------------------------- */
+/* ---- Thousands of migrations ------------------------------------------------------------------------ */
 
 static void nothing_is_lost_on_the_way(void **state)
 {
@@ -152,7 +152,7 @@ static void nothing_is_lost_on_the_way(void **state)
     snib_client *ours = must_open_lease(cluster.url, LEASE_MS);
     snib_client *theirs = must_open_lease(cluster.url, LEASE_MS);
     char over[3][64];
-    snib_lock *members[3], *multi; /* over slots */
+    snib_lock *members[3], *multi; /* over several slots */
     memset(all, 0, sizeof all);
     for (int i = 0; i < TRAVELLERS; i++)
         traveller_board(&all[i], i, ours, theirs);
@@ -169,7 +169,7 @@ static void nothing_is_lost_on_the_way(void **state)
         int slot = slot_of(one->tag), to = (one->at + 1 + i / TRAVELLERS % 2) % MASTERS;
         struct move move = cluster_move_begin(&cluster, slot, &cluster.nodes[to]);
         if (i % 16 == 0)
-            nap_us(5000); /* half-way, also for those who only pass */
+            nap_us(5000); /* half-way, also for clients that only pass by */
         if (i % 8 == 0) {
             char name[64];
             snprintf(name, sizeof name, "{%s}passer", one->tag);
@@ -198,7 +198,7 @@ static void nothing_is_lost_on_the_way(void **state)
     snib_client_free(theirs);
 }
 
-/* ---- Moves that nobody ends ------------------------------------------------------------------------- */
+/* ---- Unfinished migrations -------------------------------------------------------------------------- */
 
 static void expect_told(snib_lock *lock, int code, const char *words)
 {
@@ -212,9 +212,9 @@ static void expect_told(snib_lock *lock, int code, const char *words)
     assert_true(took > 900 && took < patient_ms(3000)); /* the patience */
 }
 
-/* A slot that stays half-way: what needs keys of both sides, or looks at other keys of the slot, is refused when
- * patience ends, by an error that says why; a hold of it ends by its deadline; and all is well when the move has
- * been ended. */
+/* A slot that stays half migrated: a request that needs keys of both sides, or checks other keys of
+ * the slot, is refused when patience ends, with an error that says why; such a hold ends by its
+ * deadline; and all works again once the migration is finished. */
 static void abandoned_move_is_told(void **state)
 {
     (void)state;
@@ -247,7 +247,7 @@ static void abandoned_move_is_told(void **state)
     cluster_move_keys(&move);
     cluster_move_finish(&move);
     snib_event event = must_end(op, LONG_MS);
-    if (event.code == SNIB_OK) /* else its patience was at an end just before */
+    if (event.code == SNIB_OK) /* else its patience had just ended */
         must_release(event.hold);
     must_release(must_acquire(read, LONG_MS));
     must_release(must_acquire(write, LONG_MS));

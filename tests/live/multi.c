@@ -1,4 +1,5 @@
-/* multi.c - a multi lock of which something is not as it was: the rest is given back, and the answer is true. */
+/* multi.c - a multi lock with one changed member: the others are given back, and the reply is
+ * accurate. */
 #include "../support/support.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@ static struct world *world_new(int32_t middle, int64_t lease_ms)
     for (int i = 0; i < MEMBERS; i++)
         world.members[i] = must_lock_kind(world.client, i == 1 ? middle : SNIB_MUTEX, names[i]);
     assert_int_equal(snib_multi_new(world.members, MEMBERS, NULL, &world.multi, &error), SNIB_OK);
-    assert_int_equal(error.code, -99); /* what succeeds writes no error */
+    assert_int_equal(error.code, -99); /* success writes no error */
     return &world;
 }
 
@@ -39,7 +40,8 @@ static const int32_t middles[] = {SNIB_MUTEX, SNIB_FENCED, SNIB_READ, SNIB_WRITE
     i < sizeof middles / sizeof *middles;                                                          \
     i++
 
-/* A member's name has become that of other data: it was lost, the others are free, the data is untouched. */
+/* A member's name now has other data: that member is lost, the others are freed, the data is
+ * untouched. */
 static void overwritten_member(void **state)
 {
     (void)state;
@@ -72,7 +74,7 @@ static void deleted_member(void **state)
         snib_hold *hold = must_acquire(world->multi, 0);
         server_do(&world->server, "DEL b");
         EXPECT(snib_hold_wait(hold, patient_ms(5000), NULL, err), SNIB_LOST);
-        for (int k = 0; k < MEMBERS; k += 2) /* else their lease would hide what is to be shown */
+        for (int k = 0; k < MEMBERS; k += 2) /* else their lease would hide a failure */
             assert_int_equal(server_integer(&world->server, "PEXPIRE %s 600000", names[k]), 1);
         EXPECT(snib_hold_release(hold, err), SNIB_LOST);
         AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000);
@@ -81,7 +83,7 @@ static void deleted_member(void **state)
     }
 }
 
-/* A right is missing for what comes last in acquiring: nothing is left, of no member. */
+/* A right is missing for the last command of the acquire: no member is left behind. */
 static void refused_lease(void **state)
 {
     (void)state;
@@ -95,7 +97,7 @@ static void refused_lease(void **state)
     }
 }
 
-/* The right to one member is taken away: the others are released, and the error is told. */
+/* The right to one member is revoked: the others are released, and the error is reported. */
 static void right_to_one_taken_away(void **state)
 {
     (void)state;
@@ -106,12 +108,13 @@ static void right_to_one_taken_away(void **state)
     snib_error error = {0};
     assert_int_equal(snib_hold_release(hold, &error), SNIB_EPERM);
     server_do(&world->server, "ACL SETUSER default +hdel");
-    AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000); /* it was tried again */
+    AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000); /* it was retried */
     snib_hold_free(hold);
     world_free(world);
 }
 
-/* Of what one script cannot take, the whole waits, and so does the member that is not free: that is one wait. */
+/* If one script cannot take all members, both the whole lock and the member that is not free wait:
+ * that counts as one wait. */
 static void waits_once(void **state)
 {
     (void)state;

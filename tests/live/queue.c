@@ -1,4 +1,4 @@
-/* queue.c - operations without a blocked thread: each submit that starts brings exactly one event. */
+/* queue.c - operations without a blocked thread: each successful submit gives exactly one event. */
 #include "../support/support.h"
 
 #include <poll.h>
@@ -81,7 +81,7 @@ static void one_event_each(void **state)
     snib_hold_free(hold);
 }
 
-/* Questions about names: the texts come with the event, and are freed with whatever nobody fetched. */
+/* Queries about names: the texts come with the event, and unfetched ones are freed with it. */
 static void texts(void **state)
 {
     struct world *world = *state;
@@ -126,12 +126,12 @@ static void texts(void **state)
                SNIB_OK);
     struct pollfd ready = {.fd = snib_queue_fd(world->queue, NULL), .events = POLLIN};
     assert_int_equal(poll(&ready, 1, 3000), 1);
-    snib_queue_free(world->queue); /* some are there, some are on their way */
+    snib_queue_free(world->queue); /* some have completed, some are in flight */
     must_release(hold);
     snib_hold_free(hold);
 }
 
-/* Re-entry and its releases end at once, and tell so like everything else. */
+/* Re-entry and its releases complete at once, with an event like all others. */
 static void reentry(void **state)
 {
     struct world *world = *state;
@@ -151,7 +151,7 @@ static void reentry(void **state)
     release_submit(world, hold, 4);
     expect_done(world, 4, SNIB_OK);
     expect_free(&world->server, "queue");
-    for (int i = 0; i < 3; i++) /* one free for each success */
+    for (int i = 0; i < 3; i++) /* one free per success */
         snib_hold_free(hold);
     assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
 }
@@ -174,7 +174,7 @@ static void descriptor(void **state)
         submit(world, 0, 20, token);
     AWAIT(must_stats(world->client).timeouts == 5, 2000);
     for (int left = 5; left > 0; left--) {
-        AWAIT(readable(fd), 2000); /* it is rung when the client's mutex is free */
+        AWAIT(readable(fd), 2000); /* it is rung once the client's mutex is released */
         assert_int_equal(snib_queue_drain(world->queue, events, 1, NULL), 1);
         assert_int_equal(events[0].token, 6 - left); /* oldest first */
     }
@@ -183,7 +183,7 @@ static void descriptor(void **state)
     must_release(hold);
 }
 
-/* What nobody drained is given back with the queue. */
+/* Grants that were not fetched are given back when the queue is freed. */
 static void freed_with_grants(void **state)
 {
     struct world *world = *state;
@@ -196,7 +196,7 @@ static void freed_with_grants(void **state)
     assert_int_equal(must_stats(world->client).waiting, 0);
 }
 
-/* begin() answers at once where that is possible, and comes back instead of blocking long. */
+/* begin() completes at once where possible, and returns instead of blocking for long. */
 static void begin(void **state)
 {
     struct world *world = *state;
@@ -222,7 +222,7 @@ static void begin(void **state)
     EXPECT(snib_op_wait(op, 0, &event, err), SNIB_EHANDLE);
 }
 
-/* An idle client with a waiter and a watcher of a hold uses no processor time. */
+/* An idle client with a waiter and a thread in snib_hold_wait() uses no CPU time. */
 static void *watch(void *hold)
 {
     (void)snib_hold_wait(hold, -1, NULL, NULL);
@@ -251,8 +251,8 @@ static void waiting_is_idle(void **state)
     must_release(expect_done(world, 1, SNIB_OK).hold);
 }
 
-/* One owner's hold that was granted twice stays until both have done with it, though one result has not been
- * fetched yet when the other gives its part back. */
+/* A hold that its owner was granted twice lasts until both have freed it, even if one result has
+ * not been fetched when the other is given up. */
 static void same_hold_unfetched(void **state)
 {
     struct world *world = *state;
@@ -269,7 +269,7 @@ static void same_hold_unfetched(void **state)
     EXPECT(snib_hold_check(hold, err), SNIB_EHANDLE);
 }
 
-/* To forget the result of a re-entry leaves the first hold as it was. */
+/* Dropping the result of a re-entry leaves the first hold as it was. */
 static void same_hold_forgotten(void **state)
 {
     struct world *world = *state;
@@ -295,7 +295,7 @@ static void *acquire_and_free(void *argument)
     return NULL;
 }
 
-/* Threads with one owner that only free: nobody gets a hold that another one's free ends. */
+/* Threads of one owner that only free: none gets a hold that another's free ends. */
 static void same_owner_frees(void **state)
 {
     struct world *world = *state;

@@ -1,4 +1,4 @@
-/* secure.c - deployments that speak TLS alone: a failover behind sentinels, a slot that moves and a master that dies
+/* secure.c - TLS-only deployments: a failover behind sentinels, a slot migration and a dead master
  * in a cluster, and messages that wake. */
 #include "../support/deployment.h"
 #include "../support/kinds.h"
@@ -25,7 +25,7 @@ static int stop(void **state)
     (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command); /* NOLINT: our own words only */
+    return system(command); /* NOLINT: no foreign input */
 }
 
 static void secured(char out[640], const struct deployment *deployment)
@@ -34,7 +34,7 @@ static void secured(char out[640], const struct deployment *deployment)
     snprintf(out, 640, "%s?tls_ca=%s", deployment->url, authority.ca);
 }
 
-/* What the replica has is held on at the next master; who waits is told by a message there. */
+/* A hold that the replica has survives at the next master; its waiter gets the message there. */
 static void held_and_waited_for(snib_client *ours, snib_client *theirs, const char *name,
                                 void (*change)(struct deployment *, const char *name),
                                 struct deployment *deployment)
@@ -51,7 +51,7 @@ static void held_and_waited_for(snib_client *ours, snib_client *theirs, const ch
     must_release(hold);
     snib_event event = must_end(op, LONG_MS);
     assert_int_equal(event.code, SNIB_OK);
-    assert_true(now_ms() - began < patient_ms(5000)); /* by itself it asks after half a minute */
+    assert_true(now_ms() - began < patient_ms(5000)); /* on its own it asks after half a minute */
     must_release(event.hold);
 }
 
@@ -82,7 +82,7 @@ static void sentinels_over_tls(void **state)
     held_and_waited_for(ours, theirs, "killed", kill_master, &world);
     snib_client_free(ours);
     snib_client_free(theirs);
-    /* without the authority nobody is believed, sentinel or server */
+    /* without the authority no sentinel or server is trusted */
     snib_client *stranger;
     snib_error error = {0};
     snprintf(secret, sizeof secret, "%s?sentinel_password=two", world.url);

@@ -1,13 +1,16 @@
-/* sentinel.c - a master, its replicas and three sentinels: who is found, and what a failover does to locks. */
+/* sentinel.c - a master, its replicas and three sentinels: how the master is found, and how a
+ * failover affects locks. */
 #include "../support/deployment.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* How soon after the sentinels agree a client that has something there is at the new master, and has asked. */
+/* How soon after the sentinels agree a client with holds or waiters has reached the new master and
+ * asked. */
 enum { FOLLOWED_MS = 1500, FIXED_LEASE_MS = 600000 };
 
-/* What a failover may take on a busy machine is not the client's fault: leases and patience outlast it. */
+/* Delays of a failover on a busy machine are not the client's fault: leases and patience outlast
+ * them. */
 enum { LEASE_MS = 120000, PATIENCE_MS = 90000 };
 
 static struct deployment world;
@@ -49,7 +52,7 @@ static void run_all_again(void)
     sentinels_await_settled(&world);
 }
 
-/* A test begins with a whole deployment, whatever became of the one before. */
+/* Each test begins with a settled deployment, whatever the one before did. */
 static int settle(void **state)
 {
     (void)state;
@@ -57,7 +60,7 @@ static int settle(void **state)
     return 0;
 }
 
-/* What has been written is at both replicas. */
+/* All writes have reached both replicas. */
 static void await_replicas(struct deployment *deployment)
 {
     struct node *master = sentinels_master(deployment);
@@ -80,7 +83,7 @@ static struct node *fail_over(size_t way)
     if (way == MANUAL) {
         struct node *next = sentinels_failover(&world);
         AWAIT(!node_is_master(old),
-              DEPLOYED_MS); /* until then what is given back there is lost with it */
+              DEPLOYED_MS); /* until then a release there is lost with the master */
         return next;
     }
     if (way == KILL)
@@ -93,7 +96,7 @@ static struct node *fail_over(size_t way)
 /* ---- Locks of all kinds that have holds ------------------------------------------------------------- */
 
 static const struct {
-    int32_t kind, rival; /* who waits for it */
+    int32_t kind, rival; /* the waiter's kind */
     int64_t lease_ms;
 } rows[] = {
     {SNIB_MUTEX, SNIB_MUTEX, 0}, {SNIB_MUTEX, SNIB_MUTEX, FIXED_LEASE_MS},
@@ -149,7 +152,8 @@ static long long channels(struct node *node)
     return n;
 }
 
-/* All that a waiter has at the server is there: subscriptions, but for spin locks, and the place in the queue. */
+/* All of the waiters' state is at the server: subscriptions, except for spin locks, and places in
+ * the queue. */
 static void set_await_waiters(struct set *set)
 {
     struct node *master = sentinels_master(&world);
@@ -158,7 +162,7 @@ static void set_await_waiters(struct set *set)
     AWAIT(node_integer(master, "LLEN redisson_lock_queue:{row:2}") == 1, 5000);
 }
 
-/* Give back what is held, and see each waiter get its lock. */
+/* Release all holds, and expect each waiter to get its lock. */
 static void set_pass_on(struct set *set)
 {
     for (int i = 0; i < ROWS; i++)
@@ -192,7 +196,7 @@ static void master_is_found_and_followed(void **state)
 
 /* ---- Holds and waiters over a failover -------------------------------------------------------------- */
 
-/* The replicas have heard of everything: nothing is lost, and whoever waits is served at the new master. */
+/* The replicas have everything: no hold is lost, and each waiter is served at the new master. */
 static void holds_and_waiters_survive(void **state)
 {
     (void)state;
@@ -212,7 +216,8 @@ static void holds_and_waiters_survive(void **state)
     }
 }
 
-/* The server that is promoted has never heard of the locks: every hold is lost, and told, and waiters get them. */
+/* The promoted server has never had the locks: every hold is lost and reported, and waiters get the
+ * locks. */
 static void holds_that_vanished_are_lost(void **state)
 {
     (void)state;
@@ -227,7 +232,7 @@ static void holds_that_vanished_are_lost(void **state)
             node_do(replica, "CONFIG SET replica-read-only no");
             for (int i = 0; i < ROWS; i++)
                 node_do(replica, "DEL row:%d", i);
-            node_do(replica, "CONFIG SET replica-read-only yes"); /* else it grants, too */
+            node_do(replica, "CONFIG SET replica-read-only yes"); /* or it grants locks, too */
         }
         fail_over(way);
         uint64_t lost = 0;
@@ -237,7 +242,7 @@ static void holds_that_vanished_are_lost(void **state)
             while (snib_hold_state(set.holds[i], &reason) != SNIB_HOLD_LOST && now_ms() < end)
                 nap_us(1000);
             if (snib_hold_state(set.holds[i], &reason) != SNIB_HOLD_LOST) {
-                must_release(set.holds[i]); /* a slow replica had fetched it all once more */
+                must_release(set.holds[i]); /* a slow replica had done another full sync */
                 continue;
             }
             lost++;
@@ -269,7 +274,7 @@ static void holds_that_vanished_are_lost(void **state)
         skip();
 }
 
-/* Multi locks, and quorum locks of which each member has a deployment of its own. */
+/* Multi locks, and quorum locks whose members have separate deployments. */
 static void locks_of_locks_survive(void **state)
 {
     (void)state;
@@ -312,7 +317,8 @@ static void locks_of_locks_survive(void **state)
 
 /* ---- Sentinels that die ------------------------------------------------------------------------------ */
 
-/* The locks go on while the master does; who comes anew finds it by the last sentinel, or says who was asked. */
+/* Locks work for as long as the master does; a new client finds it by the last sentinel, or reports
+ * which ones were asked. */
 static void sentinels_die_and_return(void **state)
 {
     (void)state;
@@ -338,7 +344,7 @@ static void sentinels_die_and_return(void **state)
     run_all_again();
     AWAIT(snib_client_ping(late, -1, NULL) == SNIB_OK, 10000);
     await_replicas(&world);
-    fail_over(0); /* by sentinels that the client has lost and found again */
+    fail_over(0); /* by sentinels that the client had lost and has found again */
     must_be_valid(hold, FOLLOWED_MS);
     must_release(hold);
     snib_lock_free(lock);
@@ -393,7 +399,7 @@ static void urls_that_do_not_fit(void **state)
     refused_at_once(url, SNIB_EAUTH, WORDS("sentinel 127.0.0.1:", "without any password"));
 }
 
-/* Passwords of servers and sentinels are two things. */
+/* Passwords of servers and of sentinels are separate. */
 static void passwords(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* strangers.c - what others have written under names of ours, or beside them, harms neither a question nor
- * the locks of the program that asks.
+/* strangers.c - other programs' data under a lock's name, or beside it, harms neither a query nor
+ * the locks of the program that sends it.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -34,7 +34,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* How many names a whole scan finds. */
+/* How many names a full scan finds. */
 static int list_all(snib_client *client)
 {
     uint64_t cursor = 0;
@@ -47,7 +47,8 @@ static int list_all(snib_client *client)
     return names;
 }
 
-/* Names of every length that is allowed are found with the smallest buffer; longer ones are nobody's. */
+/* Names of every allowed length are found with the smallest buffer; longer ones are not lock
+ * names. */
 static void long_names(void **state)
 {
     struct server *server = *state;
@@ -62,13 +63,13 @@ static void long_names(void **state)
     server_do(server, "HSET %b %s:1 1", name, (size_t)513, OWNER);
     server_do(server, "EVAL redis.call('hset',string.rep('x',700000),ARGV[1],1) 0 %s:1", OWNER);
     int names = list_all(client);
-    assert_in_range(names, 1001, 1100); /* a scan may give one twice */
+    assert_in_range(names, 1001, 1100); /* a scan may return one twice */
     assert_int_equal(must_stats(client).connects, 1);
     must_release(hold);
     snib_client_free(client);
 }
 
-/* An owner of any length is shown by its beginning, and does not end the connection. */
+/* Of an owner of any length the beginning is shown, and the connection survives. */
 static void long_owners(void **state)
 {
     static const struct {
@@ -103,7 +104,7 @@ static void long_owners(void **state)
     snib_client_free(client);
 }
 
-/* What a description says of a word, after it; NULL if it is not there. */
+/* The text after a word in a description; NULL if it is not there. */
 static const char *told(const char *word)
 {
     for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1)
@@ -112,7 +113,7 @@ static const char *told(const char *word)
     return NULL;
 }
 
-/* A description fits into the smallest buffer, and what does not fit is counted. */
+/* A description fits into the smallest buffer, and omitted parts are counted. */
 static void long_descriptions(void **state)
 {
     struct server *server = *state;
@@ -134,7 +135,7 @@ static void long_descriptions(void **state)
     snib_client_free(client);
 }
 
-/* Other data under a name, and beside it, is described as that. */
+/* Other data under a name, and beside it, is described as such. */
 static void other_data(void **state)
 {
     struct server *server = *state;
@@ -166,7 +167,8 @@ static bool renewed(snib_client *client, uint64_t since, int holds)
     return must_stats(client).renewals >= since + 2 * (uint64_t)holds;
 }
 
-/* Fair holds are renewed in one command; what somebody put in place of the queue of one ends no other. */
+/* Fair holds are renewed by one command; foreign data in place of one's queue ends no other
+ * hold. */
 static void queue_of_another_type(void **state)
 {
     struct server *server = *state;

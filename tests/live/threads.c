@@ -1,6 +1,6 @@
 /* threads.c - threads of the program that are interrupted, stopped or cancelled inside a call.
  *
- * Whoever reads for all may be any of them.  The others' locks must not depend on it.
+ * Any of them may be the one that reads for all.  The others' locks must not depend on it.
  */
 #include "../support/support.h"
 
@@ -16,7 +16,7 @@
 
 enum { LEASE_MS = 3000 };
 
-/* ---- A handler that stays ---------------------------------------------------------------------- */
+/* ---- A handler that does not return ------------------------------------------------------------ */
 
 static sem_t entered, leave;
 
@@ -59,7 +59,7 @@ static void *call(void *argument)
     return NULL;
 }
 
-/* Start a caller and see it wait for an answer of the stopped server: it reads for all. */
+/* Start a caller and wait until it waits for the stopped server's reply: it reads for all. */
 static void start_reader(struct caller *caller, snib_client *client)
 {
     uint64_t before = must_stats(client).commands;
@@ -94,7 +94,7 @@ static void stuck_reader(void **state)
     snib_client_free(client);
 }
 
-/* A call is no cancellation point: the thread ends when its call has. */
+/* A call is not a cancellation point: the thread ends after its call. */
 static void cancelled_reader(void **state)
 {
     struct server *server = *state;
@@ -124,7 +124,7 @@ static void interrupted_reader(void **state)
     snib_client_options options;
     snib_client *client = NULL;
     snib_client_options_init(&options, sizeof options);
-    options.lease_ms = 3600000; /* and with it the reply's time-out */
+    options.lease_ms = 3600000; /* and with it the reply timeout */
     options.reply_timeout_ms = 600000;
     EXPECT(snib_client_open(server->url, &options, &client, err), SNIB_OK);
     must_release(must_acquire(must_lock(client, "reader"), -1));
@@ -176,7 +176,7 @@ static void interrupted_watcher(void **state)
 
 /* ---- The background thread --------------------------------------------------------------------- */
 
-/* The signals that a thread of this process blocks, by its name; 0: there is none of that name. */
+/* The signals that a thread of this process blocks, by its name; 0: no such thread. */
 static unsigned long long blocked_by(const char *name)
 {
     unsigned long long blocked = 0;

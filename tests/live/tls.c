@@ -1,5 +1,6 @@
-/* tls.c - locks over TLS: what is refused, by its own error and in time; what is cut, stalled or damaged is
- * tried again; certificates and authorities that are renewed on disk are used from the next connection on. */
+/* tls.c - locks over TLS: refusals have their own errors and come in time; cut, stalled or damaged
+ * connections are retried; certificates and authorities that are replaced on disk are used from the
+ * next connection on. */
 #include "../support/support.h"
 
 #include <netinet/in.h>
@@ -37,7 +38,7 @@ static int fresh(void **state)
     return 0;
 }
 
-/* "rediss://localhost:PORT" and options, in which %s is the folder of the certificates. */
+/* "rediss://localhost:PORT" and options, where %s is the folder of the certificates. */
 static const char *url_at(int port, const char *options)
 {
     static char url[512];
@@ -71,7 +72,7 @@ static void present(const char *name)
               name, server_certs(), name);
 }
 
-/* Refused at once, however patient the client is, and for each who waits. */
+/* Refused at once, however patient the client is, for each waiter. */
 static void refused(const char *url, int32_t code, const char *says)
 {
     snib_error error = {0};
@@ -91,7 +92,7 @@ static void refused(const char *url, int32_t code, const char *says)
     snib_queue_free(queue);
     snib_lock_free(lock);
     snib_client_free(client);
-    assert_true(server_is_empty(&server)); /* it never came so far */
+    assert_true(server_is_empty(&server)); /* it never got that far */
 }
 
 static void certificates(void **state)
@@ -157,7 +158,7 @@ static void accepted(void **state)
     present("server");
 }
 
-/* What is insecure is said once, whatever comes and goes. */
+/* Insecure connections are logged once, however many there are. */
 static void insecure_is_told(void **state)
 {
     (void)state;
@@ -177,8 +178,8 @@ static void insecure_is_told(void **state)
     snib_client_free(client);
 }
 
-/* The authority's file is replaced while a lock is held: the next connection uses the new one, and while it
- * does not fit the hold lives on by what it has. */
+/* The authority's file is replaced while a lock is held: the next connection uses the new one, and
+ * while that does not match, the hold lives on with its connection. */
 static void renewed_on_disk(void **state)
 {
     (void)state;
@@ -203,14 +204,14 @@ static void renewed_on_disk(void **state)
     snib_client_free(client);
 }
 
-/* ---- A way with faults ----------------------------------------------------------------------- */
+/* ---- A faulty network path ------------------------------------------------------------------- */
 
 enum fault { NONE, MUTE, ANCIENT, PLAIN, CUT, DAMAGE, STALL };
 
-/* TCP in front of the server's TLS port; one thread, as many links as come. */
+/* TCP in front of the server's TLS port; one thread, any number of links. */
 static struct {
     _Atomic int fault;
-    _Atomic int64_t after; /* so many bytes towards the client */
+    _Atomic int64_t after; /* after this many bytes towards the client */
     _Atomic int happened;
     _Atomic bool stop;
     int fd, port;
@@ -229,13 +230,13 @@ static void say(int fd, const char *bytes, size_t n)
     }
 }
 
-/* From the server to the client, with what is to go wrong.  False: the link has ended. */
+/* From the server to the client, with the fault.  False: the link has ended. */
 static bool way_pass(int from, int to, bool to_client)
 {
     char bytes[8192];
     ssize_t n = recv(from, bytes, sizeof bytes, 0);
     int fault = way.fault;
-    if (n <= 0 || to < 0) /* behind it is nobody */
+    if (n <= 0 || to < 0) /* the other end is gone */
         return n > 0;
     if (to_client && (fault == CUT || fault == DAMAGE)) {
         int64_t left = atomic_fetch_sub(&way.after, n);
@@ -271,7 +272,7 @@ static void way_accept(int pair[2])
     switch (way.fault) {
     case MUTE:
         return;
-    case ANCIENT: /* what a server of 1.1 says to one of 1.2: the alert protocol_version */
+    case ANCIENT: /* a TLS 1.1 server's reply to a TLS 1.2 client: the alert protocol_version */
         (void)!recv(pair[0], bytes, sizeof bytes, 0);
         say(pair[0], "\x15\x03\x01\0\x02\x02\x46", 7);
         return;
@@ -351,7 +352,7 @@ static void peers(void **state)
     refused(url, SNIB_ETLS, "does not speak TLS");
 }
 
-/* A peer that says nothing costs its time, not more, and is tried again. */
+/* A silent peer costs its timeout, no more, and is retried. */
 static void mute_peer(void **state)
 {
     (void)state;
@@ -359,7 +360,7 @@ static void mute_peer(void **state)
     snib_hold *hold = NULL;
     snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), 1500);
     way.fault = MUTE;
-    /* On a slow machine the time may be over before the connection is there: then once more. */
+    /* On a slow machine the timeout may pass before the connection is made: then retry. */
     for (int i = 0; i < 20 && !strstr(error.text, "does not answer in TLS"); i++) {
         int64_t start = now_ms();
         assert_int_equal(snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error),
@@ -374,8 +375,8 @@ static void mute_peer(void **state)
     snib_client_free(client);
 }
 
-/* Cut or damaged at every place of the handshake, and of records after it: never a wrong answer, always a
- * new connection. */
+/* Cut or damaged at every place of the handshake, and of records after it: never a wrong reply,
+ * always a new connection. */
 static void cut_anywhere(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void cut_anywhere(void **state)
     assert_true(server_is_empty(&server));
 }
 
-/* Nothing comes through for a while: the link is given up, and its holds live. */
+/* Nothing arrives for a while: the link is given up, and its holds survive. */
 static void stalled(void **state)
 {
     (void)state;
@@ -413,8 +414,7 @@ static void stalled(void **state)
     uint64_t before = must_stats(client).connects;
     for (int i = 0; i < 20 && must_stats(client).connects == before; i++) {
         way.fault = STALL;
-        nap_us(
-            1500000); /* a renewal, and as long as its answer may take; on a slow machine again */
+        nap_us(1500000); /* a renewal, and its reply timeout; on a slow machine again */
         way.fault = NONE;
         must_release(must_acquire(must_lock(client, "y"), LONG_MS));
     }
@@ -422,7 +422,7 @@ static void stalled(void **state)
     if (snib_hold_check(hold, NULL) == SNIB_OK)
         must_release(hold);
     else
-        snib_hold_free(hold); /* on a machine that was busy for a lease */
+        snib_hold_free(hold); /* if the machine stalled for a lease */
     snib_client_free(client);
 }
 
@@ -451,7 +451,7 @@ static void *crowd_main(void *argument)
     return NULL;
 }
 
-/* Many threads on one connection, which is ended under them now and then. */
+/* Many threads on one connection, which is closed under them now and then. */
 static void many_threads(void **state)
 {
     enum { THREADS = 16 };
@@ -469,12 +469,12 @@ static void many_threads(void **state)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_true(crowd.errors <= 3 * THREADS); /* releases whose answers were cut off */
+    assert_true(crowd.errors <= 3 * THREADS); /* releases whose replies were cut off */
     AWAIT(server_is_empty(&server), LONG_MS);
     snib_client_free(crowd.client);
 }
 
-/* Answers of many records, and thousands of requests in one send. */
+/* Replies of many records, and thousands of requests in one send. */
 static void long_answers(void **state)
 {
     (void)state;
@@ -538,7 +538,8 @@ static void few_calls(void **state)
 
 int OPENSSL_init_ssl(uint64_t options, const void *settings);
 
-/* A process that ends while it holds a lock, in which OpenSSL will be taken down by an exit handler of its own. */
+/* A process that exits while it holds a lock, in which OpenSSL is shut down by its own exit
+ * handler. */
 static int child_main(const char *url)
 {
     OPENSSL_init_ssl(0, NULL);

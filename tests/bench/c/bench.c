@@ -1,4 +1,4 @@
-/* bench.c - the benchmark program: picks a mode, and has what the modes share.
+/* bench.c - the benchmark program: selects a mode, and has what the modes share.
  *
  *     snib_bench URL SCRIPTS MODE ARGUMENT...
  *
@@ -6,15 +6,15 @@
  *     pipeline snib|step|rolling DEPTH   one thread, many operations in flight
  *     contend mutex|fair THREADS HOLD_US SHARED
  *                                        one lock; SHARED: the file of the safety oracle
- *     reentry DEPTH                      an owner that enters its lock again
- *     holds COUNT LEASE_MS PORTS         many renewed holds; PORTS: of the servers themselves, with
+ *     reentry DEPTH                      an owner that re-enters its lock
+ *     holds COUNT LEASE_MS PORTS         many renewed holds; PORTS: the servers' own, separated by
  *                                        commas; several: a cluster's masters, in the order of
- *                                        slots that are divided equally
- *     readers COUNT                      a reader who comes and goes among so many who stay
- *     group multi|singles COUNT          so many locks as one, or one after another
+ *                                        their equal ranges of slots
+ *     readers COUNT                      a reader that comes and goes among COUNT that stay
+ *     group multi|singles COUNT          COUNT locks as one, or one after another
  *     quorum                             a lock on most of several servers
  *     failover PREFIX THREADS            distinct locks while servers come and go
- *     wakes                              what it costs to wake a thread
+ *     wakes                              the cost of waking a thread
  */
 #include "bench.h"
 
@@ -79,7 +79,7 @@ struct crew_member {
     void *context;
     int index;
     const atomic_bool *stop;
-    uint64_t count; /* written once, at the end: no line shared with a neighbour meanwhile */
+    uint64_t count; /* written once, at the end, so that threads share no cache line meanwhile */
 };
 
 static void *crew_main(void *argument)

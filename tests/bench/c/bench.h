@@ -1,7 +1,7 @@
 /* bench.h - what the modes of the benchmark program share.
  *
  * A mode prepares its work, says "ready" and then answers each line "go SECONDS" on its standard
- * input by working for so long and printing one line of JSON.  The driver of the benchmarks can
+ * input by working for that long and printing one line of JSON.  The driver of the benchmarks can
  * therefore let prepared rivals take turns.
  */
 #ifndef BENCH_H
@@ -16,7 +16,7 @@
 #include "snib.h"
 
 struct bench {
-    const char *url;     /* of the server, as Snib takes it; several with spaces between */
+    const char *url;     /* of the server, in Snib's form; several separated by spaces */
     const char *scripts; /* folder with the scripts as they are sent */
 };
 
@@ -30,15 +30,15 @@ void *bench_alloc(size_t count, size_t size);
 /* Waits for the next "go SECONDS"; false at the end of the input. */
 bool bench_next(double *seconds);
 
-/* One thread's share: count what is done in *count until *stop. */
+/* One thread's share: count completed work in *count until *stop. */
 typedef void bench_body(void *context, int index, const atomic_bool *stop, uint64_t *count);
 
-/* Runs `threads` threads for so many seconds; counts[i] is what thread i has done.  Returns the
+/* Runs `threads` threads for that many seconds; counts[i] is what thread i has done.  Returns the
  * seconds from the common start to the last thread's end. */
 double bench_crew(bench_body *body, void *context, int threads, double seconds, uint64_t *counts);
 uint64_t bench_sum(const uint64_t *counts, int n);
 
-/* ---- ours ------------------------------------------------------------------------------------ */
+/* ---- Snib ------------------------------------------------------------------------------------ */
 
 snib_client *bench_client(const char *url);
 snib_lock *bench_lock(snib_client *client, int kind, const snib_lock_options *options,
@@ -53,11 +53,11 @@ struct bench_raw {
     char release[41];
 };
 
-/* One lock name of a raw baseline, with its arguments made once. */
+/* One lock name of a raw baseline, with its arguments prepared once. */
 struct bench_raw_lock {
     char key[64];
     char channel[128];
-    uint64_t number; /* a fresh owner for each acquisition, as ours has */
+    uint64_t number; /* a fresh owner for each acquisition, as in Snib */
     char owner[64];
 };
 

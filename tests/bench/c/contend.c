@@ -1,7 +1,7 @@
 /* contend.c - one lock for all threads of all processes, with a safety oracle; and re-entry.
  *
- * The oracle lives in a file that every contender maps: whoever holds the lock counts itself in and
- * out. A count above one is a violation, whatever the figures say. */
+ * The oracle is in a file that every contender maps: each holder counts itself in and out.  A count
+ * above one is a violation, whatever the figures say. */
 #include "bench.h"
 
 #include <fcntl.h>
@@ -114,8 +114,8 @@ static void reentry_nest(snib_lock *lock, int depth)
     snib_hold_free(hold);
 }
 
-/* The outermost hold stays over all rounds, with a lease that needs no renewal: any command that
- * the server sees while this works would be a re-entry's. */
+/* The outermost hold lasts for all rounds, with a lease that needs no renewal: any command that the
+ * server sees meanwhile would be a re-entry's. */
 void bench_reentry(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;

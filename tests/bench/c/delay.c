@@ -1,8 +1,8 @@
-/* delay.c - links with a delay: forwards loopback ports to others and holds back what passes.
+/* delay.c - links with a delay: forwards loopback ports to others and delays what passes.
  *
  *     snib_delay MICROSECONDS PORT...
  *
- * prints the ports it listens on, in the same order, and ends with its input.  Each direction of each
+ * Prints its listening ports, in the same order, and ends with its input.  Each direction of each
  * connection is a queue of what was read and when it is due: a delay line, so bandwidth is not limited
  * and order is kept.  One thread; the kernel's timers are exact to some ten microseconds. */
 #include <arpa/inet.h>
@@ -79,7 +79,8 @@ static struct end *end_new(int fd, bool listens)
     return ends = end;
 }
 
-/* Both ends go at once: nobody here sends on after a close.  The memory stays; connections are few. */
+/* Both ends are closed at once: neither side sends after a close here.  The memory is kept;
+ * connections are few. */
 static void link_close(struct end *end)
 {
     struct end *both[] = {end, end->peer};
@@ -136,7 +137,8 @@ static void read_some(struct end *end)
     end->peer->last = &chunk->next;
 }
 
-/* Writes what is due; the time of what is due next, or INT64_MAX.  A full socket is tried again soon. */
+/* Writes what is due; returns the time of the next due chunk, or INT64_MAX.  A full socket is soon
+ * retried. */
 static int64_t write_due(struct end *end, int64_t now)
 {
     while (end->first != NULL && end->fd >= 0) {

@@ -1,6 +1,6 @@
-/* failover.c - locks while servers come and go: for how long nobody was granted anything.
+/* failover.c - locks while servers come and go: how long nothing was granted.
  *
- * Times are of the clock that the driver of the benchmarks uses for what it does to the servers. */
+ * Times are from the same clock as the benchmark driver's actions on the servers. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -11,12 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_MS 10000 /* longer than any failover: what fails then has failed */
+#define WAIT_MS 10000 /* longer than any failover: an attempt that fails then has really failed */
 #define THINK_US 1000
 
 /* The longest time between two grants. */
 struct gap {
-    int64_t last, from, to; /* ns; to: 0 if there was no grant any more */
+    int64_t last, from, to; /* ns; to: 0 if no further grant came */
 };
 
 struct failover {
@@ -43,7 +43,7 @@ static void gap_grant(struct gap *gap, int64_t now)
     gap->last = now;
 }
 
-/* The time since the last grant may be the longest, and has no end then. */
+/* The time since the last grant may be the longest gap, and has no end then. */
 static void gap_end(struct gap *gap, int64_t now)
 {
     if (now - gap->last > gap->to - gap->from) {

@@ -1,4 +1,4 @@
-/* family.c - one thread that takes a lock of the family and gives it back: a read lock among many
+/* family.c - one thread that takes a lock of the family and releases it: a read lock among many
  * readers, several locks as one, a quorum. */
 #include "bench.h"
 
@@ -27,7 +27,7 @@ static void family_release(snib_hold *hold)
     snib_hold_free(hold);
 }
 
-/* Done once means: all of the locks taken, one after another, and all given back. */
+/* One turn takes all of the locks, one after another, and releases all. */
 static void family_turns(snib_lock *const *locks, int n)
 {
     snib_hold *holds[LOCKS_MAX];
@@ -46,7 +46,7 @@ static void family_turns(snib_lock *const *locks, int n)
     }
 }
 
-/* Those who stay belong to another client, as they would to another process; its watchdog keeps
+/* The readers that stay belong to another client, as if of another process; its watchdog renews
  * them. */
 void bench_readers(const struct bench *bench, int argc, char **argv)
 {
@@ -93,7 +93,7 @@ void bench_group(const struct bench *bench, int argc, char **argv)
     snib_client_free(client);
 }
 
-/* The nodes are new to the client, and it is known that they have forgotten nothing. */
+/* The nodes are new to the client, and are known not to have lost data. */
 void bench_quorum(const struct bench *bench, int argc, char **argv)
 {
     (void)argc, (void)argv;

@@ -1,6 +1,6 @@
-/* holds.c - many renewed holds at once: what they cost in memory, commands and threads, and how
- * close to its end a lease ever comes.  The last is read from the servers (PTTL of every key), not
- * from ourselves.  In a cluster the keys are on all slots. */
+/* holds.c - many renewed holds at once: their cost in memory, commands and threads, and how close
+ * to its end a lease ever comes.  The last is read from the servers (PTTL of every key), not from
+ * the client.  In a cluster the keys are on all slots. */
 #include "bench.h"
 
 #include "net/slot.h"
@@ -16,7 +16,7 @@
 #define EVENTS 256
 #define IN_FLIGHT                                                                                  \
     1024            /* small against the number of holds, so that what remains is the holds' own */
-#define SWEEP_S 0.5 /* between two looks at all keys */
+#define SWEEP_S 0.5 /* between two sweeps of all keys */
 #define PIPELINE 500
 #define NODES_MAX 16
 
@@ -26,9 +26,9 @@ struct holds {
     snib_hold **all;
     int count;
     int64_t lease_ms;
-    redisContext *nodes[NODES_MAX]; /* the servers themselves, whatever is between */
+    redisContext *nodes[NODES_MAX]; /* the servers themselves, whatever is in between */
     int nodes_n;
-    int *tags; /* in a cluster: for each slot a number that is a name on it */
+    int *tags; /* in a cluster: for each slot a number that hashes to it as a name */
 };
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static struct holds_name holds_name(const struct holds *h, int i)
     return name;
 }
 
-/* Who has the i-th name, as the slots were divided. */
+/* The server of the i-th name, as the slots are divided. */
 static redisContext *holds_node(const struct holds *h, int i)
 {
     int node = 0, slot = i % SNIB__SLOTS;
@@ -69,7 +69,7 @@ static redisContext *holds_node(const struct holds *h, int i)
     return h->nodes[h->nodes_n == 1 ? 0 : node];
 }
 
-/* ---- What the process has -------------------------------------------------------------------- */
+/* ---- The process's resources ----------------------------------------------------------------- */
 
 static int64_t holds_rss(void)
 {
@@ -158,7 +158,7 @@ static int64_t holds_left(redisContext *node)
     return left;
 }
 
-/* The smallest time to live of all keys; 0 if one is gone. */
+/* The smallest TTL of all keys; 0 if one is gone. */
 static int64_t holds_sweep(const struct holds *h, int count, int64_t smallest)
 {
     for (int base = 0; base < count; base += PIPELINE) {
@@ -204,7 +204,7 @@ static void holds_round(struct holds *h, double seconds)
     int64_t smallest = holds_watch(h, seconds);
     double took = bench_now() - began;
     snib_client_stats_data after = bench_stats(h->client);
-    /* Between two looks a lease may have come closer to its end by as much as lies between them. */
+    /* Between two sweeps a lease may have come closer to its end by up to the time between them. */
     double gap = (double)(h->lease_ms - smallest) + SWEEP_S * 1e3;
     printf("{\"done\": %d, \"seconds\": %.6f, \"fill_seconds\": %.3f, \"memory\": %.1f, \"rss\": "
            "%.1f, "
@@ -251,7 +251,7 @@ void bench_holds(const struct bench *bench, int argc, char **argv)
     struct holds h = {.count = bench_number(argv[0], 1), .lease_ms = bench_number(argv[1], 1)};
     holds_open(&h, bench->url);
     holds_connect(&h, argv[2]);
-    /* Touched before the count begins: its pages are ours, not the holds', as the sweep's are. */
+    /* Touched before the measurement begins: its pages are not the holds', nor are the sweep's. */
     size_t size = (size_t)h.count * sizeof(snib_hold *);
     h.all = memset(bench_alloc(1, size), 1, size);
     holds_sweep(&h, PIPELINE, 0);

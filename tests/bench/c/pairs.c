@@ -1,4 +1,4 @@
-/* pairs.c - lock + unlock on distinct locks: ours, or as many private hiredis connections as
+/* pairs.c - lock + unlock on distinct locks: Snib, or as many private hiredis connections as
  * threads. */
 #include "bench.h"
 

@@ -1,8 +1,8 @@
 /* pipeline.c - one thread that keeps many pairs in flight.
  *
- * snib     our queue of events
+ * snib     Snib's queue of events
  * step     hiredis: all acquires in one write, all their replies, all releases, all their replies
- * rolling  hiredis: each reply is followed by its slot's next command, written when nothing is left
+ * rolling  hiredis: each reply is followed by its slot's next command, written once nothing is left
  * to read
  */
 #include "bench.h"
@@ -19,7 +19,7 @@ static void pipeline_print(uint64_t done, double took)
     printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", done, took);
 }
 
-/* ---- ours ------------------------------------------------------------------------------------ */
+/* ---- Snib ------------------------------------------------------------------------------------ */
 
 struct pipeline {
     snib_client *client;
@@ -37,7 +37,7 @@ static void pipeline_acquire(struct pipeline *p, uint64_t slot)
         bench_die("submit: %s", err.text);
 }
 
-/* The event says by its hold which half of the pair has ended: only an acquire brings one. */
+/* The event's hold shows which half of the pair has ended: only an acquire has one. */
 static void pipeline_step(struct pipeline *p, const snib_event *event, bool more)
 {
     snib_error err;
@@ -79,7 +79,7 @@ static void pipeline_ours(const struct bench *bench, int depth)
             if (n < 0)
                 bench_die("wait: %s", err.text);
             bool more = bench_now() - began < seconds;
-            snib_queue_cork(p.queue); /* one turn's submits leave together, as in asyncio */
+            snib_queue_cork(p.queue); /* one turn's submissions leave together, as in asyncio */
             for (int i = 0; i < n; i++)
                 pipeline_step(&p, &events[i], more);
             snib_queue_uncork(p.queue);

@@ -1,8 +1,7 @@
 /* raw.c - the baseline: the library's own two scripts through a blocking hiredis connection.
  *
- * Nothing but what anybody would write: the scripts are loaded once and called by their SHA-1, each
- * call is formatted by hiredis, each reply is checked.  A baseline that does less than the work is
- * none. */
+ * The straightforward code: the scripts are loaded once and called by their SHA-1, each call is
+ * formatted by hiredis, each reply is checked.  A baseline that skips work would not be one. */
 #include "bench.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-/* wakes.c - what it costs to wake a thread here, which the other figures depend on.
+/* wakes.c - the cost of waking a thread on this machine, on which the other figures depend.
  *
- * Two threads wake each other in turn, by a futex, a loopback TCP connection and an eventfd; each has
- * a core of its own, then both have the same.  A figure is half of the time there and back, in
- * microseconds; null: there is one core only. */
+ * Two threads wake each other in turn, by a futex, a loopback TCP connection and an eventfd; first
+ * each has its own core, then both share one.  A figure is half of the round trip, in microseconds;
+ * null: there is only one core. */
 #include "bench.h"
 
 #include <arpa/inet.h>
@@ -25,8 +25,8 @@ static const char *const way_names[] = {"futex", "socket", "eventfd"};
 
 /* One direction. */
 struct lane {
-    int in, out;           /* descriptors, the same one of an eventfd */
-    _Atomic uint32_t word; /* FUTEX: what was said and is not heard yet */
+    int in, out;           /* descriptors; for an eventfd the same one */
+    _Atomic uint32_t word; /* FUTEX: sent and not received yet */
 };
 
 struct wakes {
@@ -95,7 +95,7 @@ static void *wakes_ask(void *argument)
     return NULL;
 }
 
-/* Both ends of a connection, as a client and a server on this machine have them. */
+/* Both ends of a connection, as between a client and a server on this machine. */
 static void wakes_connect(int fds[2])
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
