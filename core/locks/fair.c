@@ -1,11 +1,11 @@
-/* fair.c - Redisson's fair lock (RFairLock), beside core/lua/fair_*.lua and _fair.lua.
+/* fair.c - Redisson's fair lock (RFairLock), with core/lua/fair_*.lua and _fair.lua.
  *
- * Keys      the lock's name: the mutex' hash
+ * Keys      the lock's name: the mutex's hash
  *           redisson_lock_queue:{name}     list of waiting owners
  *           redisson_lock_timeout:{name}   sorted set: owner -> when its place ends
- *           snib_lock_beats:{name}         hash of our own: which clients live
+ *           snib_lock_beats:{name}         Snib's own hash: which clients are alive
  *           redisson_lock_token:{name}     fencing token, if wanted
- * Channels  redisson_lock__channel:{name}:<client uuid>           of our own, for all waiters of a process
+ * Channels  redisson_lock__channel:{name}:<client uuid>           Snib's, for a process's waiters
  *           redisson_lock__channel:{name}:<client uuid>:<number>  Redisson's, one for each waiter
  */
 #include "engine/internal.h"
@@ -28,8 +28,9 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
-/* The number of the first of our waiters, when it is that one which asks again: places of earlier ones are nobody's,
- * a failover has brought them back.  0: let them be; one in a client looks, for it has to go through the queue. */
+/* The number of this client's first waiter, if it is the one that asks again: places with lower
+ * numbers are leftovers that a failover has brought back.  0: do not check; one request per client
+ * does, because the check scans the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__SEATED))

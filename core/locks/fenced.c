@@ -1,10 +1,10 @@
-/* fenced.c - Redisson's fenced lock (RFencedLock), beside core/lua/fenced_*.lua.
+/* fenced.c - Redisson's fenced lock (RFencedLock), with core/lua/fenced_*.lua.
  *
- * Keys      the mutex' hash; redisson_lock_token:{name}: a counter that rises with every hold
- * Channel   the mutex'
+ * Keys      the mutex's hash; redisson_lock_token:{name}: a counter that rises with every hold
+ * Channel   the mutex's
  *
- * The token travels as text: numbers in Lua are exact to 2^53 only.  The repeat of an acquire finds its
- * own field and is told the same token.
+ * The token is sent as text, because numbers in Lua are exact only up to 2^53.  A repeated acquire
+ * finds its own field and returns the same token.
  */
 #include "engine/internal.h"
 #include "locks/mutex.h"

@@ -4,8 +4,9 @@
  *                | '--refused--> REFUSED       '--lost, not wanted--> UNWANTED (wish DROP) --> IDLE
  *                '--not wanted--> DOUBTED (wish CANCEL) --> IDLE
  *
- * A member whose hold was lost is dropped too, which gives back what its server may still have of it.  One
- * that is to be asked again while it is still to be let go of is asked `again`, after that wish.
+ * A member whose hold was lost is dropped too, which releases what its server may still have of it.
+ * A member that is wanted again while it is still to be dropped or cancelled is asked afterwards
+ * (`again`).
  */
 #include "locks/group.h"
 
@@ -43,7 +44,7 @@ static void group_set(struct snib__group *group, uint32_t i, int state)
     group->members[i].again = false;
 }
 
-/* Ask a member, at once or when it has been let go of. */
+/* Ask a member, at once or after it has been let go of. */
 static void group_want(struct snib__group *group, uint32_t i)
 {
     struct snib__group_member *member = &group->members[i];
@@ -100,7 +101,7 @@ void snib__group_begin(struct snib__group *group, bool majority, bool once, uint
     group_ask(group);
 }
 
-/* The round cannot succeed any more. */
+/* The round can no longer succeed. */
 static void group_fail_round(struct snib__group *group)
 {
     bool hopeless = group->failure < 0 || !group->majority || group->once;
@@ -112,13 +113,14 @@ static void group_fail_round(struct snib__group *group)
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-/* One member less can be had in this round. */
+/* One member less is available in this round. */
 static void group_refused(struct snib__group *group, int32_t code)
 {
     uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
-    /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
+    /* A held lock outweighs an unreachable node: waiting may help, and a
+     * single try ends with "busy". */
     if (group->failure == 0 || (group->failure < 0 && code > 0) ||
         (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
         group->failure = code;
@@ -126,7 +128,7 @@ static void group_refused(struct snib__group *group, int32_t code)
         group_fail_round(group);
 }
 
-/* The answer of an attempt that was given up. */
+/* The result of an attempt that was given up. */
 static void group_late(struct snib__group *group, uint32_t i, int32_t code)
 {
     bool again = group->members[i].again || group->members[i].state == GROUP_ASKED;
@@ -155,7 +157,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
         group_want(group, i + 1);
 }
 
-/* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
+/* The error for a vote lost before the others had come: taken away, or
+ * it could not wait this long. */
 static int32_t group_lost_code(int32_t reason)
 {
     if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED ||
@@ -174,7 +177,7 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
         group_refused(group, group_lost_code(reason));
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
-        group_undo(group); /* from the beginning, for the order is the same everywhere */
+        group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
@@ -194,8 +197,9 @@ void snib__group_given_out(struct snib__group *group)
         group->phase = SNIB__GROUP_HELD;
 }
 
-/* The release's result: released if as many as were needed were, else lost, or the error.  All have been sent
- * by then; the answers that are still to come, perhaps of a dead node, change nothing. */
+/* The result of a release: released if as many as needed were released, otherwise lost, or
+ * the error.  All releases have been sent by then; replies still to come, perhaps from a
+ * dead node, change nothing. */
 static void group_judge(struct snib__group *group)
 {
     bool enough = group_count(group, GROUP_GIVEN) >= group->need;
@@ -290,7 +294,7 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 
 snib__time snib__group_deadline(const struct snib__group *group)
 {
-    /* The need-th largest of the held members' deadlines: all of them are needed, or most. */
+    /* The need-th largest deadline of the held members. */
     snib__time best = 0;
     for (uint32_t i = 0; i < group->n; i++) {
         snib__time candidate = group->members[i].deadline;
@@ -308,7 +312,8 @@ snib__time snib__group_deadline(const struct snib__group *group)
 
 snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
 {
-    /* Long ones must be rare: of many who wait one would always be in his, and keep what the others need. */
+    /* Long rounds must be rare: among many waiters one would always be in a long round, and keep
+     * votes that the others need. */
     bool is_long = group->round >= 4 && (group->round & (group->round - 1)) == 0;
     uint32_t times = !is_long ? 1 : group->round < 64 ? group->round / 2 : 32;
     return 3 * elapsed + times * GROUP_PATIENCE;

@@ -1,4 +1,4 @@
-/* kind.c - the table of kinds, and what their encoders and decoders share. */
+/* kind.c - the table of kinds, and code shared by their encoders and decoders. */
 #include "locks/kind.h"
 
 #include "engine/internal.h"

@@ -1,13 +1,14 @@
-/* latch.c - Redisson's count-down latch (RCountDownLatch), beside core/lua/latch_*.lua.
+/* latch.c - Redisson's count-down latch (RCountDownLatch), with core/lua/latch_*.lua.
  *
- * Keys      the latch's name: a number above 0, there only while the latch is shut
- * Channel   redisson_countdownlatch__channel__{name}, with braces whatever the name; messages "1" shut,
+ * Keys      the latch's name: a number above 0, which exists only while the latch is shut
+ * Channel   redisson_countdownlatch__channel__{name}, with braces in any case; messages "1" shut,
  *           "0" open
  *
- * To wait for a latch is to acquire what leaves no hold: a grant means that it is open.
+ * Waiting for a latch is an acquire that leaves no hold: a grant means that it is open.
  *
- * In a cluster Redisson's latches cannot have a tag, because its channel, a key of its scripts, belongs to
- * another slot then.  Ours go the same way, so that nobody waits for what Java cannot open.
+ * In a cluster a Redisson latch cannot have a hash tag, because its channel, which its scripts
+ * declare as a key, would be in another slot.  Snib refuses such names as well, so that no client
+ * waits for a latch that Java cannot open.
  */
 #include "engine/internal.h"
 #include "locks/kind.h"
@@ -36,7 +37,7 @@ static int latch_arg_channel(struct snib__buf *out, const struct snib__gate *gat
     return snib__resp_arg(out, channel, latch_channel(channel, NULL, gate, 0));
 }
 
-/* The command and its keys; a name with a tag is refused by the servers of a cluster. */
+/* The command and its keys; cluster servers refuse a name with a tag. */
 static int latch_begin(struct snib__buf *out, int script, const struct snib__gate *gate,
                        uint32_t more)
 {

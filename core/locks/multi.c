@@ -1,8 +1,9 @@
-/* multi.c - several locks of one client as one, taken and given back by one command; beside
- * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes: half the keys and time.
+/* multi.c - several locks of one client as one, taken and released by one command; with
+ * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes, which takes half
+ * the keys and time.
  *
- * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w write),
- * the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
+ * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w
+ * write), the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
  */
 #include "engine/internal.h"
 #include "locks/mutex.h"
@@ -21,7 +22,7 @@ struct multi_member {
 
 struct multi_list {
     uint32_t n;
-    bool mutexes; /* all of them: scripts of their own need one key for each, and less time */
+    bool mutexes; /* all members are mutexes: their own scripts need one key each, and less time */
     char kinds[MULTI_MAX];
     struct multi_member members[MULTI_MAX];
 };
@@ -55,7 +56,7 @@ static size_t multi_channel(char *out, const struct snib__engine *engine,
     return multi_member_channel(out, &list.members[blocker < list.n ? blocker : 0]);
 }
 
-/* Scripts get the same number of keys for every member: where one has none, the lock stands in. */
+/* Scripts get the same number of keys for every member: the lock's name fills the gaps. */
 static int multi_own_key(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold, const struct multi_member *member)
 {
@@ -191,7 +192,7 @@ static int multi_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_MULTI_RENEW;
 }
 
-/* A spin lock's release tells nobody. */
+/* A spin lock's release publishes nothing. */
 static void multi_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
@@ -208,7 +209,7 @@ static void multi_acquired(const struct snib__engine *engine, const struct snib_
     }
 }
 
-/* 1 all members were held, 2 some, 0 none: only the first is a release as it should be. */
+/* 1: all members were held, 2: some, 0: none.  Only the first is a proper release. */
 static void multi_released(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)

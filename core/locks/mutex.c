@@ -1,10 +1,10 @@
-/* mutex.c - Redisson's plain lock (RLock), beside core/lua/mutex_*.lua.
+/* mutex.c - Redisson's plain lock (RLock), with core/lua/mutex_*.lua.
  *
  * Keys      the lock's name: a hash with one field "<client uuid>:<number>" = 1 and a TTL
  * Channel   redisson_lock__channel:{name}, message "0" at every release that leaves the process
  *
- * A fresh number for every acquisition makes each of the requests idempotent: a repeated acquire finds
- * its own field, a repeated release finds nothing, a repeated transfer finds the new field.
+ * A new number for every acquisition makes each request idempotent: a repeated acquire finds its
+ * own field, a repeated release finds nothing, a repeated transfer finds the new field.
  */
 #include "locks/mutex.h"
 #include "engine/internal.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define MUTEX_EPOCH "snib_quorum_epoch" /* one key a node: since when it remembers */
+#define MUTEX_EPOCH "snib_quorum_epoch" /* one key per node: since when its memory is complete */
 
 size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
@@ -21,7 +21,7 @@ size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
     return snib__name_prefix(out, SNIB__MUTEX_CHANNEL, gate->name, gate->name_len);
 }
 
-/* The acquire of a member of a quorum: as the mutex, if the node may vote. */
+/* The acquire of a quorum member: like the mutex's, if the node may vote. */
 static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__hold *hold)
 {

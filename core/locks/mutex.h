@@ -1,4 +1,4 @@
-/* mutex.h - what the kinds share whose lock is the mutex' hash. */
+/* mutex.h - shared by the kinds of lock that use the mutex's hash. */
 #ifndef SNIB__MUTEX_H
 #define SNIB__MUTEX_H
 
@@ -21,9 +21,10 @@ int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
 int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__gate *gate);
 
-/* The counter of fencing tokens of a name, which every kind with tokens shares. */
+/* The counter of fencing tokens of a name, shared by every kind with tokens. */
 #define SNIB__TOKEN_KEY "redisson_lock_token"
-/* How a grant with a token reads: an array with the token as text.  Else as the verdict without one. */
+/* A grant with a token is an array with the token as text.  Other
+ * replies read as without tokens. */
 void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n,
                          struct snib__verdict *verdict);

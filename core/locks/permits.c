@@ -1,13 +1,12 @@
-/* permits.c - Redisson's permit-expirable semaphore (RPermitExpirableSemaphore), beside
- * core/lua/permits_*.lua.
+/* permits.c - Redisson's RPermitExpirableSemaphore, with core/lua/permits_*.lua.
  *
  * Keys      the name: a number, the free permits
- *           {name}:timeout: a sorted set of the taken permits' ids by the time when their lease ends, in
+ *           {name}:timeout: a sorted set of the ids of taken permits by the end of their lease, in
  *           ms of the server's clock
  * Channel   redisson_sc:{name}, message: how many permits are free
  *
- * An id is 16 bytes.  Ours are the client's UUID with the number of the permit added to its second half
- * by exclusive or, so a repeated request asks for the same ids.
+ * An id is 16 bytes.  Snib's ids are the client's UUID with the permit's number XORed into its
+ * second half, so a repeated request asks for the same ids.
  */
 #include "engine/internal.h"
 #include "locks/kind.h"
@@ -17,7 +16,7 @@
 
 #define PERMITS_CHANNEL "redisson_sc"
 #define PERMITS_TAKEN "timeout"
-#define PERMITS_TOO_FEW (-3) /* reply: there are not so many in all */
+#define PERMITS_TOO_FEW (-3) /* reply: fewer permits exist in total */
 
 static size_t permits_channel(char *out, const struct snib__engine *engine,
                               const struct snib__gate *gate, uint32_t blocker)

@@ -1,10 +1,10 @@
-/* plain.c - the lock that most other libraries write, beside core/lua/plain_*.lua.
+/* plain.c - the lock that most other libraries implement, with core/lua/plain_*.lua.
  *
- * Keys      the lock's name: a string with the owner's text and a TTL, as of SET name owner NX PX lease
+ * Keys      the lock's name: a string, the owner, with a TTL: SET name owner NX PX lease
  * Channel   snib_plain_channel:{name}, message "0" at every release that leaves the process
  *
- * Other libraries send no message when they release, so a verdict says whether the holder is one of us.
- * Where the server has a command for "delete if equal", a release needs no script.
+ * Other libraries publish nothing when they release, so a verdict says whether the holder is a Snib
+ * client.  Where the server has a command for "delete if equal", a release needs no script.
  */
 #include "engine/internal.h"
 #include "locks/kind.h"

@@ -1,9 +1,9 @@
-/* read.c - the readers' side of Redisson's read/write lock (RReadWriteLock), beside core/lua/read_*.lua.
+/* read.c - the readers' side of Redisson's RReadWriteLock, with core/lua/read_*.lua.
  *
- * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every reader
- *           and "<owner>:write" for the writer; its TTL is that of the longest lease
- *           {name}:<owner>:rwlock_timeout:1: there as long as that reader's lease
- *           snib_writer_waits:{name}: there while a writer waits that new readers wait behind
+ * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every
+ *           reader and "<owner>:write" for the writer; its TTL is that of the longest lease
+ *           {name}:<owner>:rwlock_timeout:1: exists for as long as that reader's lease
+ *           snib_writer_waits:{name}: exists while a preferred writer waits, ahead of new readers
  * Channel   redisson_rwlock:{name}, message "1" when the last reader leaves
  */
 #include "locks/rw.h"

@@ -1,9 +1,10 @@
-/* semaphore.c - Redisson's semaphore (RSemaphore), beside core/lua/semaphore_*.lua.
+/* semaphore.c - Redisson's semaphore (RSemaphore), with core/lua/semaphore_*.lua.
  *
  * Keys      the semaphore's name: a number, the free permits
  * Channel   redisson_sc:{name}, message: how many permits are free
  *
- * The number knows no owners.  A hold has no lease and cannot be lost, and no request may be repeated.
+ * Permits have no owners, so a hold has no lease and cannot be lost, and no request may be
+ * repeated.
  */
 #include "engine/internal.h"
 #include "locks/kind.h"

@@ -1,6 +1,6 @@
-/* spin.c - Redisson's spin lock (RSpinLock), beside core/lua/spin_*.lua.
+/* spin.c - Redisson's spin lock (RSpinLock), with core/lua/spin_*.lua.
  *
- * The mutex' hash, but no release sends a message, and so all waiters poll.
+ * It uses the mutex's hash, but its releases send no message, so all waiters poll.
  */
 #include "engine/internal.h"
 #include "locks/mutex.h"

@@ -1,5 +1,4 @@
-/* write.c - the writers' side of Redisson's read/write lock (RReadWriteLock), beside
- * core/lua/write_*.lua.
+/* write.c - the writers' side of Redisson's RReadWriteLock, with core/lua/write_*.lua.
  *
  * Keys      those of read.c; redisson_lock_token:{name} if the lock is fenced
  * Channel   the readers', message "1" at every release that leaves the process
@@ -9,7 +8,7 @@
 #include "locks/rw.h"
 #include "net/script.h"
 
-#define WRITE_MARK_MS 5000 /* a waiting writer asks again before that, see recheck_ms */
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see recheck_ms */
 
 static bool write_fenced(const struct snib__hold *hold)
 {

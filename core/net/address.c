@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ADDRESS_SHOWN 90 /* of a host */
+#define ADDRESS_SHOWN 90 /* bytes shown of a host */
 
 static char address_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* Letters that names and addresses have; whether there is such a host is the resolver's to say. */
+/* Characters of names and addresses; whether the host exists is for the resolver to say. */
 static bool address_is_host(const char *host, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As realloc(), which leaves what it has moved behind. */
+/* Like realloc(), but overwrites the old memory. */
 static char *buf_move(struct snib__buf *buf, size_t cap)
 {
     char *data = malloc(cap);

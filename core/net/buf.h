@@ -11,15 +11,18 @@ struct snib__buf {
     size_t head; /* first byte not yet consumed */
     size_t len;  /* end of the bytes */
     size_t cap;
-    bool secret; /* it has a password: what leaves it is overwritten, until it is empty */
+    /* it has contained a password: consumed bytes are overwritten until it is empty */
+    bool secret;
 };
 
-/* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
+/* Initial capacity of a list.  Two in the simulator, so that memory is
+ * requested, and refused, often. */
 #ifndef SNIB__ROOM
 #define SNIB__ROOM(n) (n)
 #endif
 
-/* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
+/* snib__buf_reserve - make room for n more bytes: where to write them,
+ * or NULL when out of memory. */
 char *snib__buf_reserve(struct snib__buf *buf, size_t n);
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
@@ -28,7 +31,7 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 /* snib__buf_consume - drop n bytes from the front. */
 void snib__buf_consume(struct snib__buf *buf, size_t n);
 
-/* snib__buf_drop - drop all bytes and keep the room. */
+/* snib__buf_drop - drop all bytes and keep the memory. */
 void snib__buf_drop(struct snib__buf *buf);
 
 void snib__buf_free(struct snib__buf *buf);

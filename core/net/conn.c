@@ -19,21 +19,22 @@ enum {
     CONN_KILL = -8
 };
 
-#define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
+#define CONN_MASKED 6 /* shorter passwords may occur in an error by chance */
 
 static const struct {
     const char *word;
     int32_t code;
 } conn_errors[] = {
-    /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
+    /* Servers before 7.0 wrap script errors, so the text is searched, for the
+     * most specific words first. */
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
-    {"CROSSSLOT", SNIB_ENAME}, /* one name's, or a multi lock's, in a cluster */
+    {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
     {"LOADING", SNIB_ELOADING},
-    {"busy running a ", SNIB_ELOADING}, /* BUSY: it refuses everything until a script has ended */
+    {"busy running a ", SNIB_ELOADING}, /* BUSY: everything is refused until a script has ended */
     {"MISCONF", SNIB_EMISCONF},
     {"NOREPLICAS", SNIB_EMISCONF},
     {"NOPERM", SNIB_EPERM},
@@ -70,7 +71,7 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
-/* The password has been of use. */
+/* The password is no longer needed. */
 static void conn_forget(struct snib__conn *conn)
 {
     if (conn->secret) {
@@ -155,13 +156,13 @@ void snib__conn_reset(struct snib__conn *conn)
     conn_forget(conn);
     snib__buf_drop(&conn->out);
     struct snib__resp *fresh = snib__resp_new();
-    if (fresh) { /* else the old reader goes on; begin() refuses a broken one */
+    if (fresh) { /* otherwise the old reader is reused; begin() refuses a broken one */
         snib__resp_free(conn->resp);
         conn->resp = fresh;
     }
 }
 
-/* One command of the handshake: its words, then an entry in the ring. */
+/* One handshake command: its words, then an entry in the ring. */
 static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc,
                     const char *const *argv)
 {
@@ -192,7 +193,7 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
         snib__resp_arg(&conn->out, text->text, text->length) < 0 ||
         snib__conn_expect(conn, &load) < 0) {
-        conn->out.len = conn->out.head + size; /* nothing half-written leaves */
+        conn->out.len = conn->out.head + size; /* do not send a partial command */
         return -1;
     }
     conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
@@ -271,7 +272,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
-        if (login->database != 0) /* what the server is tells why it has none */
+        if (login->database != 0) /* last, because INFO may explain a refusal */
             bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
@@ -280,9 +281,10 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     return bad ? -1 : 0;
 }
 
-/* What the old connection has sent and the server has not yet read must not run after what we send now: an
- * acquire that comes after its own release would hold the lock for a lease.  The number is only good at the
- * same process; at another one it may be a stranger's.  0, or -1 when out of memory. */
+/* Requests that the old connection has sent and the server has not yet read must not run
+ * after new ones: an acquire that runs after its own release would hold the lock for a
+ * lease.  The id is valid at the same process only; at another it may be a stranger's.
+ * 0, or -1 when out of memory. */
 static int conn_kill_former(struct snib__conn *conn, snib__time now)
 {
     char number[24];
@@ -308,7 +310,8 @@ static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib
     return conn_fail(conn, code);
 }
 
-/* A refused second login takes nothing away: the connection is what it was, until the server ends it. */
+/* A refused renewed login changes nothing: the connection continues as
+ * before until the server ends it. */
 static void conn_relogged(struct snib__conn *conn, const struct snib__value *reply)
 {
     bool refused = reply->type == SNIB__RESP_ERROR;
@@ -319,7 +322,7 @@ static void conn_relogged(struct snib__conn *conn, const struct snib__value *rep
     conn_forget(conn);
 }
 
-/* Of a password that is split between two reads the first part is masked at once, the rest here. */
+/* If two reads split a password, the first part is masked at once, the rest here. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
     const char *password = conn->password ? conn->password : "";
@@ -335,7 +338,7 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
         while (conn->in_error && i + same < n && had + same < len &&
                bytes[i + same] == password[had + same])
             same++;
-        bool cut = i + same == n && had + same < len; /* the rest may come */
+        bool cut = i + same == n && had + same < len; /* the rest may follow */
         bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
         if (hide)
             memset(bytes + i, '*', same);
@@ -382,7 +385,7 @@ int32_t snib__conn_replicas(const char *info)
     int32_t in_step = 0;
     if (!conn_info_value(info, "connected_slaves:", value, sizeof value))
         return -1;
-    if (!strstr(info, "slave0:")) /* none, or only their number is told */
+    if (!strstr(info, "slave0:")) /* none, or only their number is reported */
         return (int32_t)strtol(value, NULL, 10);
     for (const char *at = info; (at = strstr(at, "state=online")); at++)
         in_step++;
@@ -412,7 +415,7 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->evicts = strcmp(value, "noeviction") != 0;
 }
 
-/* A reply to the handshake or to a script load.  0, or -1 when the connection is of no use. */
+/* A reply to the handshake or to a script load.  0, or -1 when the connection is useless. */
 static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
                       const struct snib__value *reply)
 {
@@ -423,7 +426,7 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
-        if (request->kind == CONN_LOAD) { /* the command that follows it is answered alike */
+        if (request->kind == CONN_LOAD) { /* the command behind it gets the same error */
             conn->no_load = conn->no_load || code == SNIB_EPERM || code == SNIB_ENOTSUP;
             return 0;
         }
@@ -433,12 +436,13 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
             conn->left = true;
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
-        /* NOAUTH comes to every command of a client that should have logged in and did not. */
+        /* A connection that has not logged in gets NOAUTH for every command. */
         if (snib__conn_is_stranger(text))
             return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
             return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);
-        /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
+        /* A user without SCRIPT LOAD, CLIENT or INFO may still use scripts
+         * that another user has loaded. */
         return 0;
     }
     const char *text = reply->type == SNIB__RESP_STRING || reply->type == SNIB__RESP_STATUS
@@ -472,8 +476,8 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             *request = (struct snib__request){.script = -1};
             return 1;
         }
-        if (conn->ring_count ==
-            0) /* an answer to nothing, such as "max number of clients reached" */
+        /* a reply to no request, such as "max number of clients reached" */
+        if (conn->ring_count == 0)
             return (*reply)->type == SNIB__RESP_ERROR
                        ? conn_refused(conn,
                                       snib__conn_classify(snib__resp_text(conn->resp, *reply),

@@ -1,13 +1,13 @@
-/* conn.h - one connection to a server: handshake, commands in flight, replies in order.  No I/O.
+/* conn.h - one connection to a server: handshake, requests in flight, replies in order.  No I/O.
  *
  *     DOWN --begin--> HANDSHAKE --last reply--> READY
  *       ^------------- reset <------------------'
  *
- * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
- * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left requests without an
- * answer it is two: its CLIENT KILL is for the same process only.  A script is loaded just before its first
- * use.
+ * Every command appended to `out` has one entry in the ring of requests.  Replies are matched in
+ * order and never by guess: a reply that does not fit ends the connection.  The handshake takes one
+ * round trip: AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left
+ * unanswered requests it takes two, because the CLIENT KILL for that connection may only go to the
+ * same process.  A script is loaded just before its first use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -23,7 +23,7 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
-/* What a server says that it is a part of. */
+/* The role that a server reports. */
 enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
 
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
@@ -31,13 +31,13 @@ enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY 
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
-    uint8_t tries;     /* how often it was sent because the server had forgotten the script */
-    uint8_t redirects; /* how often a server has sent it to another, since its last pause */
-    uint8_t pauses;    /* how often it had to wait because nobody could serve it */
-    bool asking;       /* for a server that gets the slot: ASKING goes before it */
-    bool called;       /* a thread waits for it, and reads the answer itself */
+    uint8_t tries;     /* times sent because the server had forgotten the script */
+    uint8_t redirects; /* times a server has redirected it since its last pause */
+    uint8_t pauses;    /* times it was paused because no node could serve it */
+    bool asking;       /* ASKING goes before it, to a server that is importing the slot */
+    bool called;       /* a thread waits for it and reads the reply itself */
     void *subject;
-    void *gate;      /* of whose requests it is one, a reference; NULL: none, or it is not sent */
+    void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
 };
@@ -46,12 +46,13 @@ struct snib__login {
     const char *username; /* NULL: none */
     const char *password; /* NULL: no AUTH */
     int database;
-    bool any_role; /* a replica will do, for it only tells where to go */
-    bool
-        passing; /* the texts go after the call; a copy of the password is kept while it is of use, and wiped */
+    bool any_role; /* a replica will do, because it only redirects */
+    /* the strings are valid during the call only; the password is copied, and
+     * wiped when no longer needed */
+    bool passing;
 };
 
-/* What has come of a second login. */
+/* The state of a renewed login. */
 enum snib__relogin {
     SNIB__RELOGIN_NONE,
     SNIB__RELOGIN_ASKED,
@@ -67,33 +68,33 @@ struct snib__conn {
     struct snib__request *ring;
     uint32_t ring_head, ring_count, ring_cap;
     uint64_t appended;       /* commands so far, the handshake's included */
-    uint32_t handshake_left; /* replies until READY */
-    int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
+    uint32_t handshake_left; /* replies still missing for READY */
+    int64_t server_id;       /* CLIENT ID of this connection; 0: unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
-    char run_id[48];     /* of the server's process; "" unknown */
-    bool killing;        /* it has been asked for in this handshake */
-    bool left;           /* requests were left on one that cannot be ended */
-    bool replica;        /* it says that it is one: nothing else that it says is believed */
-    bool any_role;       /* ... but where to go */
+    char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
+    char run_id[48];     /* of the server process; "" unknown */
+    bool killing;        /* CLIENT KILL has been sent in this handshake */
+    bool left;           /* requests were left on a connection that cannot be ended */
+    bool replica;        /* it says that it is a replica: its other statements are ignored, */
+    bool any_role;       /* ... unless redirects are wanted */
     bool evicts;         /* the server may evict keys that have a TTL */
-    uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
-    uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
+    uint8_t loaded[16];  /* bits: scripts loaded on this connection */
+    uint8_t spelled[16]; /* bits: scripts to be sent in full the next time */
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
-    int32_t replicas;    /* that are in step; -1: it does not say */
+    int32_t replicas;    /* in step; -1: it does not say */
     bool cluster;        /* it is a node of a cluster */
-    bool shards;         /* it has sharded channels: 7.0 or later */
-    uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
-    bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
-    int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
-    char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
-    const char *password; /* the login's, not to be shown in them; NULL: none, or it is wiped */
+    bool shards;         /* it has sharded channels (7.0 or later) */
+    uint8_t publish;     /* enum snib__publish: the script variant */
+    bool delifeq, delex; /* Valkey's DELIFEQ, Redis's DELEX are available */
+    int32_t failure;     /* why the handshake failed: a code; 0: it did not */
+    char words[SNIB__WORDS_MAX]; /* ... and the server's own words; "": none */
+    const char *password; /* the login's password, to be masked in them; NULL: none, or wiped */
     char *secret;         /* the same, if the connection owns it */
     uint8_t relogin;      /* enum snib__relogin */
-    /* snib__conn_mask(): where it is in what comes */
+    /* snib__conn_mask(): state within the input */
     bool in_line, in_error;
-    size_t masked; /* so many bytes of the password were the last ones */
+    size_t masked; /* bytes of the password at the end of the last input */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -102,51 +103,52 @@ void snib__conn_free(struct snib__conn *conn);
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
-/* snib__conn_relogin - log in anew on a READY connection that is no pub/sub one: conn->relogin will tell.  0 or
- * -1 (out of memory; nothing is sent). */
+/* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
+ * the result.  0 or -1 (out of memory; nothing is sent). */
 int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
-/* snib__conn_mask - while a login is under way: overwrite the password in error replies, which may repeat a
- * command that the server does not know.  Before snib__resp_feed(), so that no reader's memory ever has it. */
+/* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
+ * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
-/* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
- * snib__conn_orphan() to hand out, oldest first, until it returns false. */
+/* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
+ * snib__conn_orphan() returns them, oldest first, until it returns false. */
 void snib__conn_reset(struct snib__conn *conn);
 bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
 
 /* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
 int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
 
-/* snib__conn_next - the next reply for the engine, with its request (on a READY pub/sub connection
- * there is none: request->kind is 0).  Replies of the handshake are handled inside.
- * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
- * why). */
+/* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
+ * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
+ * 0 when there are no more, -1 when the connection must be closed (failure says why). */
 int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);
 
-/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when the server
- * has forgotten it. */
+/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
+ * the server has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
-/* snib__conn_unknown - the server does not know the script: append its load, or, where that is refused, have it
- * sent whole the next time.  0 or -1. */
+/* snib__conn_unknown - the server does not know the script: append its load or, if loading is
+ * refused, mark it to be sent in full the next time.  0 or -1. */
 int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
 
-/* snib__conn_spells - whether the script is to be sent whole; this once. */
+/* snib__conn_spells - whether to send the script in full, this time only. */
 bool snib__conn_spells(struct snib__conn *conn, int script);
 
-/* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
+/* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
-/* snib__conn_replicas - how many replicas are in step, by a text of INFO; -1: it does not say. */
+/* snib__conn_replicas - how many replicas are in step according to an INFO
+ * text; -1: it does not say. */
 int32_t snib__conn_replicas(const char *info);
 
-/* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
+/* snib__conn_classify - the code for an error reply, from its text as
+ * written by servers from 6.0 on. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
 
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */

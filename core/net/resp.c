@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* hiredis 1.x counts array elements in size_t and knows two more types; we ask for RESP2 only. */
+/* hiredis 1.x counts array elements in size_t and has two more types; only RESP2 is requested. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t resp_count;
 #else
@@ -20,7 +20,7 @@ struct snib__resp {
     struct snib__buf text;
 };
 
-/* Objects are built in this struct, so hiredis gets a mark that is not NULL instead of a pointer. */
+/* Objects are built in this struct, so hiredis gets a non-NULL marker instead of a pointer. */
 static char resp_built;
 
 static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
@@ -121,7 +121,7 @@ struct snib__resp *snib__resp_new(void)
         return NULL;
     }
     resp->reader->privdata = resp;
-    resp->reader->maxbuf = 0; /* keep the buffer when idle: it will be wanted again */
+    resp->reader->maxbuf = 0; /* keep the buffer when idle, for reuse */
     return resp;
 }
 
@@ -145,7 +145,8 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 {
     void *object = NULL;
     *out_broken = 0;
-    /* A new reply begins only when the last one was complete; hiredis goes on where it stopped. */
+    /* A new reply starts only after the last one was complete; hiredis
+     * continues where it stopped. */
     if (resp->reader->ridx == -1) {
         resp->n = 0;
         resp->text.head = resp->text.len = 0;

@@ -11,7 +11,7 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
-    /* This is the same for every call of a script but for the hash. */
+    /* Only the hash differs between scripts. */
     char *place = snib__buf_reserve(out, SCRIPT_HASHED);
     if (!place)
         return -1;
@@ -32,7 +32,7 @@ int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish
     if (!snib__buf_reserve(out, more))
         return -1;
     char *start = out->data + out->head + at, *end = out->data + out->len;
-    char *hashed = (char *)memchr(start, '\n', (size_t)(end - start)) + 1; /* behind "*N\r\n" */
+    char *hashed = (char *)memchr(start, '\n', (size_t)(end - start)) + 1; /* after "*N\r\n" */
     memmove(hashed + SCRIPT_HASHED + more, hashed + SCRIPT_HASHED,
             (size_t)(end - hashed) - SCRIPT_HASHED);
     memcpy(hashed, head, head_n);
@@ -53,6 +53,6 @@ const struct snib__script_text *snib__script_of(int script, int publish)
 void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
 {
     char *command = out->data + out->head + at;
-    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* behind the number of arguments */
+    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* after the number of arguments */
     memcpy(sha1, snib__script_of(script, publish)->sha1, 40);
 }

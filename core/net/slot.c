@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A nibble at a time: 32 bytes of table, and keys are short. */
+/* One nibble at a time: the table needs 32 bytes, and keys are short. */
 static uint16_t slot_crc16(const char *bytes, size_t n)
 {
     static const uint16_t table[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define WORDS_SECRET_LONG 6 /* is no part of a word by chance */
+#define WORDS_SECRET_LONG 6 /* too long to be part of a word by chance */
 
-/* The length of what is before the first of these. */
+/* The length of the text before the first of these. */
 static size_t words_before(const char *text, size_t n)
 {
     static const char *const ends[] = {", with args beginning with", " script: "};
@@ -23,8 +23,8 @@ static bool words_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* How many bytes at `at` are the secret, or its beginning that was cut off; 0: none.  One that could as well
- * be a part of a word of the server's must stand alone. */
+/* How many bytes at `at` are the secret, or its beginning cut off by the end; 0: none.  A secret
+ * that could be part of an ordinary word must stand alone. */
 static size_t words_secret(const char *text, size_t at, size_t n, const char *secret)
 {
     size_t len = secret ? strlen(secret) : 0, left = n - at;
