@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f4b20481a37c5355"
+#define SNIB_BUILD_ID "119cd94db16a7357"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1037,7 +1037,7 @@ int snib__fork_init(void);
 
 /* ---- net/address.h ----------------------------------------------------------------------------*/
 
-/* address.h - where a server is: what a wish to connect carries.  A plain value: copy it by assignment. */
+/* address.h - where a server is, for a wish to connect.  A plain value: copy by assignment. */
 #ifndef SNIB__ADDRESS_H
 #define SNIB__ADDRESS_H
 
@@ -1054,26 +1054,26 @@ enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
     char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host */
-    int port;                      /* of a host: 1 to 65535; else 0 */
+    int port;                      /* of a host: 1 to 65535; otherwise 0 */
     bool tls;
 };
 
 /* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
  *
- * Returns false, and leaves *out alone, for what is no name or address and for a port that is none. */
+ * Returns false, and leaves *out alone, if this is no name or address, or the port is invalid. */
 bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
 
-/* snib__address_path - the same with a unix socket. */
+/* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
-/* snib__address_order - <0, 0 or >0; hosts are compared without regard to case.  0: the same server,
- * as far as names can tell. */
+/* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
+ * server, as far as names can tell. */
 int snib__address_order(const struct snib__address *one, const struct snib__address *other);
 
 bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
 
-/* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more than 90
- * bytes is cut and shown with dots; what is not UTF-8 is shown as question marks. */
+/* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more
+ * than 90 bytes is cut and ends in dots; bytes that are not UTF-8 are shown as question marks. */
 const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
 
 #endif
@@ -1160,16 +1160,16 @@ void snib__url_wipe(char *text);
 
 /* ---- net/conn.h -------------------------------------------------------------------------------*/
 
-/* conn.h - one connection to a server: handshake, commands in flight, replies in order.  No I/O.
+/* conn.h - one connection to a server: handshake, requests in flight, replies in order.  No I/O.
  *
  *     DOWN --begin--> HANDSHAKE --last reply--> READY
  *       ^------------- reset <------------------'
  *
- * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
- * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left requests without an
- * answer it is two: its CLIENT KILL is for the same process only.  A script is loaded just before its first
- * use.
+ * Every command appended to `out` has one entry in the ring of requests.  Replies are matched in
+ * order and never by guess: a reply that does not fit ends the connection.  The handshake takes one
+ * round trip: AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left
+ * unanswered requests it takes two, because the CLIENT KILL for that connection may only go to the
+ * same process.  A script is loaded just before its first use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -1190,15 +1190,18 @@ struct snib__buf {
     size_t head; /* first byte not yet consumed */
     size_t len;  /* end of the bytes */
     size_t cap;
-    bool secret; /* it has a password: what leaves it is overwritten, until it is empty */
+    /* it has contained a password: consumed bytes are overwritten until it is empty */
+    bool secret;
 };
 
-/* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
+/* Initial capacity of a list.  Two in the simulator, so that memory is
+ * requested, and refused, often. */
 #ifndef SNIB__ROOM
 #define SNIB__ROOM(n) (n)
 #endif
 
-/* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
+/* snib__buf_reserve - make room for n more bytes: where to write them,
+ * or NULL when out of memory. */
 char *snib__buf_reserve(struct snib__buf *buf, size_t n);
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
@@ -1207,7 +1210,7 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 /* snib__buf_consume - drop n bytes from the front. */
 void snib__buf_consume(struct snib__buf *buf, size_t n);
 
-/* snib__buf_drop - drop all bytes and keep the room. */
+/* snib__buf_drop - drop all bytes and keep the memory. */
 void snib__buf_drop(struct snib__buf *buf);
 
 void snib__buf_free(struct snib__buf *buf);
@@ -1223,9 +1226,9 @@ static inline size_t snib__buf_size(const struct snib__buf *buf)
 
 /* resp.h - the Redis protocol: replies through hiredis' reader, commands into a buffer.
  *
- * The only files that see a hiredis header are resp.c and its test.  A reply is a flat run of values in
- * pre-order: an array's value says how many children it has, and they follow.  Limits on size, number
- * and depth are ours; a peer that passes them is not believed (SNIB_EPROTOCOL).
+ * Only resp.c and its test include a hiredis header.  A reply is a flat run of values in pre-order:
+ * an array's value gives the number of its children, which follow it.  Snib sets its own limits on
+ * size, number and depth; a peer that exceeds them is not believed (SNIB_EPROTOCOL).
  */
 #ifndef SNIB__RESP_H
 #define SNIB__RESP_H
@@ -1243,14 +1246,14 @@ enum snib__resp_type {
     SNIB__RESP_ARRAY
 };
 
-/* A cluster's map in as many pieces as there are slots is the largest reply that is true. */
+/* The largest legitimate reply is a cluster's map with as many ranges as slots. */
 #define SNIB__RESP_VALUES_MAX (512 * 1024)     /* values in one reply */
 #define SNIB__RESP_BYTES_MAX (4 * 1024 * 1024) /* bytes in one reply */
 
 struct snib__value {
     int32_t type;    /* enum snib__resp_type */
-    uint32_t count;  /* children of an array, bytes of a text */
-    int64_t integer; /* INTEGER: the number; texts: offset, see snib__resp_text() */
+    uint32_t count;  /* children of an array, bytes of a string */
+    int64_t integer; /* INTEGER: the number; strings: an offset, see snib__resp_text() */
 };
 
 struct snib__resp;
@@ -1258,7 +1261,8 @@ struct snib__resp;
 struct snib__resp *snib__resp_new(void);
 void snib__resp_free(struct snib__resp *resp);
 
-/* snib__resp_feed - hand over received bytes.  0, or -1: broken protocol, a limit, or out of memory. */
+/* snib__resp_feed - hand over received bytes.  0, or -1: bad protocol, over
+ * a limit, or out of memory. */
 int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 
 /* snib__resp_next - the next complete reply, valid until the next call.
@@ -1266,23 +1270,24 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
 
-/* snib__resp_text - the bytes of a STRING, STATUS or ERROR; ended by a NUL besides. */
+/* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
 
-/* Commands.  Begin with the number of arguments, then append each; -1 when out of memory.  Tests hold
- * the bytes against redisFormatCommandArgv(), which allocates and costs 50 times as much. */
+/* Commands.  Begin with the number of arguments, then append each; -1 when out of
+ * memory.  Tests compare the bytes with those of redisFormatCommandArgv(), which
+ * allocates and costs 50 times as much. */
 int snib__resp_begin(struct snib__buf *out, uint32_t argc);
 int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
 int snib__resp_arg_int(struct snib__buf *out, int64_t number);
 
-/* snib__decimal - write number without a terminator, at most 20 bytes; returns their number. */
+/* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
 size_t snib__decimal(char *out, int64_t number);
 
 #endif
 
 /* ---- net/words.h ------------------------------------------------------------------------------*/
 
-/* words.h - what a server says in an error, made fit to be shown to people. */
+/* words.h - a server's error message, made fit to be shown to people. */
 #ifndef SNIB__WORDS_H
 #define SNIB__WORDS_H
 
@@ -1290,10 +1295,11 @@ size_t snib__decimal(char *out, int64_t number);
 
 #define SNIB__WORDS_MAX 192 /* with the NUL */
 
-/* snib__words - copy n bytes of a server's error into out, ended by a NUL.
+/* snib__words - copy n bytes of a server's error into out, with a NUL.
  *
- * Left out are arguments that it repeats (they may be a login's), the place in a script, and secret wherever
- * it occurs, also when its end was cut off (a short one: where it stands alone).  Bytes that are not printable ASCII become question marks.
+ * It omits repeated arguments (which may be a login's), the position in a script, and the secret
+ * wherever it occurs, even if its end is cut off (a short one only where it stands alone).  Bytes
+ * that are not printable ASCII become question marks.
  *
  * secret  the password; NULL: none. */
 void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
@@ -1307,7 +1313,7 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
-/* What a server says that it is a part of. */
+/* The role that a server reports. */
 enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
 
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
@@ -1315,13 +1321,13 @@ enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY 
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
-    uint8_t tries;     /* how often it was sent because the server had forgotten the script */
-    uint8_t redirects; /* how often a server has sent it to another, since its last pause */
-    uint8_t pauses;    /* how often it had to wait because nobody could serve it */
-    bool asking;       /* for a server that gets the slot: ASKING goes before it */
-    bool called;       /* a thread waits for it, and reads the answer itself */
+    uint8_t tries;     /* times sent because the server had forgotten the script */
+    uint8_t redirects; /* times a server has redirected it since its last pause */
+    uint8_t pauses;    /* times it was paused because no node could serve it */
+    bool asking;       /* ASKING goes before it, to a server that is importing the slot */
+    bool called;       /* a thread waits for it and reads the reply itself */
     void *subject;
-    void *gate;      /* of whose requests it is one, a reference; NULL: none, or it is not sent */
+    void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
 };
@@ -1330,12 +1336,13 @@ struct snib__login {
     const char *username; /* NULL: none */
     const char *password; /* NULL: no AUTH */
     int database;
-    bool any_role; /* a replica will do, for it only tells where to go */
-    bool
-        passing; /* the texts go after the call; a copy of the password is kept while it is of use, and wiped */
+    bool any_role; /* a replica will do, because it only redirects */
+    /* the strings are valid during the call only; the password is copied, and
+     * wiped when no longer needed */
+    bool passing;
 };
 
-/* What has come of a second login. */
+/* The state of a renewed login. */
 enum snib__relogin {
     SNIB__RELOGIN_NONE,
     SNIB__RELOGIN_ASKED,
@@ -1351,33 +1358,33 @@ struct snib__conn {
     struct snib__request *ring;
     uint32_t ring_head, ring_count, ring_cap;
     uint64_t appended;       /* commands so far, the handshake's included */
-    uint32_t handshake_left; /* replies until READY */
-    int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
+    uint32_t handshake_left; /* replies still missing for READY */
+    int64_t server_id;       /* CLIENT ID of this connection; 0: unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
-    char run_id[48];     /* of the server's process; "" unknown */
-    bool killing;        /* it has been asked for in this handshake */
-    bool left;           /* requests were left on one that cannot be ended */
-    bool replica;        /* it says that it is one: nothing else that it says is believed */
-    bool any_role;       /* ... but where to go */
+    char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
+    char run_id[48];     /* of the server process; "" unknown */
+    bool killing;        /* CLIENT KILL has been sent in this handshake */
+    bool left;           /* requests were left on a connection that cannot be ended */
+    bool replica;        /* it says that it is a replica: its other statements are ignored, */
+    bool any_role;       /* ... unless redirects are wanted */
     bool evicts;         /* the server may evict keys that have a TTL */
-    uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
-    uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
+    uint8_t loaded[16];  /* bits: scripts loaded on this connection */
+    uint8_t spelled[16]; /* bits: scripts to be sent in full the next time */
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
-    int32_t replicas;    /* that are in step; -1: it does not say */
+    int32_t replicas;    /* in step; -1: it does not say */
     bool cluster;        /* it is a node of a cluster */
-    bool shards;         /* it has sharded channels: 7.0 or later */
-    uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
-    bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
-    int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
-    char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
-    const char *password; /* the login's, not to be shown in them; NULL: none, or it is wiped */
+    bool shards;         /* it has sharded channels (7.0 or later) */
+    uint8_t publish;     /* enum snib__publish: the script variant */
+    bool delifeq, delex; /* Valkey's DELIFEQ, Redis's DELEX are available */
+    int32_t failure;     /* why the handshake failed: a code; 0: it did not */
+    char words[SNIB__WORDS_MAX]; /* ... and the server's own words; "": none */
+    const char *password; /* the login's password, to be masked in them; NULL: none, or wiped */
     char *secret;         /* the same, if the connection owns it */
     uint8_t relogin;      /* enum snib__relogin */
-    /* snib__conn_mask(): where it is in what comes */
+    /* snib__conn_mask(): state within the input */
     bool in_line, in_error;
-    size_t masked; /* so many bytes of the password were the last ones */
+    size_t masked; /* bytes of the password at the end of the last input */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -1386,51 +1393,52 @@ void snib__conn_free(struct snib__conn *conn);
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
-/* snib__conn_relogin - log in anew on a READY connection that is no pub/sub one: conn->relogin will tell.  0 or
- * -1 (out of memory; nothing is sent). */
+/* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
+ * the result.  0 or -1 (out of memory; nothing is sent). */
 int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
-/* snib__conn_mask - while a login is under way: overwrite the password in error replies, which may repeat a
- * command that the server does not know.  Before snib__resp_feed(), so that no reader's memory ever has it. */
+/* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
+ * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
-/* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
- * snib__conn_orphan() to hand out, oldest first, until it returns false. */
+/* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
+ * snib__conn_orphan() returns them, oldest first, until it returns false. */
 void snib__conn_reset(struct snib__conn *conn);
 bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
 
 /* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
 int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
 
-/* snib__conn_next - the next reply for the engine, with its request (on a READY pub/sub connection
- * there is none: request->kind is 0).  Replies of the handshake are handled inside.
- * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
- * why). */
+/* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
+ * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
+ * 0 when there are no more, -1 when the connection must be closed (failure says why). */
 int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);
 
-/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when the server
- * has forgotten it. */
+/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
+ * the server has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
-/* snib__conn_unknown - the server does not know the script: append its load, or, where that is refused, have it
- * sent whole the next time.  0 or -1. */
+/* snib__conn_unknown - the server does not know the script: append its load or, if loading is
+ * refused, mark it to be sent in full the next time.  0 or -1. */
 int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
 
-/* snib__conn_spells - whether the script is to be sent whole; this once. */
+/* snib__conn_spells - whether to send the script in full, this time only. */
 bool snib__conn_spells(struct snib__conn *conn, int script);
 
-/* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
+/* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
-/* snib__conn_replicas - how many replicas are in step, by a text of INFO; -1: it does not say. */
+/* snib__conn_replicas - how many replicas are in step according to an INFO
+ * text; -1: it does not say. */
 int32_t snib__conn_replicas(const char *info);
 
-/* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
+/* snib__conn_classify - the code for an error reply, from its text as
+ * written by servers from 6.0 on. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
 
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
@@ -3641,10 +3649,10 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
 
 /* ---- net/text.h -------------------------------------------------------------------------------*/
 
-/* text.h - bytes that become text: what others wrote to the server is data until it was cleaned here.
+/* text.h - bytes that become text: data from other programs is only data until cleaned here.
  *
- * Whatever leaves the core as text (an owner, a list's name, a description, an error, a log record) is UTF-8
- * without control characters. */
+ * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
+ * UTF-8 without control characters. */
 #ifndef SNIB__TEXT_H
 #define SNIB__TEXT_H
 
@@ -3655,7 +3663,7 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
 /* snib__utf8_next - decode the character at s, of which n bytes are readable.
  *
  * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
- * surrogates, values above U+10FFFF, lone or missing continuation bytes. */
+ * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
 size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
 
 /* snib__is_control - C0, DEL and C1. */
@@ -3663,13 +3671,13 @@ int snib__is_control(uint32_t c);
 
 /* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
  *
- * Each byte of a control character, and each that is no part of UTF-8, becomes a question mark.
+ * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
  *
- * is_cut   the bytes were longer: a character that is broken at the end is the cut's, and is dropped.
+ * is_cut   the bytes were longer: a character cut off at the end is dropped.
  * Returns  the length, at most n. */
 size_t snib__text_clean(char *text, size_t n, bool is_cut);
 
-/* snib__text_show - a clean copy with a NUL, of what fits into cap bytes. */
+/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
 void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
@@ -3912,12 +3920,14 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 
 /* ---- locks/group.h ----------------------------------------------------------------------------*/
 
-/* group.h - a lock made of others, each in a client of its own or of a kind that shares no command: which
- * member to ask next, when to give up, what to undo, how long the whole is safe.  No I/O, no clock.
+/* group.h - a lock made of others, each of a client of its own or of a kind that shares no command:
+ * which member to ask next, when to give up, what to undo, how long the whole is safe.  No I/O, no
+ * clock.
  *
  *     all (multi):       one member after the other, in an order that is the same everywhere
- *     majority (quorum): all members at once, done when most have granted; after "Distributed Locks with Redis"
- *                        (the Redlock algorithm), with the pause of a random length after a split vote
+ *     majority (quorum): all members at once, done when a majority has granted; after "Distributed
+ *                        Locks with Redis" (the Redlock algorithm), with its random pause after a
+ *                        split vote
  *
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
@@ -3936,24 +3946,24 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 enum snib__group_phase {
     SNIB__GROUP_COLLECTING,
     SNIB__GROUP_PAUSING, /* between two rounds */
-    SNIB__GROUP_TAKEN,   /* to be given out */
+    SNIB__GROUP_TAKEN,   /* ready to be handed out */
     SNIB__GROUP_HELD,
-    SNIB__GROUP_GIVING, /* its release is on the way */
-    SNIB__GROUP_ENDED   /* code says how */
+    SNIB__GROUP_GIVING, /* its release is in flight */
+    SNIB__GROUP_ENDED   /* code has the result */
 };
 
 enum snib__group_do {
     SNIB__GROUP_NOTHING,
     SNIB__GROUP_TRY,    /* acquire the member */
-    SNIB__GROUP_CANCEL, /* its attempt: nobody waits for the answer */
-    SNIB__GROUP_DROP,   /* give it back without waiting */
-    SNIB__GROUP_GIVE    /* release it and tell how that went */
+    SNIB__GROUP_CANCEL, /* cancel its attempt: the reply is not awaited */
+    SNIB__GROUP_DROP,   /* release it without waiting */
+    SNIB__GROUP_GIVE    /* release it and report the result */
 };
 
 struct snib__group_member {
     uint8_t state; /* group.c's */
     bool wished;   /* the wish of its state has been handed out */
-    bool again;    /* to be asked when it has been let go of */
+    bool again;    /* ask it once it has been let go of */
     snib__time deadline;
 };
 
@@ -3962,32 +3972,33 @@ struct snib__group {
     bool once;       /* one round only */
     uint8_t phase;   /* enum snib__group_phase */
     int32_t code;    /* ENDED: the result */
-    int32_t reason;  /* of a loss: enum snib_reason, 0 none */
+    int32_t reason;  /* of a loss: enum snib_reason; 0: none */
     int32_t failure; /* the first error of the round */
     uint32_t n, need, round;
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
 
 void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
-/* The answer of an attempt: SNIB_OK with the member's deadline, or why not. */
+/* An attempt's result: SNIB_OK with the member's deadline, or why not. */
 void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline);
 void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
 /* A held member's deadline moved. */
 void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
-/* TAKEN: it was given out, and its loss is a loss from here on. */
+/* TAKEN: the hold was handed out, so from here on its loss is a loss. */
 void snib__group_given_out(struct snib__group *group);
-/* Nobody wants it any more. */
+/* No caller wants it any more. */
 void snib__group_abandon(struct snib__group *group);
-/* It is of no use. */
+/* End it with an error. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
-/* HELD by a majority: ask all others again, so that it does not hang on every one of its votes. */
+/* HELD by a majority: ask all others again, so that the hold does not
+ * depend on every single vote. */
 void snib__group_refill(struct snib__group *group);
-/* Some have refused and others do not answer: they may be dead, and what we have is kept from those who wait
- * for it as we do.  So the round is given up soon, counted from what the others took to answer; now and then
- * later, for the silent may only be slow. */
+/* Some members have refused and others do not answer: those may be dead, and the votes held so far
+ * block competing clients.  So the round is soon given up, measured by how long the others took to
+ * answer; now and then later, because the silent ones may only be slow. */
 bool snib__group_contested(const struct snib__group *group);
 snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
 void snib__group_give_up(struct snib__group *group);
@@ -3995,24 +4006,24 @@ void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
 int snib__group_wish(struct snib__group *group, uint32_t *out_member);
-/* TAKEN, HELD: until when the whole is safe. */
+/* TAKEN, HELD: how long the whole is safe. */
 snib__time snib__group_deadline(const struct snib__group *group);
-/* PAUSING: for how long, from 64 random bits. */
+/* PAUSING: the length of the pause, from 64 random bits. */
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
 
 #endif
 
 /* ---- locks/kind.h -----------------------------------------------------------------------------*/
 
-/* kind.h - what makes one kind of lock different from another: its scripts, keys and channel.
+/* kind.h - what distinguishes one kind of lock from another: its scripts, keys and channel.
  *
- * A kind encodes one command for a hold or a gate and reads the reply.  When to send it, what a lost
- * reply means, who waits and who is told is the engine's business and the same for all kinds of one
- * discipline.
+ * A kind encodes one command for a hold or a gate and reads the reply.  The engine decides when to
+ * send it, what a lost reply means, which operations wait and which are notified, in the same way
+ * for all kinds of one discipline.
  *
  * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
- * SNIB__TWO_COMMANDS for a plain command and one more whose reply is dropped, or -1 when out of memory
- * (the caller drops what was half-written).
+ * SNIB__TWO_COMMANDS for a plain command and one more whose reply is dropped, or -1 when out of
+ * memory (the caller then drops the partial command).
  */
 #ifndef SNIB__KIND_H
 #define SNIB__KIND_H
@@ -4024,31 +4035,31 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
 
 enum snib__discipline {
     SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; sole.c */
-    SNIB__SHARED, /* holds of a gate are independent; who is refused waits in the gate; share.c */
-    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; place.c */
+    SNIB__SHARED,    /* independent holds of a gate; refused operations wait in the gate; share.c */
+    SNIB__QUEUED     /* one holder; every waiter has a place of its own at the server; place.c */
 };
 
 /* kind->traits */
 enum {
     SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
-    SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
-    SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
+    SNIB__UNOWNED = 2, /* it has no owner: requests are sent only once, and holds have no lease */
+    SNIB__NO_HOLD = 4, /* a grant leaves nothing to release */
     SNIB__NO_HANDOVER = 8,
-    SNIB__TWO_MESSAGES = 16,  /* a release that tells tells twice */
-    SNIB__MANY_MESSAGES = 32, /* ... a number of times that nobody counts */
+    SNIB__TWO_MESSAGES = 16,  /* a release that publishes does so twice */
+    SNIB__MANY_MESSAGES = 32, /* ... an unknown number of times */
     SNIB__TOKENS = 64         /* its holds may have fencing tokens */
 };
 
 struct snib__verdict {
     bool yes;
-    bool handed;       /* transfer: the next has it (else it was only released) */
-    bool foreign;      /* refused: by a holder, or waiters ahead, that are no Snib */
-    int32_t code;      /* refused for good: the operation ends with it; 0 else */
-    int64_t left_ms;   /* refused: the holder's remaining lease, -1 unknown */
-    int64_t receivers; /* released: processes that were told */
-    int64_t token;     /* granted: the fencing token, 0 none */
-    uint32_t blocker;  /* refused multi lock: which member, from 0 */
-    uint64_t next;     /* released, QUEUED: number of the hold of ours that was granted, 0 none */
+    bool handed;       /* transfer: the next one has it; otherwise it was only released */
+    bool foreign;      /* refused by a holder, or by waiters ahead, that are not Snib's */
+    int32_t code;      /* refused for good: the operation ends with it; otherwise 0 */
+    int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
+    int64_t receivers; /* released: subscribers that received the message */
+    int64_t token;     /* granted: the fencing token; 0: none */
+    uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
+    uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
     int64_t next_ms;   /* its first lease */
     int64_t next_token;
     int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
@@ -4060,28 +4071,30 @@ struct snib__lock_kind {
     uint8_t traits;
     int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
                    const struct snib__hold *hold);
-    /* ends a hold, a place in a queue, or whatever an attempt may have left */
+    /* ends a hold, a place in a queue, or any trace of an attempt */
     int (*release)(struct snib__buf *out, const struct snib__engine *engine,
                    const struct snib__hold *hold);
     /* EXCLUSIVE: one command that ends `from` and grants `to` */
     int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *from, const struct snib__hold *to);
-    /* lease_ms 0: only ask whether they are held.  All holds are of this kind.  The reply has two
+    /* lease_ms 0: only query whether they are held.  All holds are of this kind.  The reply has two
      * integers for each that is not held: its index from 1, and whether the lock still exists. */
     int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
                  struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-    /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1 unknown), last token as text] */
+    /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1
+     * unknown), last token as text] */
     int (*info)(struct snib__buf *out, const struct snib__engine *engine,
                 const struct snib__gate *gate);
-    /* reply: 1 deleted, 0 nothing there */
+    /* reply: 1 deleted, 0 not there */
     int (*force)(struct snib__buf *out, const struct snib__engine *engine,
                  const struct snib__gate *gate);
-    /* what: enum snib_count.  Reply: an integer.  NULL if there is no counter; -4: not this `what` */
+    /* what: enum snib_count.  Reply: an integer.  NULL if there is no
+     * counter; -4: `what` does not apply */
     int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
-    /* the channel of wake-ups; `out` has room for SNIB__CHANNEL_MAX; returns its length */
+    /* the wake-up channel; `out` has room for SNIB__CHANNEL_MAX; returns its length */
     size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                       uint32_t blocker);
-    /* *verdict is all zeros before */
+    /* *verdict is zeroed before the call */
     void (*acquired)(const struct snib__engine *engine, const struct snib__hold *hold,
                      const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
     void (*released)(const struct snib__engine *engine, const struct snib__hold *hold,
@@ -4090,24 +4103,24 @@ struct snib__lock_kind {
                         uint32_t n, struct snib__verdict *verdict);
 };
 
-#define SNIB__MULTI 11 /* of locks of one client; the gate's name lists the members, see multi.c */
-#define SNIB__OUTER 12 /* of locks of several clients, carried by core/api/group.c */
-#define SNIB__QUORUM_LETTER 'q' /* begins the name of an OUTER gate that is a quorum's */
+#define SNIB__MULTI 11 /* made of one client's locks; the gate's name lists them, see multi.c */
+#define SNIB__OUTER 12 /* made of several clients' locks, carried by core/api/group.c */
+#define SNIB__QUORUM_LETTER 'q' /* first byte of an OUTER gate's name if it is a quorum's */
 #define SNIB__KINDS 13
 
 extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
     snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
 
-/* The kind of a number of enum snib_kind or SNIB__MULTI, or NULL. */
+/* The kind for a number of enum snib_kind or SNIB__MULTI, or NULL. */
 const struct snib__lock_kind *snib__kind_of(int32_t kind);
 
-/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name has a brace of its own. */
+/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name itself contains a brace. */
 size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
-/* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name has a brace of its own. */
+/* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name itself contains a brace. */
 size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
                          size_t suffix_len);
 
-/* Arguments of scripts: 0 or -1. */
+/* Append arguments of scripts: 0 or -1. */
 int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
 int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
 int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
@@ -4116,22 +4129,22 @@ int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
 int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
-/* KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
+/* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
 
-/* Verdicts of replies of the usual shapes. */
+/* Verdicts from replies of the usual forms. */
 int64_t
 snib__reply_number(const struct snib__engine *engine,
-                   const struct snib__value *value); /* an integer or decimal text; else 0 */
-/* nil granted; an integer: refused, the remaining ms */
+                   const struct snib__value *value); /* an integer or decimal text; otherwise 0 */
+/* nil: granted; an integer: refused, the remaining ms */
 void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-/* 0 not held; 1 + receivers released */
+/* 0: not held; 1 + receivers: released */
 void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);
-/* 0 not held; 1 handed over; 2 released, but not handed over */
+/* 0: not held; 1: handed over; 2: released, but not handed over */
 void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
                             uint32_t n, struct snib__verdict *verdict);
 
@@ -5685,7 +5698,7 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 /* ---- net/slot.h -------------------------------------------------------------------------------*/
 
-/* slot.h - the slot of a key in a cluster: CRC16 (XMODEM) of its hash tag, or of all of it, modulo 16384. */
+/* slot.h - a key's cluster slot: CRC16 (XMODEM) of its hash tag or all of it, modulo 16384. */
 #ifndef SNIB__SLOT_H
 #define SNIB__SLOT_H
 
@@ -5694,8 +5707,8 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 #define SNIB__SLOTS 16384
 
-/* snib__slot - as CLUSTER KEYSLOT says it: what stands between the first opening brace and the first closing
- * one after it, unless that is nothing, decides alone. */
+/* snib__slot - as CLUSTER KEYSLOT: the bytes between the first opening brace and the first closing
+ * brace after it, if there are any, decide alone. */
 uint16_t snib__slot(const char *key, size_t n);
 
 #endif
@@ -12269,7 +12282,7 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 /* ---- net/script.h -----------------------------------------------------------------------------*/
 
-/* script.h - the Lua scripts as the server gets them; generated table, see core/lua/embed.cmake. */
+/* script.h - the Lua scripts as sent to the server; generated table, see core/lua/embed.cmake. */
 #ifndef SNIB__SCRIPT_H
 #define SNIB__SCRIPT_H
 
@@ -16665,17 +16678,18 @@ static const struct snib__script_text snib__script_both[] = {
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
-/* snib__script_spell - write the script itself in the place of its hash: what begins at byte `at` of the buffer is
- * EVAL then.  0, or -1 when out of memory (then nothing has changed). */
+/* snib__script_spell - replace the hash by the script itself: the command at byte `at` of the
+ * buffer becomes an EVAL.  0, or -1 when out of memory (then nothing has changed). */
 int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
 
-/* How releases are told. */
+/* How releases are published. */
 enum snib__publish { SNIB__CLASSIC, SNIB__SHARDED, SNIB__BOTH };
 
-/* snib__script_of - the script's text that tells in that way. */
+/* snib__script_of - the variant of a script for that way of publishing. */
 const struct snib__script_text *snib__script_of(int script, int publish);
 
-/* snib__script_vary - the command at `at` of out, begun by snib__script_begin(), shall tell in that way. */
+/* snib__script_vary - switch the command at `at` of out, begun by
+ * snib__script_begin(), to that variant. */
 void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
 
 #endif
@@ -25307,14 +25321,14 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
 
 /* ---- locks/fair.c -----------------------------------------------------------------------------*/
 
-/* fair.c - Redisson's fair lock (RFairLock), beside core/lua/fair_*.lua and _fair.lua.
+/* fair.c - Redisson's fair lock (RFairLock), with core/lua/fair_*.lua and _fair.lua.
  *
- * Keys      the lock's name: the mutex' hash
+ * Keys      the lock's name: the mutex's hash
  *           redisson_lock_queue:{name}     list of waiting owners
  *           redisson_lock_timeout:{name}   sorted set: owner -> when its place ends
- *           snib_lock_beats:{name}         hash of our own: which clients live
+ *           snib_lock_beats:{name}         Snib's own hash: which clients are alive
  *           redisson_lock_token:{name}     fencing token, if wanted
- * Channels  redisson_lock__channel:{name}:<client uuid>           of our own, for all waiters of a process
+ * Channels  redisson_lock__channel:{name}:<client uuid>           Snib's, for a process's waiters
  *           redisson_lock__channel:{name}:<client uuid>:<number>  Redisson's, one for each waiter
  */
 
@@ -25334,8 +25348,9 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
-/* The number of the first of our waiters, when it is that one which asks again: places of earlier ones are nobody's,
- * a failover has brought them back.  0: let them be; one in a client looks, for it has to go through the queue. */
+/* The number of this client's first waiter, if it is the one that asks again: places with lower
+ * numbers are leftovers that a failover has brought back.  0: do not check; one request per client
+ * does, because the check scans the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__SEATED))
@@ -25468,18 +25483,18 @@ const struct snib__lock_kind snib__fair = {
 
 /* ---- locks/fenced.c ---------------------------------------------------------------------------*/
 
-/* fenced.c - Redisson's fenced lock (RFencedLock), beside core/lua/fenced_*.lua.
+/* fenced.c - Redisson's fenced lock (RFencedLock), with core/lua/fenced_*.lua.
  *
- * Keys      the mutex' hash; redisson_lock_token:{name}: a counter that rises with every hold
- * Channel   the mutex'
+ * Keys      the mutex's hash; redisson_lock_token:{name}: a counter that rises with every hold
+ * Channel   the mutex's
  *
- * The token travels as text: numbers in Lua are exact to 2^53 only.  The repeat of an acquire finds its
- * own field and is told the same token.
+ * The token is sent as text, because numbers in Lua are exact only up to 2^53.  A repeated acquire
+ * finds its own field and returns the same token.
  */
 
 /* ---- locks/mutex.h ----------------------------------------------------------------------------*/
 
-/* mutex.h - what the kinds share whose lock is the mutex' hash. */
+/* mutex.h - shared by the kinds of lock that use the mutex's hash. */
 #ifndef SNIB__MUTEX_H
 #define SNIB__MUTEX_H
 
@@ -25501,9 +25516,10 @@ int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
 int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__gate *gate);
 
-/* The counter of fencing tokens of a name, which every kind with tokens shares. */
+/* The counter of fencing tokens of a name, shared by every kind with tokens. */
 #define SNIB__TOKEN_KEY "redisson_lock_token"
-/* How a grant with a token reads: an array with the token as text.  Else as the verdict without one. */
+/* A grant with a token is an array with the token as text.  Other
+ * replies read as without tokens. */
 void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n,
                          struct snib__verdict *verdict);
@@ -25595,8 +25611,9 @@ const struct snib__lock_kind snib__fenced = {
  *                | '--refused--> REFUSED       '--lost, not wanted--> UNWANTED (wish DROP) --> IDLE
  *                '--not wanted--> DOUBTED (wish CANCEL) --> IDLE
  *
- * A member whose hold was lost is dropped too, which gives back what its server may still have of it.  One
- * that is to be asked again while it is still to be let go of is asked `again`, after that wish.
+ * A member whose hold was lost is dropped too, which releases what its server may still have of it.
+ * A member that is wanted again while it is still to be dropped or cancelled is asked afterwards
+ * (`again`).
  */
 
 
@@ -25632,7 +25649,7 @@ static void group_set(struct snib__group *group, uint32_t i, int state)
     group->members[i].again = false;
 }
 
-/* Ask a member, at once or when it has been let go of. */
+/* Ask a member, at once or after it has been let go of. */
 static void group_want(struct snib__group *group, uint32_t i)
 {
     struct snib__group_member *member = &group->members[i];
@@ -25689,7 +25706,7 @@ void snib__group_begin(struct snib__group *group, bool majority, bool once, uint
     group_ask(group);
 }
 
-/* The round cannot succeed any more. */
+/* The round can no longer succeed. */
 static void group_fail_round(struct snib__group *group)
 {
     bool hopeless = group->failure < 0 || !group->majority || group->once;
@@ -25701,13 +25718,14 @@ static void group_fail_round(struct snib__group *group)
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-/* One member less can be had in this round. */
+/* One member less is available in this round. */
 static void group_refused(struct snib__group *group, int32_t code)
 {
     uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
-    /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
+    /* A held lock outweighs an unreachable node: waiting may help, and a
+     * single try ends with "busy". */
     if (group->failure == 0 || (group->failure < 0 && code > 0) ||
         (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
         group->failure = code;
@@ -25715,7 +25733,7 @@ static void group_refused(struct snib__group *group, int32_t code)
         group_fail_round(group);
 }
 
-/* The answer of an attempt that was given up. */
+/* The result of an attempt that was given up. */
 static void group_late(struct snib__group *group, uint32_t i, int32_t code)
 {
     bool again = group->members[i].again || group->members[i].state == GROUP_ASKED;
@@ -25744,7 +25762,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
         group_want(group, i + 1);
 }
 
-/* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
+/* The error for a vote lost before the others had come: taken away, or
+ * it could not wait this long. */
 static int32_t group_lost_code(int32_t reason)
 {
     if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED ||
@@ -25763,7 +25782,7 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
         group_refused(group, group_lost_code(reason));
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
-        group_undo(group); /* from the beginning, for the order is the same everywhere */
+        group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
@@ -25783,8 +25802,9 @@ void snib__group_given_out(struct snib__group *group)
         group->phase = SNIB__GROUP_HELD;
 }
 
-/* The release's result: released if as many as were needed were, else lost, or the error.  All have been sent
- * by then; the answers that are still to come, perhaps of a dead node, change nothing. */
+/* The result of a release: released if as many as needed were released, otherwise lost, or
+ * the error.  All releases have been sent by then; replies still to come, perhaps from a
+ * dead node, change nothing. */
 static void group_judge(struct snib__group *group)
 {
     bool enough = group_count(group, GROUP_GIVEN) >= group->need;
@@ -25879,7 +25899,7 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 
 snib__time snib__group_deadline(const struct snib__group *group)
 {
-    /* The need-th largest of the held members' deadlines: all of them are needed, or most. */
+    /* The need-th largest deadline of the held members. */
     snib__time best = 0;
     for (uint32_t i = 0; i < group->n; i++) {
         snib__time candidate = group->members[i].deadline;
@@ -25897,7 +25917,8 @@ snib__time snib__group_deadline(const struct snib__group *group)
 
 snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
 {
-    /* Long ones must be rare: of many who wait one would always be in his, and keep what the others need. */
+    /* Long rounds must be rare: among many waiters one would always be in a long round, and keep
+     * votes that the others need. */
     bool is_long = group->round >= 4 && (group->round & (group->round - 1)) == 0;
     uint32_t times = !is_long ? 1 : group->round < 64 ? group->round / 2 : 32;
     return 3 * elapsed + times * GROUP_PATIENCE;
@@ -25914,7 +25935,7 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
 
 /* ---- locks/kind.c -----------------------------------------------------------------------------*/
 
-/* kind.c - the table of kinds, and what their encoders and decoders share. */
+/* kind.c - the table of kinds, and code shared by their encoders and decoders. */
 
 
 #include <stdlib.h>
@@ -26054,16 +26075,17 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 
 /* ---- locks/latch.c ----------------------------------------------------------------------------*/
 
-/* latch.c - Redisson's count-down latch (RCountDownLatch), beside core/lua/latch_*.lua.
+/* latch.c - Redisson's count-down latch (RCountDownLatch), with core/lua/latch_*.lua.
  *
- * Keys      the latch's name: a number above 0, there only while the latch is shut
- * Channel   redisson_countdownlatch__channel__{name}, with braces whatever the name; messages "1" shut,
+ * Keys      the latch's name: a number above 0, which exists only while the latch is shut
+ * Channel   redisson_countdownlatch__channel__{name}, with braces in any case; messages "1" shut,
  *           "0" open
  *
- * To wait for a latch is to acquire what leaves no hold: a grant means that it is open.
+ * Waiting for a latch is an acquire that leaves no hold: a grant means that it is open.
  *
- * In a cluster Redisson's latches cannot have a tag, because its channel, a key of its scripts, belongs to
- * another slot then.  Ours go the same way, so that nobody waits for what Java cannot open.
+ * In a cluster a Redisson latch cannot have a hash tag, because its channel, which its scripts
+ * declare as a key, would be in another slot.  Snib refuses such names as well, so that no client
+ * waits for a latch that Java cannot open.
  */
 
 #include <string.h>
@@ -26089,7 +26111,7 @@ static int latch_arg_channel(struct snib__buf *out, const struct snib__gate *gat
     return snib__resp_arg(out, channel, latch_channel(channel, NULL, gate, 0));
 }
 
-/* The command and its keys; a name with a tag is refused by the servers of a cluster. */
+/* The command and its keys; cluster servers refuse a name with a tag. */
 static int latch_begin(struct snib__buf *out, int script, const struct snib__gate *gate,
                        uint32_t more)
 {
@@ -26156,27 +26178,28 @@ const struct snib__lock_kind snib__latch = {
 
 /* ---- locks/multi.c ----------------------------------------------------------------------------*/
 
-/* multi.c - several locks of one client as one, taken and given back by one command; beside
- * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes: half the keys and time.
+/* multi.c - several locks of one client as one, taken and released by one command; with
+ * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes, which takes half
+ * the keys and time.
  *
- * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w write),
- * the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
+ * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w
+ * write), the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
  */
 
 /* ---- locks/rw.h -------------------------------------------------------------------------------*/
 
-/* rw.h - the names that the two sides of a read/write lock share. */
+/* rw.h - names shared by the two sides of a read/write lock. */
 #ifndef SNIB__RW_H
 #define SNIB__RW_H
 
 
 #define SNIB__RW_CHANNEL "redisson_rwlock"
 #define SNIB__RW_MARK                                                                              \
-    "snib_writer_waits" /* there while a writer waits that new readers wait behind */
+    "snib_writer_waits" /* exists while a preferred writer waits: new readers wait behind it */
 
 size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                         uint32_t blocker);
-/* Append the key of a reader's lease, {name}:<owner>:rwlock_timeout:1, for the lock of that name. */
+/* Append the key of a reader's lease, {name}:<owner>:rwlock_timeout:1. */
 int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
                            const struct snib__hold *hold, const char *name, size_t name_len);
 
@@ -26194,7 +26217,7 @@ struct multi_member {
 
 struct multi_list {
     uint32_t n;
-    bool mutexes; /* all of them: scripts of their own need one key for each, and less time */
+    bool mutexes; /* all members are mutexes: their own scripts need one key each, and less time */
     char kinds[MULTI_MAX];
     struct multi_member members[MULTI_MAX];
 };
@@ -26228,7 +26251,7 @@ static size_t multi_channel(char *out, const struct snib__engine *engine,
     return multi_member_channel(out, &list.members[blocker < list.n ? blocker : 0]);
 }
 
-/* Scripts get the same number of keys for every member: where one has none, the lock stands in. */
+/* Scripts get the same number of keys for every member: the lock's name fills the gaps. */
 static int multi_own_key(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold, const struct multi_member *member)
 {
@@ -26364,7 +26387,7 @@ static int multi_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_MULTI_RENEW;
 }
 
-/* A spin lock's release tells nobody. */
+/* A spin lock's release publishes nothing. */
 static void multi_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
@@ -26381,7 +26404,7 @@ static void multi_acquired(const struct snib__engine *engine, const struct snib_
     }
 }
 
-/* 1 all members were held, 2 some, 0 none: only the first is a release as it should be. */
+/* 1: all members were held, 2: some, 0: none.  Only the first is a proper release. */
 static void multi_released(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
@@ -26404,18 +26427,18 @@ const struct snib__lock_kind snib__multi = {
 
 /* ---- locks/mutex.c ----------------------------------------------------------------------------*/
 
-/* mutex.c - Redisson's plain lock (RLock), beside core/lua/mutex_*.lua.
+/* mutex.c - Redisson's plain lock (RLock), with core/lua/mutex_*.lua.
  *
  * Keys      the lock's name: a hash with one field "<client uuid>:<number>" = 1 and a TTL
  * Channel   redisson_lock__channel:{name}, message "0" at every release that leaves the process
  *
- * A fresh number for every acquisition makes each of the requests idempotent: a repeated acquire finds
- * its own field, a repeated release finds nothing, a repeated transfer finds the new field.
+ * A new number for every acquisition makes each request idempotent: a repeated acquire finds its
+ * own field, a repeated release finds nothing, a repeated transfer finds the new field.
  */
 
 #include <string.h>
 
-#define MUTEX_EPOCH "snib_quorum_epoch" /* one key a node: since when it remembers */
+#define MUTEX_EPOCH "snib_quorum_epoch" /* one key per node: since when its memory is complete */
 
 size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
@@ -26424,7 +26447,7 @@ size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
     return snib__name_prefix(out, SNIB__MUTEX_CHANNEL, gate->name, gate->name_len);
 }
 
-/* The acquire of a member of a quorum: as the mutex, if the node may vote. */
+/* The acquire of a quorum member: like the mutex's, if the node may vote. */
 static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__hold *hold)
 {
@@ -26513,23 +26536,22 @@ const struct snib__lock_kind snib__mutex = {
 
 /* ---- locks/permits.c --------------------------------------------------------------------------*/
 
-/* permits.c - Redisson's permit-expirable semaphore (RPermitExpirableSemaphore), beside
- * core/lua/permits_*.lua.
+/* permits.c - Redisson's RPermitExpirableSemaphore, with core/lua/permits_*.lua.
  *
  * Keys      the name: a number, the free permits
- *           {name}:timeout: a sorted set of the taken permits' ids by the time when their lease ends, in
+ *           {name}:timeout: a sorted set of the ids of taken permits by the end of their lease, in
  *           ms of the server's clock
  * Channel   redisson_sc:{name}, message: how many permits are free
  *
- * An id is 16 bytes.  Ours are the client's UUID with the number of the permit added to its second half
- * by exclusive or, so a repeated request asks for the same ids.
+ * An id is 16 bytes.  Snib's ids are the client's UUID with the permit's number XORed into its
+ * second half, so a repeated request asks for the same ids.
  */
 
 #include <string.h>
 
 #define PERMITS_CHANNEL "redisson_sc"
 #define PERMITS_TAKEN "timeout"
-#define PERMITS_TOO_FEW (-3) /* reply: there are not so many in all */
+#define PERMITS_TOO_FEW (-3) /* reply: fewer permits exist in total */
 
 static size_t permits_channel(char *out, const struct snib__engine *engine,
                               const struct snib__gate *gate, uint32_t blocker)
@@ -26672,13 +26694,13 @@ const struct snib__lock_kind snib__permits = {
 
 /* ---- locks/plain.c ----------------------------------------------------------------------------*/
 
-/* plain.c - the lock that most other libraries write, beside core/lua/plain_*.lua.
+/* plain.c - the lock that most other libraries implement, with core/lua/plain_*.lua.
  *
- * Keys      the lock's name: a string with the owner's text and a TTL, as of SET name owner NX PX lease
+ * Keys      the lock's name: a string, the owner, with a TTL: SET name owner NX PX lease
  * Channel   snib_plain_channel:{name}, message "0" at every release that leaves the process
  *
- * Other libraries send no message when they release, so a verdict says whether the holder is one of us.
- * Where the server has a command for "delete if equal", a release needs no script.
+ * Other libraries publish nothing when they release, so a verdict says whether the holder is a Snib
+ * client.  Where the server has a command for "delete if equal", a release needs no script.
  */
 
 #define PLAIN_CHANNEL "snib_plain_channel"
@@ -26794,12 +26816,12 @@ const struct snib__lock_kind snib__plain = {
 
 /* ---- locks/read.c -----------------------------------------------------------------------------*/
 
-/* read.c - the readers' side of Redisson's read/write lock (RReadWriteLock), beside core/lua/read_*.lua.
+/* read.c - the readers' side of Redisson's RReadWriteLock, with core/lua/read_*.lua.
  *
- * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every reader
- *           and "<owner>:write" for the writer; its TTL is that of the longest lease
- *           {name}:<owner>:rwlock_timeout:1: there as long as that reader's lease
- *           snib_writer_waits:{name}: there while a writer waits that new readers wait behind
+ * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every
+ *           reader and "<owner>:write" for the writer; its TTL is that of the longest lease
+ *           {name}:<owner>:rwlock_timeout:1: exists for as long as that reader's lease
+ *           snib_writer_waits:{name}: exists while a preferred writer waits, ahead of new readers
  * Channel   redisson_rwlock:{name}, message "1" when the last reader leaves
  */
 
@@ -26907,12 +26929,13 @@ const struct snib__lock_kind snib__read = {
 
 /* ---- locks/semaphore.c ------------------------------------------------------------------------*/
 
-/* semaphore.c - Redisson's semaphore (RSemaphore), beside core/lua/semaphore_*.lua.
+/* semaphore.c - Redisson's semaphore (RSemaphore), with core/lua/semaphore_*.lua.
  *
  * Keys      the semaphore's name: a number, the free permits
  * Channel   redisson_sc:{name}, message: how many permits are free
  *
- * The number knows no owners.  A hold has no lease and cannot be lost, and no request may be repeated.
+ * Permits have no owners, so a hold has no lease and cannot be lost, and no request may be
+ * repeated.
  */
 
 #define SEMAPHORE_CHANNEL "redisson_sc"
@@ -26994,9 +27017,9 @@ const struct snib__lock_kind snib__semaphore = {
 
 /* ---- locks/spin.c -----------------------------------------------------------------------------*/
 
-/* spin.c - Redisson's spin lock (RSpinLock), beside core/lua/spin_*.lua.
+/* spin.c - Redisson's spin lock (RSpinLock), with core/lua/spin_*.lua.
  *
- * The mutex' hash, but no release sends a message, and so all waiters poll.
+ * It uses the mutex's hash, but its releases send no message, so all waiters poll.
  */
 
 static int spin_release(struct snib__buf *out, const struct snib__engine *engine,
@@ -27035,14 +27058,13 @@ const struct snib__lock_kind snib__spin = {
 
 /* ---- locks/write.c ----------------------------------------------------------------------------*/
 
-/* write.c - the writers' side of Redisson's read/write lock (RReadWriteLock), beside
- * core/lua/write_*.lua.
+/* write.c - the writers' side of Redisson's RReadWriteLock, with core/lua/write_*.lua.
  *
  * Keys      those of read.c; redisson_lock_token:{name} if the lock is fenced
  * Channel   the readers', message "1" at every release that leaves the process
  */
 
-#define WRITE_MARK_MS 5000 /* a waiting writer asks again before that, see recheck_ms */
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see recheck_ms */
 
 static bool write_fenced(const struct snib__hold *hold)
 {
@@ -27138,14 +27160,14 @@ const struct snib__lock_kind snib__write = {
 #include <stdio.h>
 #include <string.h>
 
-#define ADDRESS_SHOWN 90 /* of a host */
+#define ADDRESS_SHOWN 90 /* bytes shown of a host */
 
 static char address_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* Letters that names and addresses have; whether there is such a host is the resolver's to say. */
+/* Characters of names and addresses; whether the host exists is for the resolver to say. */
 static bool address_is_host(const char *host, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -27215,7 +27237,7 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 #include <stdlib.h>
 #include <string.h>
 
-/* As realloc(), which leaves what it has moved behind. */
+/* Like realloc(), but overwrites the old memory. */
 static char *buf_move(struct snib__buf *buf, size_t cap)
 {
     char *data = malloc(cap);
@@ -27313,21 +27335,22 @@ enum {
     CONN_KILL = -8
 };
 
-#define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
+#define CONN_MASKED 6 /* shorter passwords may occur in an error by chance */
 
 static const struct {
     const char *word;
     int32_t code;
 } conn_errors[] = {
-    /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
+    /* Servers before 7.0 wrap script errors, so the text is searched, for the
+     * most specific words first. */
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
-    {"CROSSSLOT", SNIB_ENAME}, /* one name's, or a multi lock's, in a cluster */
+    {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
     {"LOADING", SNIB_ELOADING},
-    {"busy running a ", SNIB_ELOADING}, /* BUSY: it refuses everything until a script has ended */
+    {"busy running a ", SNIB_ELOADING}, /* BUSY: everything is refused until a script has ended */
     {"MISCONF", SNIB_EMISCONF},
     {"NOREPLICAS", SNIB_EMISCONF},
     {"NOPERM", SNIB_EPERM},
@@ -27364,7 +27387,7 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
-/* The password has been of use. */
+/* The password is no longer needed. */
 static void conn_forget(struct snib__conn *conn)
 {
     if (conn->secret) {
@@ -27449,13 +27472,13 @@ void snib__conn_reset(struct snib__conn *conn)
     conn_forget(conn);
     snib__buf_drop(&conn->out);
     struct snib__resp *fresh = snib__resp_new();
-    if (fresh) { /* else the old reader goes on; begin() refuses a broken one */
+    if (fresh) { /* otherwise the old reader is reused; begin() refuses a broken one */
         snib__resp_free(conn->resp);
         conn->resp = fresh;
     }
 }
 
-/* One command of the handshake: its words, then an entry in the ring. */
+/* One handshake command: its words, then an entry in the ring. */
 static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc,
                     const char *const *argv)
 {
@@ -27486,7 +27509,7 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
         snib__resp_arg(&conn->out, text->text, text->length) < 0 ||
         snib__conn_expect(conn, &load) < 0) {
-        conn->out.len = conn->out.head + size; /* nothing half-written leaves */
+        conn->out.len = conn->out.head + size; /* do not send a partial command */
         return -1;
     }
     conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
@@ -27565,7 +27588,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
-        if (login->database != 0) /* what the server is tells why it has none */
+        if (login->database != 0) /* last, because INFO may explain a refusal */
             bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
@@ -27574,9 +27597,10 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     return bad ? -1 : 0;
 }
 
-/* What the old connection has sent and the server has not yet read must not run after what we send now: an
- * acquire that comes after its own release would hold the lock for a lease.  The number is only good at the
- * same process; at another one it may be a stranger's.  0, or -1 when out of memory. */
+/* Requests that the old connection has sent and the server has not yet read must not run
+ * after new ones: an acquire that runs after its own release would hold the lock for a
+ * lease.  The id is valid at the same process only; at another it may be a stranger's.
+ * 0, or -1 when out of memory. */
 static int conn_kill_former(struct snib__conn *conn, snib__time now)
 {
     char number[24];
@@ -27602,7 +27626,8 @@ static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib
     return conn_fail(conn, code);
 }
 
-/* A refused second login takes nothing away: the connection is what it was, until the server ends it. */
+/* A refused renewed login changes nothing: the connection continues as
+ * before until the server ends it. */
 static void conn_relogged(struct snib__conn *conn, const struct snib__value *reply)
 {
     bool refused = reply->type == SNIB__RESP_ERROR;
@@ -27613,7 +27638,7 @@ static void conn_relogged(struct snib__conn *conn, const struct snib__value *rep
     conn_forget(conn);
 }
 
-/* Of a password that is split between two reads the first part is masked at once, the rest here. */
+/* If two reads split a password, the first part is masked at once, the rest here. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
     const char *password = conn->password ? conn->password : "";
@@ -27629,7 +27654,7 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
         while (conn->in_error && i + same < n && had + same < len &&
                bytes[i + same] == password[had + same])
             same++;
-        bool cut = i + same == n && had + same < len; /* the rest may come */
+        bool cut = i + same == n && had + same < len; /* the rest may follow */
         bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
         if (hide)
             memset(bytes + i, '*', same);
@@ -27676,7 +27701,7 @@ int32_t snib__conn_replicas(const char *info)
     int32_t in_step = 0;
     if (!conn_info_value(info, "connected_slaves:", value, sizeof value))
         return -1;
-    if (!strstr(info, "slave0:")) /* none, or only their number is told */
+    if (!strstr(info, "slave0:")) /* none, or only their number is reported */
         return (int32_t)strtol(value, NULL, 10);
     for (const char *at = info; (at = strstr(at, "state=online")); at++)
         in_step++;
@@ -27706,7 +27731,7 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->evicts = strcmp(value, "noeviction") != 0;
 }
 
-/* A reply to the handshake or to a script load.  0, or -1 when the connection is of no use. */
+/* A reply to the handshake or to a script load.  0, or -1 when the connection is useless. */
 static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
                       const struct snib__value *reply)
 {
@@ -27717,7 +27742,7 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
-        if (request->kind == CONN_LOAD) { /* the command that follows it is answered alike */
+        if (request->kind == CONN_LOAD) { /* the command behind it gets the same error */
             conn->no_load = conn->no_load || code == SNIB_EPERM || code == SNIB_ENOTSUP;
             return 0;
         }
@@ -27727,12 +27752,13 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
             conn->left = true;
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
-        /* NOAUTH comes to every command of a client that should have logged in and did not. */
+        /* A connection that has not logged in gets NOAUTH for every command. */
         if (snib__conn_is_stranger(text))
             return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
             return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);
-        /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
+        /* A user without SCRIPT LOAD, CLIENT or INFO may still use scripts
+         * that another user has loaded. */
         return 0;
     }
     const char *text = reply->type == SNIB__RESP_STRING || reply->type == SNIB__RESP_STATUS
@@ -27766,8 +27792,8 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             *request = (struct snib__request){.script = -1};
             return 1;
         }
-        if (conn->ring_count ==
-            0) /* an answer to nothing, such as "max number of clients reached" */
+        /* a reply to no request, such as "max number of clients reached" */
+        if (conn->ring_count == 0)
             return (*reply)->type == SNIB__RESP_ERROR
                        ? conn_refused(conn,
                                       snib__conn_classify(snib__resp_text(conn->resp, *reply),
@@ -27797,7 +27823,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 #include <stdlib.h>
 #include <string.h>
 
-/* hiredis 1.x counts array elements in size_t and knows two more types; we ask for RESP2 only. */
+/* hiredis 1.x counts array elements in size_t and has two more types; only RESP2 is requested. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t resp_count;
 #else
@@ -27813,7 +27839,7 @@ struct snib__resp {
     struct snib__buf text;
 };
 
-/* Objects are built in this struct, so hiredis gets a mark that is not NULL instead of a pointer. */
+/* Objects are built in this struct, so hiredis gets a non-NULL marker instead of a pointer. */
 static char resp_built;
 
 static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
@@ -27914,7 +27940,7 @@ struct snib__resp *snib__resp_new(void)
         return NULL;
     }
     resp->reader->privdata = resp;
-    resp->reader->maxbuf = 0; /* keep the buffer when idle: it will be wanted again */
+    resp->reader->maxbuf = 0; /* keep the buffer when idle, for reuse */
     return resp;
 }
 
@@ -27938,7 +27964,8 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 {
     void *object = NULL;
     *out_broken = 0;
-    /* A new reply begins only when the last one was complete; hiredis goes on where it stopped. */
+    /* A new reply starts only after the last one was complete; hiredis
+     * continues where it stopped. */
     if (resp->reader->ridx == -1) {
         resp->n = 0;
         resp->text.head = resp->text.len = 0;
@@ -28028,7 +28055,7 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
-    /* This is the same for every call of a script but for the hash. */
+    /* Only the hash differs between scripts. */
     char *place = snib__buf_reserve(out, SCRIPT_HASHED);
     if (!place)
         return -1;
@@ -28049,7 +28076,7 @@ int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish
     if (!snib__buf_reserve(out, more))
         return -1;
     char *start = out->data + out->head + at, *end = out->data + out->len;
-    char *hashed = (char *)memchr(start, '\n', (size_t)(end - start)) + 1; /* behind "*N\r\n" */
+    char *hashed = (char *)memchr(start, '\n', (size_t)(end - start)) + 1; /* after "*N\r\n" */
     memmove(hashed + SCRIPT_HASHED + more, hashed + SCRIPT_HASHED,
             (size_t)(end - hashed) - SCRIPT_HASHED);
     memcpy(hashed, head, head_n);
@@ -28070,7 +28097,7 @@ const struct snib__script_text *snib__script_of(int script, int publish)
 void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
 {
     char *command = out->data + out->head + at;
-    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* behind the number of arguments */
+    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* after the number of arguments */
     memcpy(sha1, snib__script_of(script, publish)->sha1, 40);
 }
 
@@ -28080,7 +28107,7 @@ void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish
 
 #include <string.h>
 
-/* A nibble at a time: 32 bytes of table, and keys are short. */
+/* One nibble at a time: the table needs 32 bytes, and keys are short. */
 static uint16_t slot_crc16(const char *bytes, size_t n)
 {
     static const uint16_t table[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
@@ -28170,9 +28197,9 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
 #include <stdbool.h>
 #include <string.h>
 
-#define WORDS_SECRET_LONG 6 /* is no part of a word by chance */
+#define WORDS_SECRET_LONG 6 /* too long to be part of a word by chance */
 
-/* The length of what is before the first of these. */
+/* The length of the text before the first of these. */
 static size_t words_before(const char *text, size_t n)
 {
     static const char *const ends[] = {", with args beginning with", " script: "};
@@ -28189,8 +28216,8 @@ static bool words_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* How many bytes at `at` are the secret, or its beginning that was cut off; 0: none.  One that could as well
- * be a part of a word of the server's must stand alone. */
+/* How many bytes at `at` are the secret, or its beginning cut off by the end; 0: none.  A secret
+ * that could be part of an ordinary word must stand alone. */
 static size_t words_secret(const char *text, size_t at, size_t n, const char *secret)
 {
     size_t len = secret ? strlen(secret) : 0, left = n - at;
