@@ -141,7 +141,7 @@ struct sim_owner {
     int ended_before;     /* the same for the earlier hold with this number; CAUSE_NONE */
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
-    snib__time unanswered_since; /* the first of the attempts that have no answer; 0: none */
+    snib__time unanswered_since; /* the first attempt without a reply; 0: none */
     snib__time lease;
     int64_t token;                         /* as the server assigned it */
     uint32_t attempts, releases, renewals; /* requests sent */
@@ -391,7 +391,7 @@ void net_log_out(void); /* the processes' connections must log in again */
 bool net_is_stray(uint64_t server);
 struct sim_pipe *net_pick(void);                     /* a connected pipe, or NULL */
 struct sim_process *net_client(uint64_t connection); /* NULL: its end is gone */
-void net_collect(void); /* sends what the server has written on its way */
+void net_collect(void); /* move what the server has written into the pipes */
 snib__time net_next(void);
 bool net_run(void); /* one event that is due; false: there is none */
 void net_free(void);
@@ -479,7 +479,7 @@ void crowd_check(void); /* at the end */
 /* sim_request.c */
 struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side);
 void check_sent(struct sim_process *process, const char *bytes, size_t n);
-/* Bytes reach the engine; the attempts that they answer are noted. */
+/* Pass bytes to the engine, and record which attempts they answer. */
 void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
 

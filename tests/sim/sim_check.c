@@ -172,7 +172,7 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
-/* Whether the attempts of a waiter have gone without an answer for so long that nothing is known of the lock. */
+/* Whether a waiter's attempts have been unanswered for so long that the lock's state is unknown. */
 static bool is_unheard(struct sim_process *process, const struct sim_task *task)
 {
     snib__time since = task->number == 0 || is_unowned(&task->use)
@@ -181,8 +181,8 @@ static bool is_unheard(struct sim_process *process, const struct sim_task *task)
     return since != 0 && sim.now - since > process->try_timeout + process->try_timeout / 50;
 }
 
-/* That the lock was not free in time is said by a client that was told so; with one holder at a time, told by the
- * attempt of the waiter ahead, too. */
+/* TIMEDOUT claims that the lock was not free in time, so the attempt must have been answered; with
+ * one holder at a time, also the attempt of the waiter ahead. */
 static void check_timed_out(struct sim_process *process, const struct sim_task *task)
 {
     bool unheard = is_unheard(process, task);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ARGUMENTS_MAX 256
-#define ANSWERS_MAX 64 /* requests under way on a connection that are looked at */
+#define ANSWERS_MAX 64 /* of a connection's requests in flight, so many are tracked */
 
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
