@@ -110,8 +110,7 @@ __attribute__((destructor)) static void exit_give_back(void)
     exit_close(false);
 }
 
-/* The exit handler of other code, which initialised OpenSSL before this library, is about to tear
- * it down. */
+/* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
     exit_close(true);

@@ -359,8 +359,7 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
-/* Take over what happened on the caller's side: given up, released, or lost by its own time
- * limit. */
+/* Take over what the caller's side has come to: given up, released, or at its own time limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;

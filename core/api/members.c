@@ -138,8 +138,7 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
-        /* A quorum node records its memory in a separate key, which is in another slot than the
-         * lock. */
+        /* A quorum node records its memory in a separate key, which is in another slot. */
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,

@@ -1,5 +1,4 @@
-/* options.h - a client's options: options.def, read from a URL's query and from
- * snib_client_options. */
+/* options.h - a client's options (options.def), from a URL's query and snib_client_options. */
 #ifndef SNIB__OPTIONS_H
 #define SNIB__OPTIONS_H
 

@@ -1,5 +1,4 @@
-/* run.c - operations as the caller sees them: blocking on one, continuing it, its result as a
- * value. */
+/* run.c - operations for the caller: blocking on one, continuing it, its result as a value. */
 #include "api/objects.h"
 #include "api/say.h"
 #include "engine/ask.h"

@@ -8,8 +8,7 @@
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* What a lock is called in messages: its kind and its name; for a multi lock, its first
- * member's. */
+/* A lock's name in messages: its kind and name; for a multi lock, the first member's name. */
 static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
@@ -46,8 +45,7 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* Why a cluster that was reached does not serve the name, from the server's words; NULL: not such a
- * case. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it may. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";

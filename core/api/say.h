@@ -1,4 +1,4 @@
-/* say.h - the sentence of a result. */
+/* say.h - the sentence that describes a result. */
 #ifndef SNIB__SAY_H
 #define SNIB__SAY_H
 

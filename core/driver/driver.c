@@ -285,8 +285,7 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 
 /* ---- receiving ---- */
 
-/* Clear the pointer first: a child forked meanwhile must not close a descriptor that is already
- * reused. */
+/* Clear the pointer first: a child forked meanwhile must not close a reused descriptor. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -351,8 +350,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
 
 /* ---- the reader role ---- */
 
-/* Give the reader role up: to the oldest other caller with a pending reply, or the thread, or to
- * none. */
+/* Pass the reader role on: to the oldest other caller with a pending reply, the thread, or none. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {

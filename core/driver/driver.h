@@ -117,8 +117,7 @@ int snib__driver_init(
         *driver); /* 0 or errno; the caller has set the fields that are not guarded */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
-/* Enter and leave the engine.  leave() delivers results, sends what may be sent, and wakes
- * threads. */
+/* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
 /* leave() without sending: the caller will enter and leave() again soon. */
@@ -163,8 +162,7 @@ void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
-/* A command link's socket, if it may be read and written; else NULL.  This is the only test for
- * that. */
+/* A command link's socket, if it may be read and written (there is no other test); else NULL. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);

@@ -209,8 +209,7 @@ struct snib__question *snib__login_ask(struct snib__logins *logins)
     return question;
 }
 
-/* The client drops an answer after its first use: the sockets that share it have their own
- * references. */
+/* The client drops an answer after its first use; sockets that share it have references. */
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {

@@ -110,8 +110,8 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
 }
 
 /* Missing replies show that a command link is dead.  For the other links: unacknowledged bytes end
- * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time: 10
- * + 2 x 3 s after its last sign of life. */
+ * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time,
+ * which is 10 + 2 x 3 s after its last sign of life. */
 static void sys_tune(int fd)
 {
     int one = 1, idle = 10, interval = 3, count = 3;
@@ -166,7 +166,7 @@ void snib__sys_shutdown(int fd)
 void snib__sys_close(int fd)
 {
 #ifdef __SANITIZE_THREAD__
-    close(fd); /* seen by the sanitizer, which would else confuse it with the next of this number */
+    close(fd); /* the sanitizer sees it, and so knows that the number may be reused */
 #else
     syscall(SYS_close, fd);
 #endif

@@ -1,7 +1,6 @@
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
- * code and takes no lock but the client's mutex, so leases are renewed whatever the program
- * does. */
+ * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
 #include "driver/driver.h"
 
 #include <errno.h>
@@ -13,8 +12,7 @@
 #define THREAD_BUFFERS 2
 #define THREAD_LINKS 5 /* that need no allocation: those of one server */
 #define THREAD_POLLS 3
-/* A nominee that has not taken the role by then is passed over; if it was only slow, no harm is
- * done. */
+/* A nominee that has not taken the role by then is passed over, harmless if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
@@ -47,8 +45,7 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
-/* The way to the link's server, replaced if the node now has another address.  NULL when out of
- * memory. */
+/* The way to the link's server, replaced if the node has a new address.  NULL: out of memory. */
 static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
 {
     void **at = snib__link_way(link);
@@ -129,8 +126,7 @@ static void thread_send(struct snib__link *link)
 }
 
 /* Take the reader role if it is free and needed; pass it to the callers if only they have pending
- * replies, and to another caller if the nominee does not take it.  True if this thread is to
- * read. */
+ * replies, and to another caller if the nominee does not take it.  True if this thread reads. */
 static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__link_in_flight(link), callers = 0;

@@ -32,8 +32,7 @@ struct snib__tls_config {
     struct snib__tls_trust *trust; /* cache of the CAs; NULL: they are read each time */
 };
 
-/* ---- Trusted CAs, read once: a system's store has 150 certificates, which take long to read
- * ---- */
+/* ---- Trusted CAs, read once: the 150 certificates of a system's store take long to read ---- */
 
 struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
 void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
@@ -121,7 +120,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent imme
 /* The handshake has timed out: write the failure. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
-/* The function to call when OpenSSL is about to be torn down while in use, at process exit. */
+/* Set the function to call when OpenSSL is about to be torn down while in use, at process exit. */
 void snib__tls_at_end(void (*ends)(void));
 
 bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */

@@ -1,6 +1,5 @@
 /* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
- * disk are used from the next connection on, and on a separate thread, because disks can be
- * slow. */
+ * disk take effect with the next one, and on a separate thread, because disks can be slow. */
 #include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
