@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "119cd94db16a7357"
+#define SNIB_BUILD_ID "adb2d88528c612d8"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -216,13 +216,13 @@ typedef struct snib_credentials {
 /* snib_credentials_fn - the program's function that fills *out, which is zeroed except for its size, and which the
  * library wipes after use.
  *
- * Called before each connect to a server (one call may serve several connects; sentinels have a user of their own),
- * on a dedicated thread with all signals blocked, so it may take its time and query other services; a client never
- * has two calls at a time.  An answer that takes longer than the connect timeout serves the next attempt at the
- * earliest.  With valid_ms, the function is called again after four fifths of that time, and every existing
- * connection logs in again, so that none ends when its password does; connections with subscriptions are replaced.
- * The function must not free or close the client.  snib_client_free() waits for a call in progress.  After a fork,
- * the function may be called in the child, too.
+ * Called before each connect to a server (one call may serve several connects), but not for sentinels, which have
+ * options of their own.  It runs on a dedicated thread with all signals blocked, so it may take its time and query
+ * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
+ * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
+ * time, and every existing connection logs in again, so that none ends when its password expires; connections with
+ * subscriptions are replaced.  The function must not free or close the client.  snib_client_free() waits for a call
+ * in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
  *          then fail with SNIB_ECREDENTIALS and `why`. */
@@ -259,11 +259,11 @@ typedef struct snib_client_options {
                                     * of the lease */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
-    int32_t lanes;    /* maximum of command connections to each server; 1 to 4, default 4.  There is
+    int32_t lanes;    /* most command connections to each server; 1 to 4, default 4.  There is
                        * only one until several threads often wait for replies at the same time */
     int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
     snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
-    void *credentials_data; /* passed to it */
+    void *credentials_data; /* the function's first argument */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -340,7 +340,8 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
 
 /* snib_client_free - close with a timeout of 0 if necessary and free the handle.  NULL is allowed.
  * Afterwards its locks return SNIB_ECLOSED, and its holds are lost with the reason SNIB_REASON_CLOSED; free
- * them in any order. */
+ * them in any order.
+ * Blocks   while a snib_credentials_fn is running. */
 SNIB_API void snib_client_free(snib_client *client);
 
 /* snib_set_exit_timeout - set how long process exit may take to release holds.
@@ -431,7 +432,7 @@ enum snib_kind {
     SNIB_READ = 3,   /* the readers' side of a read/write lock [RReadWriteLock.readLock] */
     SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
     SNIB_FENCED = 5, /* a mutex whose holds carry increasing tokens [RFencedLock] */
-    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release notifies nobody [RSpinLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release sends no message [RSpinLock] */
     SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
     SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
     SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
@@ -1672,8 +1673,7 @@ struct snib__tls_config {
     struct snib__tls_trust *trust; /* cache of the CAs; NULL: they are read each time */
 };
 
-/* ---- Trusted CAs, read once: a system's store has 150 certificates, which take long to read
- * ---- */
+/* ---- Trusted CAs, read once: the 150 certificates of a system's store take long to read ---- */
 
 struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
 void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
@@ -1761,7 +1761,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent imme
 /* The handshake has timed out: write the failure. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
-/* The function to call when OpenSSL is about to be torn down while in use, at process exit. */
+/* Set the function to call when OpenSSL is about to be torn down while in use, at process exit. */
 void snib__tls_at_end(void (*ends)(void));
 
 bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
@@ -2363,8 +2363,7 @@ int snib__driver_init(
         *driver); /* 0 or errno; the caller has set the fields that are not guarded */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
-/* Enter and leave the engine.  leave() delivers results, sends what may be sent, and wakes
- * threads. */
+/* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
 /* leave() without sending: the caller will enter and leave() again soon. */
@@ -2409,8 +2408,7 @@ void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
-/* A command link's socket, if it may be read and written; else NULL.  This is the only test for
- * that. */
+/* A command link's socket, if it may be read and written (there is no other test); else NULL. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);
@@ -2635,8 +2633,7 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
 
 /* ---- api/options.h ----------------------------------------------------------------------------*/
 
-/* options.h - a client's options: options.def, read from a URL's query and from
- * snib_client_options. */
+/* options.h - a client's options (options.def), from a URL's query and snib_client_options. */
 #ifndef SNIB__OPTIONS_H
 #define SNIB__OPTIONS_H
 
@@ -3884,8 +3881,7 @@ __attribute__((destructor)) static void exit_give_back(void)
     exit_close(false);
 }
 
-/* The exit handler of other code, which initialised OpenSSL before this library, is about to tear
- * it down. */
+/* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
     exit_close(true);
@@ -4497,8 +4493,7 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
-/* Take over what happened on the caller's side: given up, released, or lost by its own time
- * limit. */
+/* Take over what the caller's side has come to: given up, released, or at its own time limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
@@ -4994,7 +4989,7 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
 
 /* ---- api/say.h --------------------------------------------------------------------------------*/
 
-/* say.h - the sentence of a result. */
+/* say.h - the sentence that describes a result. */
 #ifndef SNIB__SAY_H
 #define SNIB__SAY_H
 
@@ -5841,8 +5836,7 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
-        /* A quorum node records its memory in a separate key, which is in another slot than the
-         * lock. */
+        /* A quorum node records its memory in a separate key, which is in another slot. */
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
@@ -7381,8 +7375,7 @@ void snib_queue_free(snib_queue *handle)
 
 /* ---- api/run.c --------------------------------------------------------------------------------*/
 
-/* run.c - operations as the caller sees them: blocking on one, continuing it, its result as a
- * value. */
+/* run.c - operations for the caller: blocking on one, continuing it, its result as a value. */
 
 #define RUN_WAIT_MS_MAX 86400000
 
@@ -7633,8 +7626,7 @@ void snib_op_free(snib_op *handle)
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* What a lock is called in messages: its kind and its name; for a multi lock, its first
- * member's. */
+/* A lock's name in messages: its kind and name; for a multi lock, the first member's name. */
 static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
@@ -7671,8 +7663,7 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* Why a cluster that was reached does not serve the name, from the server's words; NULL: not such a
- * case. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: it may. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
@@ -8570,8 +8561,7 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 
 /* ---- receiving ---- */
 
-/* Clear the pointer first: a child forked meanwhile must not close a descriptor that is already
- * reused. */
+/* Clear the pointer first: a child forked meanwhile must not close a reused descriptor. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -8636,8 +8626,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
 
 /* ---- the reader role ---- */
 
-/* Give the reader role up: to the oldest other caller with a pending reply, or the thread, or to
- * none. */
+/* Pass the reader role on: to the oldest other caller with a pending reply, the thread, or none. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {
@@ -9045,8 +9034,7 @@ struct snib__question *snib__login_ask(struct snib__logins *logins)
     return question;
 }
 
-/* The client drops an answer after its first use: the sockets that share it have their own
- * references. */
+/* The client drops an answer after its first use; sockets that share it have references. */
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {
@@ -9712,8 +9700,8 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
 }
 
 /* Missing replies show that a command link is dead.  For the other links: unacknowledged bytes end
- * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time: 10
- * + 2 x 3 s after its last sign of life. */
+ * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time,
+ * which is 10 + 2 x 3 s after its last sign of life. */
 static void sys_tune(int fd)
 {
     int one = 1, idle = 10, interval = 3, count = 3;
@@ -9768,7 +9756,7 @@ void snib__sys_shutdown(int fd)
 void snib__sys_close(int fd)
 {
 #ifdef __SANITIZE_THREAD__
-    close(fd); /* seen by the sanitizer, which would else confuse it with the next of this number */
+    close(fd); /* the sanitizer sees it, and so knows that the number may be reused */
 #else
     syscall(SYS_close, fd);
 #endif
@@ -9791,8 +9779,7 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
- * code and takes no lock but the client's mutex, so leases are renewed whatever the program
- * does. */
+ * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9803,8 +9790,7 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_BUFFERS 2
 #define THREAD_LINKS 5 /* that need no allocation: those of one server */
 #define THREAD_POLLS 3
-/* A nominee that has not taken the role by then is passed over; if it was only slow, no harm is
- * done. */
+/* A nominee that has not taken the role by then is passed over, harmless if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
@@ -9837,8 +9823,7 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
-/* The way to the link's server, replaced if the node now has another address.  NULL when out of
- * memory. */
+/* The way to the link's server, replaced if the node has a new address.  NULL: out of memory. */
 static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
 {
     void **at = snib__link_way(link);
@@ -9919,8 +9904,7 @@ static void thread_send(struct snib__link *link)
 }
 
 /* Take the reader role if it is free and needed; pass it to the callers if only they have pending
- * replies, and to another caller if the nominee does not take it.  True if this thread is to
- * read. */
+ * replies, and to another caller if the nominee does not take it.  True if this thread reads. */
 static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__link_in_flight(link), callers = 0;
@@ -10780,8 +10764,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 /* ---- driver/tls_files.c -----------------------------------------------------------------------*/
 
 /* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
- * disk are used from the next connection on, and on a separate thread, because disks can be
- * slow. */
+ * disk take effect with the next one, and on a separate thread, because disks can be slow. */
 
 #include <errno.h>
 #include <fcntl.h>

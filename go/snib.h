@@ -172,13 +172,13 @@ typedef struct snib_credentials {
 /* snib_credentials_fn - the program's function that fills *out, which is zeroed except for its size, and which the
  * library wipes after use.
  *
- * Called before each connect to a server (one call may serve several connects; sentinels have a user of their own),
- * on a dedicated thread with all signals blocked, so it may take its time and query other services; a client never
- * has two calls at a time.  An answer that takes longer than the connect timeout serves the next attempt at the
- * earliest.  With valid_ms, the function is called again after four fifths of that time, and every existing
- * connection logs in again, so that none ends when its password does; connections with subscriptions are replaced.
- * The function must not free or close the client.  snib_client_free() waits for a call in progress.  After a fork,
- * the function may be called in the child, too.
+ * Called before each connect to a server (one call may serve several connects), but not for sentinels, which have
+ * options of their own.  It runs on a dedicated thread with all signals blocked, so it may take its time and query
+ * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
+ * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
+ * time, and every existing connection logs in again, so that none ends when its password expires; connections with
+ * subscriptions are replaced.  The function must not free or close the client.  snib_client_free() waits for a call
+ * in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
  *          then fail with SNIB_ECREDENTIALS and `why`. */
@@ -215,11 +215,11 @@ typedef struct snib_client_options {
                                     * of the lease */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
-    int32_t lanes;    /* maximum of command connections to each server; 1 to 4, default 4.  There is
+    int32_t lanes;    /* most command connections to each server; 1 to 4, default 4.  There is
                        * only one until several threads often wait for replies at the same time */
     int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
     snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
-    void *credentials_data; /* passed to it */
+    void *credentials_data; /* the function's first argument */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -296,7 +296,8 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
 
 /* snib_client_free - close with a timeout of 0 if necessary and free the handle.  NULL is allowed.
  * Afterwards its locks return SNIB_ECLOSED, and its holds are lost with the reason SNIB_REASON_CLOSED; free
- * them in any order. */
+ * them in any order.
+ * Blocks   while a snib_credentials_fn is running. */
 SNIB_API void snib_client_free(snib_client *client);
 
 /* snib_set_exit_timeout - set how long process exit may take to release holds.
@@ -387,7 +388,7 @@ enum snib_kind {
     SNIB_READ = 3,   /* the readers' side of a read/write lock [RReadWriteLock.readLock] */
     SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
     SNIB_FENCED = 5, /* a mutex whose holds carry increasing tokens [RFencedLock] */
-    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release notifies nobody [RSpinLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release sends no message [RSpinLock] */
     SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
     SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
     SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
