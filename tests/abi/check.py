@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Checks of what programs outside this tree rely on.
+"""Checks of the interfaces that programs outside this tree rely on.
 
-    check.py header                   snib.h compiles alone in every dialect it promises
+    check.py header                   snib.h compiles alone in every supported dialect
     check.py exports LIBSNIB.SO LIBSNIB.A
-                                      the symbols are those of exports.txt and of the header
-    check.py layout [--update]        sizes, offsets and values are those of layout.txt
+    check.py layout [--update]        sizes, offsets and values match layout.txt
     check.py install BUILD CMAKE      an installed tree can be moved, and programs build against it
 
-Each prints one closing line and exits with 0, or says what is wrong and exits with 1.
+Each prints one closing line and exits with 0, or reports what is wrong and exits with 1.
 """
 import difflib
 import os
@@ -51,7 +50,7 @@ def check_header():
     if not compilers:
         sys.exit("neither gcc nor clang is here")
     flags = "-pedantic -Wall -Wextra -Wconversion -Wundef -Werror -fsyntax-only".split()
-    # Twice, so that the include guard is seen to work.
+    # Twice, to check the include guard.
     program = '#include "snib.h"\n' * 2 + "int main(void) { return snib_features() == 0; }\n"
     for compiler in compilers:
         for language, standard in dialects:
@@ -152,7 +151,7 @@ def check_install(build, cmake):
         programs = ["./by_pkg_config", "./by_static", "out/example_shared", "out/example_static",
                     "out/example_cxx"]
         for program in programs:
-            # There is no server: the program must say so, which shows that the library works.
+            # There is no server: the program must report that, which shows that the library works.
             done = subprocess.run([program], text=True, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, **env)
             if done.returncode != 1 or "SNIB_ECONNECT" not in done.stdout:

@@ -2,8 +2,8 @@
 
     wall.py OBJECT...   the compiled files of those folders
 
-Whatever they need from outside the core must be on the short list below, so a system call, a lock or a
-clock cannot slip in unseen.  Prints one closing line and exits with 0, or names the strangers.
+Any symbol they need from outside the core must be on the short list below, so no system call, lock or clock can slip in
+unnoticed.  Prints one closing line and exits with 0, or names the offending symbols.
 """
 
 import re
@@ -14,7 +14,7 @@ MEMORY = "malloc calloc realloc free qsort memchr memcmp memcpy memmem memmove m
 TEXT = "snprintf vsnprintf strchr strrchr strcmp strcspn strerror strlen strncmp strnlen strstr strtol strtoll strtoull"
 PROTOCOL = "redisReaderCreateWithFunctions redisReaderFeed redisReaderFree redisReaderGetReply"
 ALLOWED = set(f"{MEMORY} {TEXT} {PROTOCOL}".split())
-# What compilers and sanitizers add by themselves.
+# Symbols that compilers and sanitizers add.
 ADDED = re.compile(r"_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__(asan|ubsan|tsan|sanitizer)_.*|__tls_get_addr")
 
 

@@ -1,4 +1,4 @@
-"""A test case that runs the snib command as a user does, against a server of its own.
+"""A test case that runs the snib command as a user does, against a private server.
 
 SNIB_COMMAND names the command (default: snib on PATH), SNIB_TEST_SERVER another server.
 """
@@ -10,7 +10,7 @@ import unittest
 from server import PATIENT, Server, wait_for
 
 SNIB = os.environ.get("SNIB_COMMAND", "snib")
-# Of holds that are to be lost soon, but not by a process that stands still for two seconds.
+# A lease for holds that must be lost soon, but not because a process stalls for two seconds.
 LEASE = "4s"
 BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
 
@@ -40,7 +40,7 @@ class CommandCase(unittest.TestCase):
         self.folder.cleanup()
 
     def snib(self, *words, env=None, **options):
-        """Run to the end; stdout and stderr apart."""
+        """Run to the end; stdout and stderr separate."""
         return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
                               timeout=120, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, **options)
@@ -54,7 +54,7 @@ class CommandCase(unittest.TestCase):
         return process
 
     def hold(self, name, *options, script="echo ready; exec sleep 60"):
-        """Start a run that says when it has the lock."""
+        """Start a run that prints a line once it has the lock."""
         process = self.start("run", name, *options, "--", "sh", "-c", script)
         self.assertEqual(process.stdout.readline(), "ready\n")
         return process
@@ -65,7 +65,7 @@ class CommandCase(unittest.TestCase):
         return process.returncode, text
 
     def until_go(self):
-        """A piece of script that ends once go() was called."""
+        """A script fragment that ends once go() was called."""
         return f"while ! test -e {self.folder.name}/go; do sleep .02; done"
 
     def go(self):
@@ -73,6 +73,6 @@ class CommandCase(unittest.TestCase):
             pass
 
     def assertFree(self, name):
-        """Nothing of ours is left: no key, no subscription."""
+        """Check that nothing of Snib is left: no key, no subscription."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")

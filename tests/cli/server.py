@@ -1,4 +1,4 @@
-"""A private server on a unix socket in a folder of its own, and raw commands to it."""
+"""A private server on a unix socket in its own folder, and raw commands to it."""
 import os
 import shutil
 import socket
@@ -14,7 +14,7 @@ def binary():
     raise RuntimeError("no server: install redis-server or set SNIB_TEST_SERVER")
 
 
-# What the command tolerates of the tests' servers, which may stand still for seconds.
+# URL options for the tests' servers, which may stall for seconds.
 PATIENT = "?patience=60s&try_timeout=60s&reply_timeout=60s&connect_timeout=60s"
 
 
@@ -35,7 +35,7 @@ class Server:
             return False
 
     def __call__(self, *words):
-        """Send one command on a connection of its own and return its reply."""
+        """Send one command on a separate connection and return its reply."""
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rb") as replies:
             link.settimeout(60)
             link.connect(self.path)
@@ -65,7 +65,7 @@ def read_reply(replies):
 
 
 def wait_for(condition, what, seconds=60):
-    """Wait until condition() holds and return its value."""
+    """Wait until condition() is true and return its value."""
     end = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The snib command as its users meet it: exit codes, output, signals, losses, the terminal."""
+"""The snib command as users see it: exit codes, output, signals, losses, the terminal."""
 import json
 import os
 import pty
@@ -24,12 +24,12 @@ class Terminal:
         self.unread = ""
 
     def expect(self, pattern):
-        """Read until the pattern came; return all up to its end."""
+        """Read until the pattern appears; return everything up to its end."""
         while not (found := re.search(pattern, self.unread)):
             ready, _, _ = select.select([self.descriptor], [], [], 60)
             try:
                 more = os.read(self.descriptor, 1000).decode() if ready else ""
-            except OSError: # all on the other side have closed it
+            except OSError: # all processes on the other side have closed it
                 more = ""
             if not more:
                 raise AssertionError(f"the terminal gave no {pattern!r} but {self.unread!r}")
@@ -41,7 +41,7 @@ class Terminal:
         os.write(self.descriptor, data)
 
     def belongs_to(self, name):
-        """Is the leader of the foreground group a process of this name?"""
+        """Whether the leader of the foreground group is a process of this name."""
         with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
             return file.read() == name + "\n"
 
@@ -118,7 +118,7 @@ class Cli(CommandCase):
     # ---- loss ------------------------------------------------------------------------------------
 
     def lose(self, *options, script):
-        """Run script under a short lease, give the lock to somebody else, return code and text."""
+        """Run script under a short lease, give the lock to another owner, return code and text."""
         process = self.hold("a", "--lease", LEASE, *options, script=script)
         self.server("EVAL", "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1)",
                     1, "a", "11111111-1111-8111-8111-111111111111:1")
@@ -134,7 +134,7 @@ class Cli(CommandCase):
         self.assertRegex(text, "snib: lock lost .*taken")
 
     def test_loss_ends_the_whole_group(self):
-        # The shell ends at once; the process that it leaves behind ignores SIGTERM.
+        # The shell ends immediately; the process that it leaves behind ignores SIGTERM.
         pid_file = f"{self.folder.name}/pid"
         script = (f"(trap '' TERM; exec sleep 60) & echo $! > {pid_file}; "
                   "trap 'exit 0' TERM; echo ready; wait")
@@ -166,7 +166,7 @@ class Cli(CommandCase):
         self.assertEqual(self.end(process), (5, ""))
 
     def test_loss_when_the_server_stops(self):
-        # Nobody answers, so it is this side's clock that ends the hold.
+        # The server does not answer, so the local clock ends the hold.
         process = self.hold("a", "--lease", LEASE, "--json")
         self.server.process.send_signal(signal.SIGSTOP)
         try:
@@ -235,8 +235,8 @@ class Cli(CommandCase):
         wait_for(lambda: is_gone(child), "the command to end")
 
     def python(self, script):
-        """A command line that runs a script in Python.  Shells make poor subjects of job control:
-        what they start by vfork() and what they do between two commands reacts by chance."""
+        """A command line that runs a Python script.  Shells are poor subjects for job control:
+        children of vfork(), and the shell between two commands, react unpredictably."""
         path = f"{self.folder.name}/script.py"
         with open(path, "w") as file:
             file.write(script)
@@ -245,7 +245,7 @@ class Cli(CommandCase):
     # ---- the terminal ----------------------------------------------------------------------------
 
     def on_terminal(self, script, job_control=True):
-        """Run a bash script on a terminal of its own."""
+        """Run a bash script on a private terminal."""
         pid, descriptor = pty.fork()
         if pid == 0:
             os.environ.update(self.env)
@@ -263,12 +263,12 @@ class Cli(CommandCase):
             terminal.write(b"one\n")
             terminal.expect("got one")
             terminal.expect("code 0")
-            terminal.write(b"two\n") # and the shell has it back
+            terminal.write(b"two\n") # and the shell has the terminal back
             terminal.expect("after two")
             self.assertFree("a")
 
     def test_interrupt_from_the_terminal(self):
-        for wait in ("signal.pause()", "input()"): # without the terminal and with it
+        for wait in ("signal.pause()", "input()"): # without and with the terminal
             script = ("import signal, sys\n"
                       "def interrupted(*_): print('interrupted', flush=True); sys.exit(9)\n"
                       "signal.signal(signal.SIGINT, interrupted)\n"
@@ -310,7 +310,7 @@ class Cli(CommandCase):
         self.assertFree("a")
 
     def test_loss_while_stopped(self):
-        # The command must not work on when it is continued after its lease has ended.
+        # The command must not continue its work when it is resumed after its lease has ended.
         text = self.stop_and_continue(
             "2s", lambda: wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end"))
         self.assertIn("lost", text)
@@ -395,7 +395,7 @@ class Cli(CommandCase):
             (url, None, SERVER), (url, "right", 0), (url, "canary", SERVER),
             (url.replace("unix://", "unix://:right@"), None, 0),
             (url.replace("unix://", "unix://:canary@"), None, SERVER),
-            (url.replace("unix://", "unix://:canary@"), "right", 0), # the environment wins
+            (url.replace("unix://", "unix://:canary@"), "right", 0), # the environment takes precedence
             (url.replace("unix://", "unix://:canary@") + "?x=1", None, USAGE),
         ]
         for address, password, code in cases:

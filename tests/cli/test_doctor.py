@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""snib doctor and snib acl: what they find, what they print, and that it is enough and no more."""
+"""snib doctor and snib acl: findings, output, and that the rights are sufficient and minimal."""
 import json
 import pathlib
 import re
@@ -12,7 +12,7 @@ from server import PATIENT, Server, wait_for
 LUA = pathlib.Path(__file__).resolve().parents[2] / "core/lua"
 KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "write", "--spin": "spin",
          "--plain": "plain", "--permits": "permits", "--semaphore": "semaphore", "--latch": "latch"}
-# Whose scripts a kind runs beside its own, and what the wrapper of every script needs.
+# Kinds whose scripts a kind runs in addition to its own, and what every script's wrapper needs.
 OTHERS = {"fenced": ["mutex"], "spin": ["mutex"], "fair": ["_fair", "mutex"], "read": ["write"], "write": ["read"]}
 BASE = {"evalsha", "script|load", "ping", "select", "info", "time", "client|id", "client|kill", "subscribe",
         "unsubscribe", "publish", "pubsub|numsub", "wait"}
@@ -31,7 +31,7 @@ class Acl(CommandCase):
         return done.stdout.splitlines()
 
     def user(self, rules):
-        """A user with these rules, and the environment to be it."""
+        """Create a user with these rules; returns the environment to act as that user."""
         self.assertEqual(self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", *rules), "OK")
         return {"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"}
 
@@ -45,7 +45,7 @@ class Acl(CommandCase):
             done = self.snib("doctor", prefix, "--json", env=env)
             found = json.loads(done.stdout)["findings"]
             bad = [item for item in found if item["verdict"] in ("error", "warning")]
-            # what the administrator's commands would tell is not for this user
+            # this user may not run the administrator's commands
             self.assertEqual([], bad, prefix)
             self.assertEqual(0, done.returncode, prefix)
             done = self.snib("info", f"{prefix}x", env=env)
@@ -61,13 +61,13 @@ class Acl(CommandCase):
             run = [*kind, "1"] if option == "--permits" else kind
             env = self.user(self.rules("app:", *kind))
             self.waits(env, run)
-            if kind:  # without a kind it is looked for, which needs the rights of all
+            if kind:  # without a kind the command looks for it, which needs the rights of all kinds
                 forced = self.snib("release", "--force", *kind, "app:x", env=env)
                 self.assertIn(forced.returncode, (0, 1), (option, forced.stderr))
             self.assertFree("app:x")
 
     def waits(self, env, run):
-        """One holds, another waits by messages, and follows."""
+        """One client holds, another waits for a message, and follows."""
         self.env, before = {**self.env, **env}, self.env
         try:
             holder = self.hold("app:x", *run, script=f"echo ready; {self.until_go()}")
@@ -102,7 +102,7 @@ class Acl(CommandCase):
         self.assertLessEqual(given - newer, everything | BASE)
 
     def test_without_a_server(self):
-        """Without a URL nothing is asked, and what only newer servers know is left out."""
+        """Without a URL no server is asked, and commands of newer servers are left out."""
         rules = self.rules("app:", env={"SNIB_URL": ""})
         self.assertFalse({"+client|setinfo", "+delex", "+delifeq"} & set(rules))
         self.assertEqual(rules, json.loads(self.snib("acl", "app:", "--json", env={"SNIB_URL": ""}).stdout))
@@ -130,7 +130,7 @@ class Doctor(CommandCase):
             self.assertEqual("works", found[kind]["value"])
         text = self.snib("doctor").stdout
         self.assertRegex(text, r"(?m)^ok       server         (Redis|Valkey) \d+\.\d+\.\d+, standalone$")
-        # All that stays is the fenced lock's counter, as always.
+        # Only the fenced lock's counter stays, as always.
         self.assertEqual([b"redisson_lock_token:{snib-doctor-fenced}"],
                          [key if isinstance(key, bytes) else key.encode() for key in self.server("KEYS", "*")])
 
@@ -153,7 +153,7 @@ class Doctor(CommandCase):
         self.server("ACL", "DELUSER", "locker")
 
     def test_each_command_that_is_forbidden(self):
-        """What is missing is told with what it means, and the exit code says whether it matters."""
+        """Each missing command is reported with its effect, and the exit code says whether it matters."""
         for rule, what, verdict, says in (
             ("-publish", "publish", "warning", "PUBLISH is refused"),
             ("-subscribe", "messages", "warning", "SUBSCRIBE is refused"),
@@ -181,7 +181,7 @@ class Doctor(CommandCase):
         self.server("ACL", "DELUSER", "locker")
 
     def test_durability(self):
-        """It is tried where there are replicas, and says when WAIT is forbidden."""
+        """Durability is tried where there are replicas, and a forbidden WAIT is reported."""
         self.assertNotIn("durability", self.findings())
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

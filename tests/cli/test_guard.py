@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nothing of COMMAND runs without the lock, whatever ends, stops or delays snib at whatever step."""
+"""No process of COMMAND runs without the lock, however and whenever snib is killed, stopped or delayed."""
 import concurrent.futures
 import json
 import os
@@ -15,8 +15,8 @@ PYTHON = sys.executable
 STOPS = os.environ.get("SNIB_STOPS", "") # the library to be preloaded
 ALL = os.environ.get("SNIB_TEST_ALL", "") not in ("", "0")
 
-# A command that leaves processes everywhere: a child, a grandchild, one in a session of its own, one
-# whose parent has ended, and one that hears no signal.
+# A command that leaves processes everywhere: a child, a grandchild, one in a separate session, one whose parent has
+# ended, and one that ignores signals.
 FAMILY = r"""
 import os, signal, sys, time
 def spawn(what):
@@ -34,12 +34,12 @@ if os.fork() == 0:
 """
 
 
-# What this run has started, for others may run the same tests beside it.
+# Marks the processes of this run, because the same tests may run in parallel.
 os.environ["SNIB_TEST_RUN"] = str(os.getpid())
 
 
 def alive(lock):
-    """The processes that live and have this SNIB_LOCK."""
+    """The living processes with this SNIB_LOCK."""
     found = []
     wanted = {f"SNIB_LOCK={lock}".encode(), f"SNIB_TEST_RUN={os.getpid()}".encode()}
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -66,32 +66,32 @@ def state(pid):
 
 
 def any_stopped(pid):
-    """Whether a child of the guardian of this snib is stopped."""
+    """Whether a child of this snib's guardian is stopped."""
     try:
         return any(state(child) == "T" for guard in children(pid) for child in children(guard))
-    except (FileNotFoundError, ProcessLookupError): # it has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError): # the process has ended meanwhile
         return False
 
 
 class Guard(CommandCase):
     def family(self, name, *options, end="time.sleep(1000)"):
-        """Start a run of FAMILY; return once all of it is there."""
+        """Start a run of FAMILY; return once all its processes run."""
         process = self.start("run", name, *options, "--", PYTHON, "-c", FAMILY + end)
         for _ in range(4):
             self.assertEqual(process.stdout.readline(), "up\n")
         return process
 
     def free_and_dead(self, name):
-        """When the lock is free, nothing of the command lives."""
+        """Check that no process of the command is alive when the lock is free."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
         self.assertEqual(alive(name), [])
 
     def test_killed_snib(self):
         for i, options in enumerate(((), ("--on-loss", "kill"))):
             process = self.family(f"killed{i}", "--lease", LEASE, *options)
-            wait_for(lambda: len(alive(f"killed{i}")) == 5, "the family") # its middle one has gone
+            wait_for(lambda: len(alive(f"killed{i}")) == 5, "the family") # the middle one has ended
             with open(f"/proc/{children(process.pid)[0]}/comm") as file:
-                self.assertNotIn("snib", file.read()) # or pkill -9 snib would hit both
+                self.assertNotIn("snib", file.read()) # otherwise pkill -9 snib would hit both
             process.kill()
             self.free_and_dead(f"killed{i}")
 
@@ -120,7 +120,7 @@ class Guard(CommandCase):
         wait_for(lambda: not alive("ignored"), "the command to end")
 
     def test_children_of_a_shell_that_became_snib(self):
-        """They end while it waits, as in a container's entry point, and it goes on waiting."""
+        """They end while snib waits, as in a container's entry point, and snib keeps waiting."""
         holder = self.hold("busy", script=f"echo ready; {self.until_go()}")
         shell = f'(read line <{self.folder.name}/pipe) & exec {SNIB} run busy -- echo went'
         os.mkfifo(f"{self.folder.name}/pipe")
@@ -144,7 +144,7 @@ class Guard(CommandCase):
         self.free_and_dead("guardian")
 
     def test_guardian_leaves_older_children_alone(self):
-        # A shell that becomes snib by exec has children that are nothing of COMMAND's.
+        # A shell that becomes snib by exec has children that do not belong to COMMAND.
         process = subprocess.Popen(
             ["sh", "-c", f"sleep 1000 & echo $!; exec {SNIB} run older -- sh -c 'echo ready; sleep 1000'"],
             env=self.env, text=True, stdout=subprocess.PIPE)
@@ -166,7 +166,7 @@ class Guard(CommandCase):
         self.assertEqual(self.end(process)[0], LOST)
 
     def free_and_dead_soon(self, name):
-        """As --on-loss term has it: SIGTERM by the end of the lease, SIGKILL 5 s later."""
+        """As with --on-loss term: SIGTERM by the end of the lease, SIGKILL 5 s later."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
         wait_for(lambda: not alive(name), "the command to end")
 
@@ -183,7 +183,7 @@ class Guard(CommandCase):
         self.assertEqual(self.end(process)[0], LOST)
         self.assertEqual(alive("lost"), [])
 
-    # ---- what COMMAND leaves behind --------------------------------------------------------------
+    # ---- processes that COMMAND leaves behind ----------------------------------------------------
 
     def test_rest_is_ended(self):
         end = f"while not os.path.exists({self.folder.name + '/go'!r}): time.sleep(.02)\nsys.exit(3)"
@@ -291,7 +291,7 @@ class Guard(CommandCase):
         return process
 
     def executing(self, name, *options):
-        """A run whose exec hangs."""
+        """Start a run whose exec hangs."""
         process = self.preloaded(name, *options, SNIB_EXEC_WAITS=f"{self.folder.name}/go")
         wait_for(lambda: self.server("EXISTS", name), "the lock")
         guardian = children(process.pid)[0]
@@ -328,10 +328,10 @@ class Guard(CommandCase):
         self.free_and_dead("slow")
 
     def one_step(self, role, n, number):
-        """A run with a signal at the n-th call of one of its processes.  False: it had fewer calls."""
+        """A run with a signal at the n-th system call of one of its processes.  False: it had fewer calls."""
         name = f"step-{role}-{n}-{number}"
         mark = f"{self.folder.name}/{name}"
-        # With snib the renewal ends, and the guardian needs some time on a processor before the lease is over.
+        # Without snib there is no renewal, and the guardian needs processor time before the lease ends.
         lease = LEASE if (role, number) == (0, signal.SIGKILL) else "600ms"
         process = self.preloaded(name, "--lease", lease, SNIB_STOP=f"{role}:{n}:{number:d}:{mark}")
 
@@ -339,16 +339,16 @@ class Guard(CommandCase):
             return os.path.exists(mark)
 
         wait_for(lambda: fired() or process.poll() is not None or len(alive(name)) == 3, "a step")
-        if role == 1 and number == signal.SIGSTOP: # it goes on by itself
+        if role == 1 and number == signal.SIGSTOP: # it continues by itself
             wait_for(lambda: process.poll() is not None or len(alive(name)) == 3, "the command")
-        if role == 2 and number == signal.SIGSTOP: # a stop after the signal's SIGCONT would be for ever
+        if role == 2 and number == signal.SIGSTOP: # a stop after the guardian's SIGCONT would last for ever
             wait_for(lambda: process.poll() is not None or len(alive(name)) == 3 or
                      any_stopped(process.pid), "the stop")
         if process.poll() is None:
             process.terminate()
         wait_for(lambda: process.poll() is not None or state(process.pid) == "T", f"the end of {name}")
-        if process.returncode is None: # snib is stopped, now or before
-            self.free_and_dead_soon(name) # for nobody renews
+        if process.returncode is None: # snib is or was stopped
+            self.free_and_dead_soon(name) # because nothing renews the lease
             process.send_signal(signal.SIGCONT)
         process.wait(60)
         if number != signal.SIGKILL or role != 0:
@@ -358,7 +358,7 @@ class Guard(CommandCase):
         return fired()
 
     def steps(self, number):
-        """All steps of each process; in a quick run some of the later ones."""
+        """All steps of each process; in a quick run only some of the later ones."""
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             for role in range(3):
                 n, stride, more = 1, 1, True
@@ -380,7 +380,7 @@ class Guard(CommandCase):
         self.steps(signal.SIGSTOP)
 
     def test_the_guardian_stands_still_at_each_step(self):
-        """What it says of COMMAND's end is heard, also when it has ended and left something unread."""
+        """Its report of COMMAND's end is read, even if it has ended and left data unread."""
         def one(n):
             name = f"still-{n}"
             mark = f"{self.folder.name}/{name}"

@@ -16,7 +16,7 @@ class Kinds(CommandCase):
         return json.loads(self.snib("info", name, "--json").stdout)
 
     def listed(self, *pattern):
-        """What list says: {name: kind}."""
+        """The output of list: {name: kind}."""
         rows = json.loads(self.snib("list", "--json", *pattern).stdout)
         text = self.snib("list", *pattern).stdout.splitlines()
         self.assertEqual([f"{row['kind']:8} {row['name']}" for row in rows], text)
@@ -44,7 +44,7 @@ class Kinds(CommandCase):
                 holder = self.hold("a", *options)
                 self.assertTrue(self.run_busy("a", *options))
                 waiter = self.start("run", "a", *options, "--", "echo", "mine")
-                if "--spin" not in options and "--plain" not in options: # those poll
+                if "--spin" not in options and "--plain" not in options: # these poll
                     wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
                 self.stop(holder)
                 self.assertEqual(self.end(waiter), (0, "mine\n"))
@@ -225,7 +225,7 @@ class Kinds(CommandCase):
         self.assertEqual((done.returncode, done.stdout), (1, '{"name":"a","released":false}\n'))
 
     def test_release_takes_what_is_there(self):
-        # All at once, for each is told by its next renewal.
+        # All at once, because each learns of it by its next renewal.
         cases = {f"a{i}": (options, named) for i, (options, named) in enumerate(itertools.product(
             (("--fair",), ("--read",), ("--write",), ("--fenced",), ("--spin",), ("--plain",),
              ("--permits", "1"), ("--fair", "--fenced")), (True, False)))}
@@ -258,7 +258,7 @@ class Kinds(CommandCase):
         self.assertEqual(self.server("HGET", "a", "mode"), "read")
 
     def test_release_of_numbers_and_strings(self):
-        # They may be anybody's data, so they are not deleted unless they are called by their kind.
+        # They may be the data of any program, so they are deleted only if their kind is given.
         for value, options in ((7, ("--semaphore", "--permits", "--latch")),
                                ("other-text", ("--plain",))):
             for option in options:

@@ -3,7 +3,7 @@
 
     conform.py threads|asyncio PROGRAM SOCKET...
 
-Both faces of the package run in one interpreter: what the one returns, the other lets await.
+Both APIs of the package run in one interpreter: what one returns, the other awaits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Raw:
         return rest
 
 
-# How a client of the package names a lock of each kind.
+# The constructor for each kind of lock.
 KINDS: dict[str, Callable[..., Any]] = {
     "mutex": lambda client, name, **options: client.lock(name, **options),
     "reentrant": lambda client, name, **options: client.rlock(name, **options),
@@ -182,7 +182,7 @@ class Interpreter:
         self.servers = [(path, Raw(path)) for path in paths]
         self.path, self.raw = self.servers[0]
         self.clients: dict[str, Any] = {}
-        # With the client's name; a lock that could not be made keeps its error for its first use.
+        # With the client's name; a lock that could not be created is kept as its error.
         self.locks: dict[str, tuple[str, Any]] = {}
         self.holds: dict[str, Any] = {}
         self.submitted: dict[str, Any] = {}
@@ -439,7 +439,7 @@ async def main(face: str, program: str, *paths: str) -> None:
         for line in lines:
             await interpreter.line(line.rstrip("\n"))
     for client in interpreter.clients.values():
-        with contextlib.suppress(snib.Error):  # its server may be gone
+        with contextlib.suppress(snib.Error):  # its server may be down
             await finished(client.close(LIMIT))
 
 

@@ -23,12 +23,12 @@ HERE = Path(__file__).resolve().parent
 CODES = HERE.parents[1] / "core/api/codes.def"
 FACES = ("c", "threads", "asyncio", "go")
 LIMIT = 300
-# Runs at the same time: most of it is waiting for leases, which are long because a machine may stand still.
+# Concurrent runs: most of the time they wait for leases, which are long because a machine may stall.
 AT_ONCE = 16
 
 
 def servers_needed(program: Path) -> int:
-    """A program that says `server N` has N servers, else one."""
+    """A program with `server N` needs N servers, any other needs one."""
     return max([1, *map(int, re.findall(r"^server (\d+)", program.read_text(), re.M))])
 
 
@@ -94,9 +94,9 @@ def log(command: list[str], program: Path) -> str:
             )
         except subprocess.TimeoutExpired as late:
             return f"{(late.stdout or b'').decode()}no end within {LIMIT} s\n"
-    # Which script it was, and its line, are no part of an error that a script met with.
+    # Remove the script's digest and line from its errors.
     printed = re.sub(r" script: ([0-9a-f]{40}, )?on @user_script:\d+\.", "", done.stdout)
-    # Nor is where the server is, or how its version puts things.
+    # Also remove the server's address, and wording that differs between versions.
     for number, path in enumerate(paths, 1):
         printed = printed.replace(path, f"server {number}")
     printed = re.sub(r"; the server said: .*", "; the server said so", printed)

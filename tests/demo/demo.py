@@ -1,9 +1,9 @@
 """A flash sale: buyers in five languages read the stock, think, and write it back.
 
 Without the lock they oversell.  With it they never do, although one buyer is killed and one is
-stopped while they hold it.  `./dev demo` calls this with the build folder.
+stopped while holding it.  `./dev demo` calls this with the build folder.
 
-What a buyer program finds in its environment:
+The environment of a buyer program:
 
     DEMO_NAME       its name; when it reads this name under the key "slow" it deletes the key and
                     thinks for DEMO_SLOW_MS instead of DEMO_THINK_MS
@@ -52,7 +52,7 @@ class Hold:
 
 @dataclass
 class Buyer:
-    """One process with one or several buyers in it."""
+    """One process with one or more buyers."""
 
     name: str
     command: list[str]
@@ -165,7 +165,7 @@ class Round:
         return all(buyer.process.poll() is not None for buyer in self.buyers)
 
     def _slow_buyer(self, name: str) -> Buyer:
-        """Make a buyer take his time; he holds the lock when this returns."""
+        """Slow a buyer down; it holds the lock when this returns."""
         self.server.client.set("slow", name)
         until(lambda: not self.server.client.exists("slow"), f"a purchase of {name}")
         return next(buyer for buyer in self.buyers if buyer.name == name)
@@ -231,13 +231,13 @@ def read_log(buyer: Buyer) -> None:
             buyer.handovers = entry["handovers"]
     for hold in buyer.holds:
         hold.end = hold.end or buyer.struck_us[0]
-        # Stopped while holding: what came after the stop was no hold any more.
+        # Stopped while holding: after the stop the hold was no longer valid.
         if hold.start < buyer.struck_us[0] <= hold.end:
             hold.lost = True
             hold.end = min(hold.end, buyer.struck_us[0])
 
 
-# ---- What it shows -------------------------------------------------------------------------------
+# ---- Results -------------------------------------------------------------------------------------
 
 
 def overlaps(buyers: list[Buyer]) -> int:

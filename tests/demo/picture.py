@@ -1,4 +1,4 @@
-"""The demo's timeline as SVG: one row a process, one bar a hold; all of it and a moment of it."""
+"""The demo's timeline as SVG: a row per process, a bar per hold; the whole sale and one moment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Panel:
                 f'<line x1="{LEFT}" y1="{y}" x2="{LEFT + WIDTH}" y2="{y}" stroke="#eef0f3"/>'
             )
             self.text(LEFT - 10, y + ROW / 2 + 4, buyer.name, 'text-anchor="end"')
-            # Bars that would touch become one, or the whole sale would be thousands of slivers.
+            # Adjacent bars are merged, because the whole sale would be thousands of slivers.
             gap = 0 if self.end - self.start == MOMENT_US else (self.end - self.start) / WIDTH * 0.7
             begun: list[int] = []
             for hold in buyer.holds:
@@ -97,7 +97,7 @@ class Panel:
 
 
 def busiest(buyers: list[Buyer], start: int, end: int) -> int:
-    """Where a moment begins that shows as many processes and hand-overs as possible."""
+    """The start of the moment that shows the most processes and hand-overs."""
     holds = sorted((hold.start, row) for row, buyer in enumerate(buyers) for hold in buyer.holds)
     best, best_score = start, -1
     for at in range(start, max(start + 1, end - MOMENT_US), MOMENT_US // 5):

@@ -1,12 +1,11 @@
-"""Run what the documents show, on private servers: every code block, and docs/examples.
+"""Run the documents' code blocks and docs/examples on private servers.
 
     python tests/docs/check.py BUILD [DOCUMENT...]
 
-C and Go blocks that are no whole program get one put around them.  redis://127.0.0.1:6379 and
-redis://node1:6379 to node3 become private servers.  In shell blocks `./dev X` must be a command
-that exists, and what installs something is not run.  Links must lead to a file and a heading.  The
-rights that `snib acl` prints are tried out, see rights.py.  README's installation is tried by
-install.py.
+C and Go blocks that are not whole programs are wrapped in one.  redis://127.0.0.1:6379 and redis://node1:6379 to node3
+become private servers.  In shell blocks `./dev X` must be an existing command, and installing commands are not run.
+Links must lead to a file and a heading.  The rights that `snib acl` prints are tried out in rights.py, and README's
+installation in install.py.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ class Checker:
         """Part of the installation."""
 
     def ini(self, code: str) -> None:
-        """A unit of systemd: snib knows the options, and comments have lines of their own."""
+        """A systemd unit: snib knows the options, and comments are on separate lines."""
         known = subprocess.run(
             [self.build / "core" / "snib", "--help"], capture_output=True, text=True, check=True
         ).stdout
@@ -157,7 +156,7 @@ class Checker:
                 raise SystemExit(f"a comment behind a value: {line}")
 
     def yaml(self, code: str) -> None:
-        """A recipe for Kubernetes, which is not at hand: at least no tabs."""
+        """A Kubernetes manifest, which cannot be run here; at least it contains no tabs."""
         if "\t" in code:
             raise SystemExit("a tab in YAML")
 
@@ -168,7 +167,7 @@ class Checker:
         self.counts[language] = self.counts.get(language, 0) + 1
 
     def example(self, path: Path) -> None:
-        """A whole program, as it stands."""
+        """A whole program, unchanged."""
         environment = {**os.environ, "SNIB_URL": self.url}
         try:
             if path.suffix == ".py":

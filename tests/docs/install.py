@@ -1,9 +1,9 @@
-"""Install as README says, from a clean copy of the tree into clean folders, and run README's programs.
+"""Install as in README, from a clean copy of the tree into clean folders, and run README's programs.
 
     python tests/docs/install.py
 
-The commands are README's own.  Only the prefix is another than /usr/local, so that nothing of the machine
-is changed: then pkg-config, CMake and the loader are told where it is instead of by ldconfig.
+The commands are README's own.  Only the prefix differs from /usr/local, so that the machine is not changed; pkg-config,
+CMake and the loader get the path from the environment, not from ldconfig.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def clean_copy(folder: Path) -> Path:
-    """What a clone has: no more than git knows."""
+    """The content of a clone: only files known to git."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
     )

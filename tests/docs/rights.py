@@ -1,6 +1,6 @@
-"""The rights that `snib acl` prints are enough for every lock, and for no other names.
+"""The rights that `snib acl` prints suffice for every lock, and for no other names.
 
-Every kind is taken, waited for, renewed, asked about and deleted by a user who has just those.
+Every kind is acquired, awaited, renewed, queried and deleted by a user with exactly those rights.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def check_kind(
     until(lambda: second.stats().waiting > 0, f"a waiter for {kind}")
     if kind not in POLLING:
         until(lambda: bool(server.pubsub_channels()), f"a subscription for {kind}")
-    if kind == "fair_lock":  # only those are told that have a place
+    if kind == "fair_lock":  # only waiters with a place are notified
         until(lambda: bool(server.keys("redisson_lock_queue:*")), "a place in the queue")
     hold.release()
     if kind not in POLLING:
@@ -89,7 +89,7 @@ def check_latch(name: str, client: snib.Client, server: redis.Redis) -> None:
 
 
 def check_redisson(name: str, client: snib.Client, server: redis.Redis) -> None:
-    """A waiter of Redisson's is next."""
+    """A Redisson waiter is next in the queue."""
     with client.fair_lock(name):
         tagged = name if "{" in name else f"{{{name}}}"
         owner = "11111111-1111-4111-8111-111111111111:1"
@@ -125,7 +125,7 @@ def check_quorum(urls: list[str]) -> None:
 
 
 def check(folder: Path, names: list[str], command: Path) -> None:
-    """The servers listen on sockets of these names; all kinds are tried on the first."""
+    """Check servers on sockets of these names; all kinds are tried on the first."""
     servers = [redis.Redis(unix_socket_path=f"{folder}/{name}") for name in names]
     urls = [f"unix://locker:secret@{folder}/{name}" for name in names]
     for server, name in zip(servers, names, strict=True):

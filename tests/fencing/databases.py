@@ -1,4 +1,4 @@
-"""A PostgreSQL and a MariaDB of the tests' own, each in a folder that goes with it."""
+"""A private PostgreSQL and MariaDB, each in a temporary folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def free_port() -> int:
 
 
 def find(name: str) -> Path:
-    """A program of Debian's packages, which are not all on PATH."""
+    """The path of a program from Debian's packages, which are not all on PATH."""
     folders = [*Path("/usr/lib/postgresql").glob("*/bin"), Path("/usr/sbin"), Path("/usr/bin")]
     tools = Path(os.environ.get("SNIB_BUILD", "build")) / "tools"
     folders += tools.glob("postgresql/usr/lib/postgresql/*/bin")
@@ -33,7 +33,7 @@ def find(name: str) -> Path:
 
 
 class Database:
-    """A server process under an account that is not root, which neither server wants."""
+    """A server process, run by an account other than root, which both servers refuse."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="snib-db-"))
@@ -114,7 +114,7 @@ class MariaDB(Database):
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'pid'}",
             "--skip-networking",
-            "--skip-grant-tables",  # so that it needs no tables of its own
+            "--skip-grant-tables",  # so that it needs no system tables
             "--innodb-flush-log-at-trx-commit=0",
         )
 

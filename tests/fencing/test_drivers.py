@@ -1,4 +1,4 @@
-"""One check of tokens, by every library that snib.fencing knows, on real databases."""
+"""The check of tokens with every library that snib.fencing supports, on real databases."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def by_django(alias: str) -> Iterator[Transaction]:
 def django_databases(
     postgres: Postgres, mariadb: MariaDB, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    pymysql.version_info = (2, 2, 6, "final", 0)  # as Django wants its mysqlclient
+    pymysql.version_info = (2, 2, 6, "final", 0)  # the mysqlclient version that Django requires
     pymysql.install_as_MySQLdb()
     path = tmp_path_factory.mktemp("django") / "database"
     server = {"HOST": "127.0.0.1", "PORT": postgres.port, "USER": "snib", "NAME": "postgres"}
@@ -151,12 +151,12 @@ def accepts(transaction: Transaction, name: str, token: int, owner: str) -> bool
     return True
 
 
-# Requests in the order in which they reach the resource; the same are tried in Go.
+# Requests in the order in which they reach the resource; the Go tests use the same.
 STEPS = [
     (7, "a", True),
     (7, "a", True),  # the same hold again
-    (7, "b", False),  # a counter that was lost and counts anew
-    (7, "A", False),  # owners and names differ by case, too
+    (7, "b", False),  # a counter that was lost and starts again
+    (7, "A", False),  # owners and names are case-sensitive
     (6, "a", False),
     (9, "b", True),
     (8, "a", False),
@@ -191,7 +191,7 @@ def test_a_rolled_back_check_is_forgotten(
 
 
 def test_a_transaction_that_began_earlier_sees_the_newer_token(mariadb: MariaDB) -> None:
-    """MySQL reads the table as it was when a transaction began, unless it locks what it reads."""
+    """MySQL reads the table as it was when a transaction began, unless the read locks the row."""
     with by_pymysql(mariadb) as old, by_pymysql(mariadb) as new:
         with old() as connection:
             fencing.sql_create(connection)

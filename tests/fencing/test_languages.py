@@ -1,6 +1,6 @@
 """Holders in C, Python, Go and Java protect one row of a real PostgreSQL, and refuse each other's stale tokens.
 
-Each peer is a program on a pipe, and takes the fenced lock "row" of one Redis:
+Each peer is a program behind a pipe, and takes the fenced lock "row" of one Redis:
 
     lock                 TOKEN OWNER
     write TOKEN OWNER    adds one to the row in a transaction that checks the token: ok or stale
@@ -112,7 +112,7 @@ def world(postgres: Postgres) -> Iterator[World]:
 
 @pytest.mark.parametrize("late", ["C", "Python", "Go", "Java"])
 def test_a_stale_token_is_refused_by_all(world: World, late: str) -> None:
-    """A holder is overtaken; its token is refused, whichever language the newer holder has."""
+    """An overtaken holder's token is refused, whatever the language of the newer holder."""
     peers = world.peers
     for newer in peers:
         if newer == late:
@@ -120,12 +120,12 @@ def test_a_stale_token_is_refused_by_all(world: World, late: str) -> None:
         before = world.number()
         stale = peers[late].ask("lock")
         assert peers[late].ask("write", stale) == "ok"
-        world.admin.delete("row")  # its lease has ended, and it has not noticed
+        world.admin.delete("row")  # its lease has ended, unnoticed
         fresh = peers[newer].ask("lock")
         assert int(fresh.split()[0]) > int(stale.split()[0])
         assert peers[newer].ask("write", fresh) == "ok"
         assert peers[late].ask("write", stale) == "stale", newer
-        for carrier in peers.values():  # whoever brings it
+        for carrier in peers.values():  # whichever peer sends it
             assert carrier.ask("write", stale) == "stale"
             assert carrier.ask("write", fresh) == "ok"
         assert peers[newer].ask("unlock") == "ok"

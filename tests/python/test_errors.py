@@ -250,7 +250,7 @@ def test_functions_of_another_handle(server: Server, client: snib.Client) -> Non
         hold.check()
 
 
-# ---- Faulty servers --------------------------------------------------------------------------------
+# ---- Faulty servers ------------------------------------------------------------------------------
 
 
 def connect(url: str, patience: float = 5, **options) -> snib.Client:

@@ -140,7 +140,7 @@ def test_a_body_that_was_lost_before_it_began_does_not_run(server: Server, run) 
     run(main())
 
 
-# ---- Loss at every await, and other cancellations --------------------------------------------------
+# ---- Loss at every await, and other cancellations ------------------------------------------------
 
 
 async def steps(count: int, log: list[int]) -> None:

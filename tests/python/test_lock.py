@@ -157,7 +157,7 @@ def test_lock_and_hold_have_a_repr(server: Server, client: snib.Client) -> None:
         assert repr(hold) == f"<snib.Hold of 'shown', <snib.Client {client.id}>>"
 
 
-# ---- Loss --------------------------------------------------------------------------------------
+# ---- Loss ----------------------------------------------------------------------------------------
 
 
 def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run a command on a machine that stands still now and then.
+"""Run a command on a machine that seems to stall now and then.
 
     freezing.py [--least MS] [--most MS] [--every S] COMMAND...
 
-COMMAND and all that it starts are frozen for --least to --most milliseconds (200 to 900), on average every
---every seconds (1.5) of their own, as if the host had taken the processors away.  Clocks go on.  What fails only
-under it supposes a speed.  It needs a freezer: Linux' control groups, and the right to make one.
+COMMAND and all its processes are frozen for --least to --most milliseconds (200 to 900), on average every --every
+seconds (1.5) of running time, as if the host had taken the processors away.  Clocks continue.  A test that fails only
+under it assumes a speed.  It needs the freezer of Linux control groups, and the right to create a group.
 """
 
 import argparse
@@ -22,7 +22,7 @@ V2 = Path("/sys/fs/cgroup")
 
 
 class Freezer:
-    """A control group of its own, in the first or the second version's way."""
+    """A separate control group, version 1 or 2."""
 
     def __init__(self) -> None:
         self.v1 = V1.is_dir()

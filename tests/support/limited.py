@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Run a command, and end it if it does not end by itself.
+"""Run a command with a time limit.
 
     limited.py SECONDS COMMAND...
 
-After SECONDS it says what each process that COMMAND has started is doing, with the stacks of their threads where gdb
-is there, ends them all and fails with 124.  They end too when this is told to end; and what COMMAND leaves running
-is named and ended after it.
+After SECONDS it prints what each process started by COMMAND is doing, with thread stacks if gdb is available, kills
+them all and exits with 124.  They are also killed when this program is terminated; and processes that COMMAND leaves
+running are listed and killed after its end.
 """
 
 import ctypes
@@ -17,14 +17,14 @@ import sys
 import time
 from pathlib import Path
 
-SHOWN = 40  # processes at most
+SHOWN = 40  # most processes to show
 
 
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def descendants() -> list[int]:
-    """All processes below this one.  Nobody leaves: whoever loses its parent becomes a child of this one."""
+    """All descendants of this process.  None escapes: an orphan becomes a child of this process."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -41,7 +41,7 @@ def descendants() -> list[int]:
 
 
 def describe(pid: int) -> str:
-    """Its command, and where each of its threads waits."""
+    """The process's command, and where each of its threads waits."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
         threads = []
@@ -73,7 +73,7 @@ def report() -> None:
 
 
 def end() -> None:
-    """Until none is left: one may start another meanwhile."""
+    """Kill all until none is left: one may start another meanwhile."""
     while left := descendants():
         for pid in left:
             try:
@@ -93,7 +93,7 @@ class Overdue(Exception):
 
 
 def wait(child: int) -> int:
-    """Reap whatever ends, as init would, until the child does; gives its exit code."""
+    """Reap all processes, like init, until the child ends; returns its exit code."""
     while True:
         pid, status = os.wait()
         if pid == child:

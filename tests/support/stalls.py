@@ -1,10 +1,9 @@
-"""How long the processes of this machine stand still.
+"""Measure how long the processes of this machine stall.
 
-    stalls.py FILE           look every 10 ms, and append a line for each time that it was LONG_MS late or more:
-                             the time in seconds, the delay in milliseconds
-    stalls.py FILE --since S  say what was seen since then; fails if nothing was
+    stalls.py FILE           wake up every 10 ms, and append a line each time this is LONG_MS late or more:
+    stalls.py FILE --since S  print the stalls since then; fails if there were none
 
-A test of leases that fails on a machine that stands still for parts of a second has shown nothing.
+If a test of leases fails while the machine stalls for parts of a second, the failure proves nothing.
 """
 
 import sys

@@ -51,7 +51,7 @@ def latencies(history: History, names: list[str], since: int, until: int) -> lis
     return [(call.ended - call.asked) / MS for call in history.calls if call.ended and counts(call)]
 
 
-# ---- An unreachable shard ---------------------------------------------------------------------
+# ---- An unreachable shard ----------------------------------------------------------------------------
 
 
 def test_black_holed_shard(tmp_path: Path, net: Network) -> None:

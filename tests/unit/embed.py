@@ -3,7 +3,7 @@
 
     embed.py CMAKE        checks core/lua and a folder of hostile scripts
 
-What the header holds is found out by compiling it.  Prints one closing line.
+The header's content is found by compiling it.  Prints one closing line.
 """
 import hashlib
 import pathlib
@@ -14,7 +14,7 @@ import tempfile
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "core" / "lua"
 
-# Everything that CMake or C could trip over.
+# Everything that CMake or C could stumble over.
 HOSTILE = {
     "b_second": "-- a comment; [with\n\n\treturn 'a;b' .. \"c\\\"d\\\\\" -- kept [ ] ;;\n  --dropped\n",
     "a_first": "return '${OUT} @OUT@ $ENV{HOME} %d \\n \\065'",  # no newline at the end
@@ -22,7 +22,7 @@ HOSTILE = {
     "_shared": "-- Not a script by itself.\nlocal a = ';' -- [kept]\n\nlocal b = '\\n'",
     "d_with": "-- with _shared.lua\n-- More.\nreturn a .. b\n",
     "e_twice": "-- with _shared.lua\nreturn b .. a",
-    "f_later": "return 1\n-- with _shared.lua\n",  # only the first line says so
+    "f_later": "return 1\n-- with _shared.lua\n",  # only the first line counts
 }
 
 DUMP = """

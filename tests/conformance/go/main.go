@@ -23,19 +23,19 @@ import (
 
 const limit = 30 * time.Second
 
-// asked is what can be asked about a name, whatever its kind.
+// asked has the queries about a name, whatever its kind.
 type asked interface {
 	Info(context.Context) (snib.Info, error)
 	ForceRelease(context.Context) error
 }
 
-// acquirer is what can be held.
+// acquirer is anything that can be held.
 type acquirer interface {
 	Lock(context.Context) (*snib.Hold, error)
 	TryLock(context.Context) (*snib.Hold, error)
 }
 
-// pool is what semaphores and permits have in common.
+// pool is the common interface of semaphores and permits.
 type pool interface {
 	Acquire(context.Context, int) (*snib.Hold, error)
 	TryAcquire(context.Context, int) (*snib.Hold, error)
@@ -44,7 +44,7 @@ type pool interface {
 	Available(context.Context) (int, error)
 }
 
-// counted is pool with the number of permits to take.
+// counted is a pool with the number of permits to take.
 type counted struct {
 	pool
 	n int
@@ -53,7 +53,7 @@ type counted struct {
 func (c counted) Lock(ctx context.Context) (*snib.Hold, error)    { return c.Acquire(ctx, c.n) }
 func (c counted) TryLock(ctx context.Context) (*snib.Hold, error) { return c.TryAcquire(ctx, c.n) }
 
-// lock makes its lock anew for an owner, who in Go is part of the lock.
+// lock creates its lock anew for each owner, because in Go the owner is part of the lock.
 type lock struct {
 	named asked
 	owned func(owner uint64) snib.Locker
@@ -81,7 +81,7 @@ type interpreter struct {
 	options   map[string]string
 }
 
-// names are those of the result codes, by number.
+// names maps result codes to their names.
 var names = map[string]string{}
 
 func readNames(path string) {
@@ -179,7 +179,7 @@ func (in *interpreter) lockOptions() []snib.LockOption {
 	return options
 }
 
-// newLock names a lock of a kind that can be held as a whole.
+// newLock creates a lock of a kind that can be held as a whole.
 func newLock(c *snib.Client, kind, name string, options []snib.LockOption) snib.Locker {
 	switch kind {
 	case "fair":
@@ -225,7 +225,7 @@ func (in *interpreter) group(words []string, combine func(...snib.Locker) *snib.
 	in.locks[words[0]] = lock{named: combine(members...).With(in.lockOptions()...)}
 }
 
-// acquire waits as the program says: no limit, one try, or a deadline.
+// acquire waits as the program says: without a limit, for one attempt, or until a deadline.
 func (in *interpreter) acquire(ctx context.Context, l lock) (*snib.Hold, error) {
 	var target acquirer
 	if p, ok := l.named.(pool); ok {
@@ -401,7 +401,7 @@ func describe(client *snib.Client, name string) string {
 	return strings.Join(texts, ", ")
 }
 
-// described is one who holds or waits, without what differs from run to run.
+// described formats a holder or waiter, without parts that differ from run to run.
 func described(word string, h snib.Holder, id string) string {
 	var text string
 	if word != "permit" {

@@ -28,7 +28,7 @@ func (r *raw) do(words ...string) string {
 	return r.reply()
 }
 
-// ends tells whether a command's answer is the end of the connection.
+// ends reports whether the connection ends instead of answering a command.
 func (r *raw) ends(words ...string) bool {
 	r.send(words)
 	_, err := r.reader.ReadByte()

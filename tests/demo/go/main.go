@@ -63,7 +63,7 @@ func record(event string, more fields) {
 	must(err)
 }
 
-// shop is as much of a Redis client as a buyer needs.
+// shop is the minimal Redis client that a buyer needs.
 type shop struct {
 	conn net.Conn
 	in   *bufio.Reader

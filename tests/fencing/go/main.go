@@ -36,7 +36,7 @@ func write(ctx context.Context, database *sql.DB, token int64, owner string) err
 	return tx.Commit()
 }
 
-// outcome is the answer to a call that may find itself overtaken.
+// outcome formats the result of a call that may be refused as stale.
 func outcome(err error, expected error, name string) string {
 	switch {
 	case err == nil:

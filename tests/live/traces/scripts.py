@@ -1,8 +1,8 @@
-"""The scripts on their own: golden traces of every kind of lock, on a bare server.
+"""Golden traces of the scripts of every kind of lock, on a bare server.
 
-Each step is one EVAL of a file of core/lua with the keys and arguments that core/locks sends, and
-then the whole state: reply, keys, fields, times, messages.  Where a trace differs from what
-Redisson's own scripts do, a comment says why.
+Each step is one EVAL of a file of core/lua with the keys and arguments that core/locks sends,
+followed by a check of the whole state: reply, keys, fields, times, messages.  Where a trace differs
+from Redisson's own scripts, a comment says why.
 
     pytest tests/live/traces
 """
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 from support import Server, eventually  # noqa: E402
 
-A, B, C, D = (f"8f1c0d2e-0000-8000-8000-00000000000{i}:{i}" for i in range(1, 5))  # ours: version 8
+A, B, C, D = (f"8f1c0d2e-0000-8000-8000-00000000000{i}:{i}" for i in range(1, 5))  # Snib's: version 8
 JAVA = "8f1c0d2e-0000-4000-8000-00000000000f:1"  # Redisson's: version 4
 MUTEX = "redisson_lock__channel:{k}"
 RW = "redisson_rwlock:{k}"
@@ -32,7 +32,7 @@ PLAIN = "snib_plain_channel:{k}"
 TOKEN = "redisson_lock_token:{k}"
 MARK = "snib_writer_waits:{k}"
 TAKEN = "{k}:timeout"
-TOLD = 2  # a release: 1, and 1 for the test that hears the message
+TOLD = 2  # the reply of a release: 1, plus 1 for the test, which receives the message
 GET, INIT, ADD, SET, TOTAL, RELEASE, DRAIN, DOWN = range(1, 9)
 
 
@@ -51,7 +51,7 @@ def raw(i: int) -> bytes:
 
 
 def text(name: str) -> str:
-    """A script with the file that it begins with."""
+    """A script, with the shared file that it begins with."""
     folder = Path(os.environ.get("SNIB_TEST_SCRIPTS") or ROOT / "core" / "lua")
     script = (folder / f"{name}.lua").read_text()
     shared = re.match(r"-- with (\w+\.lua)\n", script)
@@ -67,7 +67,7 @@ class Scripts:
         self.listener: Any = self.redis.pubsub()
         self.listener.psubscribe("*")
         self.listener.get_message(timeout=5)
-        # A fair lock is granted to who can hear of it: patterns do not count.
+        # A fair lock is granted only to a waiter that is subscribed: patterns do not count.
         self.ears: Any = self.redis.pubsub()
         self.ears.subscribe(*(f"{MUTEX}:{owner[:36]}" for owner in (A, B, C, D)))
         for _ in range(4):
@@ -104,7 +104,7 @@ class Scripts:
         raise AssertionError("no message came back")
 
     def state(self) -> dict[str, Any]:
-        """All keys and what is in them."""
+        """All keys and their contents."""
         read = {
             "hash": self.redis.hgetall,
             "string": self.redis.get,
@@ -114,7 +114,7 @@ class Scripts:
         return {key: read[self.redis.type(key)](key) for key in self.redis.keys()}
 
     def near(self, key: str, ms: int) -> None:
-        """The key lives for that long, less what the test has used of it."""
+        """Check that the key's TTL is ms, less the time that the test has taken."""
         left = self.redis.pttl(key)
         assert ms - 3000 < left <= ms, f"{key}: {left} of {ms}"
 
@@ -122,7 +122,7 @@ class Scripts:
         self.redis.config_set("maxmemory", 1)
 
     def calls(self) -> dict[str, int]:
-        """How often each command ran since the last call, those of scripts included."""
+        """How often each command ran since the last call, including those inside scripts."""
         stats = self.redis.info("commandstats")
         self.redis.config_resetstat()
         ran = {word.removeprefix("cmdstat_"): one["calls"] for word, one in stats.items()}

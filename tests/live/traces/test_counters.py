@@ -48,7 +48,7 @@ def test_semaphore(run: Scripts) -> None:
     assert sem(run, DRAIN) == 4
     assert sem(run, DRAIN) == 0
     assert run("semaphore_info", "k", SC) == [-1, "", 0, 0, ""]
-    # Redisson's drain and add drop the TTL, and its add publishes what is no permit.
+    # Redisson's drain and add drop the TTL, and its add publishes permits that are not free.
     run.near("k", 60000)
     assert sem(run, ADD, -3) == -3
     assert sem(run, RELEASE, 2) == -1
@@ -109,7 +109,7 @@ def test_latch(run: Scripts) -> None:
     count(INIT, 9)
     assert run("latch_force", "k", LATCH) == 1
     assert run("latch_force", "k", LATCH) == 0
-    # Redisson says 1 alone, and its waiters sleep on.
+    # Redisson publishes only 1, and its waiters sleep on.
     assert run.heard() == [(LATCH, "1"), (LATCH, "1"), (LATCH, "0")]
 
 
@@ -156,13 +156,13 @@ def test_permits_expire(run: Scripts) -> None:
     assert run.heard() == [(SC, "2")]
     assert give(run, 1) == 0
     expire(run, 2)
-    # Late, but the permit is back all the same.
+    # Late, but the permit is free again.
     assert give(run, 2) == 0
     assert run.state() == {"k": "3"}
     assert run.heard() == [(SC, "3")]
     take(run, 1, 2, 3)
     expire(run, 1, 2)
-    # Redisson tells waiters what there was before the new owner took its part.
+    # Redisson tells waiters the number before the new owner took its permits.
     assert take(run, 4) is None
     assert run.heard() == [(SC, "1")]
     assert give(run, 1, 4) == 0, "one of them was gone"
@@ -203,7 +203,7 @@ def test_permits_by_the_thousand(run: Scripts) -> None:
 
 
 def test_permits_are_taken_back_by_the_thousand(run: Scripts) -> None:
-    """By whoever asks for one, all of them and with one message."""
+    """Any request for a permit reclaims all of them, with one message."""
     permits(run, INIT, 9000)
     for start in range(0, 9000, 1000):
         take(run, *range(start, start + 1000))

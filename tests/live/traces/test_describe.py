@@ -1,4 +1,4 @@
-"""What describe and list tell."""
+"""The results of describe and list."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUEUE, PLACES = "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"
 
 
 def describe(run: Scripts) -> list[str]:
-    """The texts, with every time as T."""
+    """The texts, with every time replaced by T."""
     texts = run("describe", ["k", QUEUE, PLACES, TOKEN, TAKEN], MUTEX, RW, SC, LATCH, PLAIN)
     out = []
     for text in texts:

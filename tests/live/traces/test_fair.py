@@ -12,18 +12,18 @@ FIRST = 3000  # a granted waiter's lease until it confirms
 
 
 def acquire(run: Scripts, owner: str, queue: int = 1, fenced: int = 0) -> Any:
-    """The token, or the ms to wait and whether a Redisson client is ahead."""
+    """Returns the token, or the ms to wait and whether a Redisson client is ahead."""
     reply = run("fair_acquire", KEYS, owner, 30000, queue, fenced, MUTEX, 0, 0)
     return reply[:2] if isinstance(reply, list) else reply
 
 
 def release(run: Scripts, owner: str) -> Any:
-    """How it went, the number of the client's own next holder, its lease, its token."""
+    """Returns the outcome, and the number, lease and token of the client's own next holder."""
     return run("fair_release", KEYS, owner, MUTEX)[:4]
 
 
 def granted(run: Scripts, owner: str, token: int) -> None:
-    """The one message says number, token, first lease and when."""
+    """Check the only message: number, token, first lease and time."""
     ((channel, text),) = run.heard()
     assert channel == f"{MUTEX}:{owner[:36]}"
     assert text.split(":")[:3] == [owner[37:], str(token), str(FIRST)]
@@ -43,7 +43,7 @@ def test_first_come_first_served(run: Scripts) -> None:
     assert state[QUEUE] == [B, C], "D was not queued"
     assert set(state[PLACES]) == {B, C}
     assert run.heard() == []
-    # Ours is granted by the release itself; Redisson's would have to ask.
+    # The release itself grants the lock to a Snib waiter; Redisson's would have to ask.
     assert release(run, A) == [1, 0, FIRST, "0"]
     granted(run, B, 0)
     assert run.state()["k"] == {B: "1"}
@@ -74,7 +74,7 @@ def test_redisson_waits(run: Scripts) -> None:
     run.redis.zadd(PLACES, {JAVA: seconds * 1000 + 60000})
     acquire(run, B)
     near(int(run.redis.zscore(PLACES, B)) - seconds * 1000, 64000 + 1000)
-    # Redisson would count a lock that was granted to it twice.
+    # Redisson would count a granted lock twice.
     assert release(run, A)[0] == 1
     assert run.heard() == [(f"{MUTEX}:{JAVA}", "0")]
     assert not run.redis.exists("k")
@@ -88,7 +88,7 @@ def test_redisson_waits(run: Scripts) -> None:
 
 
 def stranger_waits(run: Scripts, ms: float, owner: str = JAVA) -> None:
-    """As a Redisson client queues: with the time at which it gives up."""
+    """Queue like a Redisson client: with the time at which it gives up."""
     run.redis.rpush(QUEUE, owner)
     run.redis.zadd(PLACES, {owner: now(run) + ms})
 
@@ -103,7 +103,7 @@ def patience(run: Scripts, owner: str) -> int:
 
 
 def test_a_beat_pushes_all_behind(run: Scripts) -> None:
-    """The first of ours keeps its place by pushing it, and so do those who count on it."""
+    """The first Snib waiter keeps its place by moving it, and all places behind it move along."""
     acquire(run, A)
     stranger_waits(run, 20000)
     acquire(run, B)
@@ -121,7 +121,7 @@ def test_a_beat_pushes_all_behind(run: Scripts) -> None:
 
 
 def test_leaving_takes_off_what_was_added(run: Scripts) -> None:
-    """Behind a stranger our place adds to the next one's: patience, or what is left of it."""
+    """Behind a foreign waiter, a Snib place adds its patience, or what is left of it, to the next place."""
     acquire(run, A)
     stranger_waits(run, 20000)
     acquire(run, B)
@@ -130,7 +130,7 @@ def test_leaving_takes_off_what_was_added(run: Scripts) -> None:
     near(patience(run, JAVA + "2"), 26000)
     assert patience(run, JAVA + "2") > 25000
     acquire(run, B)
-    # The stranger gets the lock and takes its wait off all places, as Redisson does: B has 1 s left.
+    # The foreign waiter gets the lock and subtracts its wait from all places, as Redisson does: B has 1 s left.
     run.redis.lpop(QUEUE)
     run.redis.zrem(PLACES, JAVA)
     run.redis.zadd(PLACES, {JAVA + "2": now(run) - 1000, B: now(run) + 1000.5})
@@ -142,7 +142,7 @@ def test_leaving_takes_off_what_was_added(run: Scripts) -> None:
 
 
 def test_leaving_a_free_lock_tells_the_next(run: Scripts) -> None:
-    """The holder's lease ended, and the head goes without a look at it: nobody else would tell."""
+    """The holder's lease has ended, and the head leaves without trying: nothing else would notify the next."""
     acquire(run, A)
     acquire(run, B)
     stranger_waits(run, 60000)
@@ -158,7 +158,7 @@ def test_leaving_a_free_lock_tells_the_next(run: Scripts) -> None:
 
 
 def test_a_queue_ends_by_itself(run: Scripts) -> None:
-    """Unlike Redisson's: whatever happens to all who are in it."""
+    """Unlike Redisson's: whatever happens to all its waiters."""
     acquire(run, A)
     for owner in (B, C):
         acquire(run, owner)
@@ -166,7 +166,7 @@ def test_a_queue_ends_by_itself(run: Scripts) -> None:
 
 
 def test_a_long_queue_costs_nobody_more(run: Scripts) -> None:
-    """Among hundreds, one that joins, leaves, is granted the lock or confirms it."""
+    """Joining, leaving, being granted the lock and confirming it, among hundreds of waiters."""
     acquire(run, A)
     for number in range(300):
         acquire(run, f"{B[:36]}:{number}")
@@ -181,7 +181,7 @@ def test_a_long_queue_costs_nobody_more(run: Scripts) -> None:
 
 
 def test_a_head_without_a_place(run: Scripts) -> None:
-    """It would block Redisson for ever."""
+    """Such a head would block Redisson for ever."""
     run.redis.rpush(QUEUE, JAVA, C)
     assert acquire(run, A) == "0"
     assert run.state() == {"k": {A: "1"}}
@@ -198,7 +198,7 @@ def test_tokens(run: Scripts) -> None:
 
 
 def test_tokens_are_exact(run: Scripts) -> None:
-    """Above 2^53, where numbers of Lua skip every other one; by each way to get the lock."""
+    """Above 2^53, where Lua's numbers skip every other integer; for each way to get the lock."""
     run.redis.set(TOKEN, 2**53)
     assert acquire(run, A, fenced=1) == str(2**53 + 1)
     assert acquire(run, A, fenced=1) == str(2**53 + 1), "a repeat"
@@ -228,7 +228,7 @@ def test_renew_and_force(run: Scripts) -> None:
 
 
 def test_places_that_are_gone(run: Scripts) -> None:
-    """A move of the slot that was given up has left the queue here and the places elsewhere: what is made anew ends."""
+    """An abandoned slot migration has left the queue here and the places elsewhere: new places still expire."""
     assert acquire(run, A) == "0"
     acquire(run, B)
     acquire(run, C)
@@ -245,8 +245,7 @@ def test_places_that_are_gone(run: Scripts) -> None:
 
 
 def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
-    """Replicas and other nodes pass messages on to who listens there, and would be believed. Who listens by a pattern
-    counts for nobody, as they do."""
+    """Replicas and other nodes pass messages on, which would be believed; pattern subscribers do not count either."""
     run.ears.unsubscribe(f"{MUTEX}:{B[:36]}")
     run.ears.get_message(timeout=5)
     assert acquire(run, A) == "0"

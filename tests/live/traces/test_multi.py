@@ -1,4 +1,4 @@
-"""Several locks by one command."""
+"""Several locks taken by one command."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_multi_beside_others(run: Scripts) -> None:
     run.near("{k}r", 60000)
     assert run("multi_renew", HOLD_KEYS, 30000, A, KINDS) == []
     run.near("{k}r", 60000)
-    run.redis.hset("{k}w", A, 1)  # reads as well, by a hold of its own
+    run.redis.hset("{k}w", A, 1)  # also reads, with a separate hold
     assert unmulti(run) == 1
     assert run.redis.hgetall("{k}r") == {"mode": "read", B: "1"}
     assert run.redis.hgetall("{k}w") == {"mode": "read", A: "1"}
@@ -172,7 +172,7 @@ def test_multi_beside_crowds(run: Scripts) -> None:
     run.redis.delete(*(own(owner) for owner in owners))
     read(run, B, 50000)
     read(run, C, 10000)
-    # More than nine fields: nobody asks them all.
+    # More than nine fields: they are not all checked.
     near(run("multi_acquire", ["k", "k", "k"], A, 30000, "w")[1], 50000)
     assert run("multi_release", ["k", own(B)], B, "r", "c") == 1
     run.near("k", 50000)

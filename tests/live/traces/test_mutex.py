@@ -8,7 +8,7 @@ from scripts import MARK, MUTEX, PLAIN, TOKEN, TOLD, A, B, C, Scripts, near, ref
 
 def test_mutex(run: Scripts) -> None:
     assert run("mutex_acquire", "k", A, 30000) is None
-    # The count stays 1: Snib counts re-entries itself, and so a repeat is harmless.
+    # The count stays 1: Snib counts re-entries in the process, so a repeated request is harmless.
     assert run("mutex_acquire", "k", A, 10000) is None
     assert run.state() == {"k": {A: "1"}}
     run.near("k", 10000)
@@ -47,7 +47,7 @@ def test_mutex_force(run: Scripts) -> None:
 def test_fenced(run: Scripts) -> None:
     keys = ["k", TOKEN]
     assert run("fenced_acquire", keys, A, 30000) == ["1"]
-    # Redisson's re-entry takes a new token; ours repeats a request, whose answer must not change.
+    # Redisson's re-entry takes a new token; Snib's is a repeated request with the same answer.
     assert run("fenced_acquire", keys, A, 30000) == ["1"]
     assert run.state() == {"k": {A: "1"}, TOKEN: "1"}
     near(run("fenced_acquire", keys, B, 30000), 30000)

@@ -22,13 +22,13 @@ from scripts import (
     write,
 )
 
-# 1 wakes all who sleep; of Redisson's threads it misses one that is about to, and 0 does not.
+# 1 wakes all sleeping waiters, but misses a Redisson thread that is about to sleep; 0 does not.
 TOLD_TWICE = [(RW, "1"), (RW, "0")]
 
 
 def test_read_write(run: Scripts) -> None:
     assert write(run, A) is None
-    # No sum of leases, and the count stays 1: a repeat is harmless.
+    # The leases are not added up, and the count stays 1: a repeated request is harmless.
     assert write(run, A) is None
     assert run.state() == {"k": {"mode": "write", f"{A}:write": "1"}}
     run.near("k", 30000)
@@ -42,7 +42,7 @@ def test_read_write(run: Scripts) -> None:
     assert unwrite(run, B) == 0
     assert run.heard() == []
     assert unwrite(run, A) == TOLD
-    # Redisson steps down in silence; ours wakes the readers that wait.
+    # Redisson downgrades silently; Snib wakes the waiting readers.
     assert run.heard() == TOLD_TWICE
     assert run.state() == {"k": {"mode": "read", A: "1"}, own(A): "1"}
     assert unwrite(run, A) == 0
@@ -52,9 +52,9 @@ def test_read_write(run: Scripts) -> None:
     assert run.heard() == []
     assert run.state() == {"k": {"mode": "read", B: "1"}, own(B): "1"}
     assert unread(run, B) == TOLD
-    # Redisson's 0 wakes one waiter of a process, ours all: they may be readers.
+    # Redisson's 0 wakes one waiter per process, Snib wakes all: they may be readers.
     assert run.heard() == TOLD_TWICE
-    # Redisson answers the release of a lock that is gone with a message; nobody needs it.
+    # Redisson publishes a message when a vanished lock is released; it is not needed.
     assert unread(run, B) == 0
     assert run.heard() == []
     assert run.state() == {}
@@ -95,7 +95,7 @@ def test_no_upgrade(run: Scripts) -> None:
 
 
 def test_redissons_readers(run: Scripts) -> None:
-    """Several holds of one owner, each with a lease of its own."""
+    """Several holds of one owner, each with its own lease."""
     run.redis.hset("k", mapping={"mode": "read", JAVA: 2})
     run.redis.set(own(JAVA, 1), 1, px=9000)
     run.redis.set(own(JAVA, 2), 1, px=50000)
@@ -106,9 +106,9 @@ def test_redissons_readers(run: Scripts) -> None:
     run.redis.hset("k", JAVA, 5000)
     read(run, A, 60000)
     assert unread(run, A) == 1
-    run.near("k", 60000)  # so many holds are not counted; they live as long as the lock
+    run.near("k", 60000)  # that many holds are not counted; they last as long as the lock
     run.redis.pexpire("k", 50000)
-    # RLock.expire() of a reader lengthens the lock alone: its own keys say nothing to a writer.
+    # RLock.expire() by a reader extends only the lock: its own keys then tell a writer nothing.
     run.redis.delete(own(JAVA, 1), own(JAVA, 2))
     near(write(run, B), 50000)
 
@@ -128,17 +128,17 @@ def test_write_takes_over_from_expired_readers(run: Scripts) -> None:
 
 
 def test_crowd_of_readers(run: Scripts) -> None:
-    """Nobody asks them all, and yet the lock lives neither too short nor for ever."""
+    """The readers are not all checked, yet the lock lasts neither too short nor for ever."""
     owners = crowd(run, 40, 30000)
     near(write(run, C), 30000)
     read(run, A, 90000)
     run.near("k", 90000)
     read(run, B, 1000)
-    # B had less than half of what is left, so the longest lease is somebody else's.
+    # B had less than half of what is left, so another reader has the longest lease.
     run.redis.delete(*(own(owner) for owner in owners))
     assert unread(run, B) == 1
     run.near("k", 90000)
-    # A had the longest and no other has half of it, so all are asked; one is left.
+    # A had the longest lease and no other has half of it, so all are checked; one is left.
     run.redis.set(own(owners[7]), 1, px=30000)
     assert unread(run, A) == 1
     run.near("k", 30000)
@@ -148,7 +148,7 @@ def test_crowd_of_readers(run: Scripts) -> None:
 
 
 def test_crowd_keeps_the_lease(run: Scripts) -> None:
-    """Five others have more than half of it: that is near enough, and nobody asks the rest."""
+    """Five others have more than half of it, which is close enough, so the rest are not checked."""
     crowd(run, 40, 30000)
     read(run, A, 50000)
     assert unread(run, A) == 1
@@ -164,7 +164,7 @@ def test_crowd_of_expired_readers(run: Scripts) -> None:
 
 
 def test_a_crowd_costs_nobody_more(run: Scripts) -> None:
-    """Among a thousand readers, one that comes, is renewed or leaves, and a writer that asks."""
+    """A reader that joins, renews or leaves, and a writer that asks, among a thousand readers."""
     crowd(run, 1000, 30000)
     run.calls()
     read(run, A)

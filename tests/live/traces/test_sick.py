@@ -1,4 +1,4 @@
-"""A server without memory, without rights, or that is a replica."""
+"""A server that is out of memory, a user without rights, a replica."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from scripts import (
 
 
 def test_out_of_memory(run: Scripts) -> None:
-    """Nothing new is granted, and everything held can be renewed, handed over and given back."""
+    """Nothing new is granted, but every hold can be renewed, handed over and released."""
     run("mutex_acquire", "m", A, 20000)
     run("fenced_acquire", ["f", "ft"], A, 20000)
     run("plain_acquire", "p", A, 20000)
@@ -92,7 +92,7 @@ def test_downgrade_out_of_memory(run: Scripts) -> None:
 
 
 def test_no_right_to_publish(run: Scripts) -> None:
-    """A release is a release, whether or not somebody can be told."""
+    """A release works, whether or not its message can be published."""
     run("mutex_acquire", "m", A, 20000)
     run("plain_acquire", "p", A, 20000)
     write(run, A)
@@ -115,7 +115,7 @@ def test_no_right_to_publish(run: Scripts) -> None:
 
 
 def test_no_right_to_count(run: Scripts) -> None:
-    """Permits are taken from the number and put into the set, or neither."""
+    """Permits are taken from the number and put into the set together, or not at all."""
     run("permits_count", ["e", "et"], INIT, 1, SC)
     run.redis.acl_setuser(
         "half", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-decrby"]
@@ -127,7 +127,7 @@ def test_no_right_to_count(run: Scripts) -> None:
 
 
 def test_replica(run: Scripts) -> None:
-    """What a replica does not see is no proof that it is not held."""
+    """A lock that a replica does not see may still be held."""
     run.redis.replicaof("127.0.0.1", 1)
     try:
         for script, keys, *args in (
