@@ -213,7 +213,7 @@ struct world_pipe *net_pick(void)
 
 /* ---- Events ------------------------------------------------------------------------------------- */
 
-/* Send what a node has written on its way. */
+/* Move what a node has written into its pipes. */
 static void collect(int node)
 {
     for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {

@@ -1,20 +1,21 @@
-/* sim.h - a simulated world around the engine: processes, a network, one server, and perfect knowledge.
+/* sim.h - a simulated world around the engine: processes, a network, one server, and full knowledge
+ * of its state.
  *
- * One seed decides everything.  Time is virtual; whatever happens, happens at one of the moments that
+ * One seed decides everything.  Time is virtual: everything happens at one of the moments that
  * sim.c's loop visits: a process' deadline, a task's next move, the arrival of bytes, a fault.
  *
  * sim.c          the loop over seeds, the life of one world
- * sim_net.c      connections: delay, slices, cuts, stalls, what becomes of bytes in flight
+ * sim_net.c      connections: delay, slices, cuts, stalls, the fate of bytes in flight
  * sim_fault.c    what goes wrong, and when
- * sim_memory.c   the clients' memory, of which there may be none
- * sim_clock.c    the server's wall clock, which may be set, and what clients make of it
+ * sim_memory.c   the clients' memory, which may run out
+ * sim_clock.c    the server's wall clock, which may be set, and what clients conclude from it
  * sim_process.c  processes: an engine each, its driver, and what becomes of its results
  * sim_task.c     the tasks in them, which use locks of every kind as programs do
- * sim_redisson.c other clients on the same names, which follow Redisson's steps
+ * sim_redisson.c other clients of the same names, which follow Redisson's steps
  * sim_truth.c    what the server has, read from its keys, and why it changed
- * sim_keys.c     whose key is which; an operator who looks after numbers
- * sim_queue.c    the same of the fair lock's queue
- * sim_crowd.c    worlds in which all want one lock all the time: everybody must have turns
+ * sim_keys.c     which keys belong to which lock; an operator who maintains numbers
+ * sim_queue.c    the fair lock's queue at the server
+ * sim_crowd.c    worlds in which all tasks want one lock all the time: each process must have turns
  * sim_request.c  what every request says, when it leaves a process and when the server executes it
  * sim_check.c    what must be true of results, and at every step
  */
@@ -30,20 +31,20 @@
 #define SIM_NAMES 3
 #define SIM_SIDES 2  /* a read/write lock has two */
 #define SIM_MULTIS 2 /* multi locks of a process: the names in both orders */
-#define SIM_PEERS 2  /* clients that are no Snib */
+#define SIM_PEERS 2  /* clients other than Snib's */
 #define PEER_THREADS 2
-#define SIM_UNEQUAL 3 /* the longest lease of a client is so many times the shortest */
+#define SIM_UNEQUAL 3 /* at most, the longest lease of a client divided by the shortest */
 #define SIM_PERMITS 4 /* at once, at most */
 #define SIM_CLAIMS 64
 #define SIM_PLACES 256
 #define SIM_PIPES 96
 #define SIM_HOLDS (2 * SIM_TASKS)
-#define SIM_MARK (5000 * SNIB__MS)  /* the TTL of a waiting writer's mark */
-#define SIM_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
+#define SIM_MARK (5000 * SNIB__MS)     /* the TTL of a waiting writer's mark */
+#define SIM_FIRST (3000 * SNIB__MS)    /* of a fair lock's hold that a release has granted */
 #define SIM_PRIVATE (10000 * SNIB__MS) /* no private key lives longer */
 #define SIM_CHAIN                                                                                  \
     (4 * (SIM_SLOTS * SIM_TASKS + SIM_PEERS * PEER_THREADS) / 10) /* of those, a full queue */
-#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between releases that the server refuses */
+#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between attempts at a refused release */
 #define SIM_FIRST_NUMBER 100000000000ULL
 #define SIM_START (3600000 * SNIB__MS)
 
@@ -72,17 +73,17 @@ enum sim_fault {
     FAULT_CLOSE,
     FAULT_CRASH,
     FAULT_STOP,        /* a process stops between any two of its steps */
-    FAULT_LATE_TICK,   /* it hears, and does not notice that time has passed: it was suspended */
+    FAULT_LATE_TICK,   /* it gets bytes but no ticks: it was suspended */
     FAULT_STEP,        /* the server's wall clock is set */
-    FAULT_ERROR_AFTER, /* an error of unknown meaning instead of an answer: the work was done */
+    FAULT_ERROR_AFTER, /* an unexpected error reply, although the command was executed */
     FAULT_BUSY,
     FAULT_NOREPLICAS,
     FAULT_MASTERDOWN,
     FAULT_NO_COMMAND,  /* the user may not run one of the commands that clients use */
-    FAULT_PASSWORD,    /* the password is changed, and changed back */
+    FAULT_PASSWORD,    /* the password is changed, and later changed back */
     FAULT_RESTART_AOF, /* with all keys */
-    FAULT_MEMORY,      /* the clients have none */
-    FAULT_STALE,       /* a replica that lags is the server from now on */
+    FAULT_MEMORY,      /* the clients run out of memory */
+    FAULT_STALE,       /* a lagging replica becomes the server */
     FAULT_COUNT
 };
 
@@ -96,10 +97,10 @@ enum sim_cause {
     CAUSE_FORCED,
     CAUSE_MEMORY, /* evicted, overwritten, or the server was restarted */
     CAUSE_COUNT,  /* a number was changed */
-    CAUSE_OTHER   /* a command that has no business to end a hold */
+    CAUSE_OTHER   /* a command that must not end a hold */
 };
 
-/* What stands under a name. */
+/* What kind of lock a name stands for. */
 enum sim_family {
     FAMILY_MUTEX,
     FAMILY_FENCED,
@@ -123,38 +124,39 @@ struct sim_use {
     uint32_t permits;
 };
 
-/* All that is known of one owner number: "<uuid>:<number>".  A writer's own read is an owner of its own. */
+/* All that is known of one owner number: "<uuid>:<number>".  A writer's own read has a separate
+ * owner. */
 struct sim_owner {
     struct sim_use use;
-    unsigned present;   /* set of names at which the server has it */
-    bool abandoned;     /* the operation ended without it */
-    bool again;         /* a writer's own read that is not its first: the number begins anew */
-    bool stray;         /* it came by a connection that nobody could end: only its lease ends it */
-    bool aged;          /* a stale data set knew of it, and not of its latest renewal */
-    bool closed;        /* its hold was valid when its client was closed */
-    bool found, missed; /* by a release: the server had all of it, or not, and said so */
+    unsigned present;     /* set of names that it holds at the server */
+    bool abandoned;       /* the operation ended without it */
+    bool again;           /* a writer's own read, not its first: the number is reused */
+    bool stray;           /* from a connection that could not be killed: only its lease ends it */
+    bool aged;            /* from a stale data set, without its latest renewal */
+    bool closed;          /* its hold was valid when its client was closed */
+    bool found, missed;   /* by a release: the server reported all of it, or not */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
-    int ended_before;     /* the same of the hold before, whose number it has; CAUSE_NONE */
+    int ended_before;     /* the same for the earlier hold with this number; CAUSE_NONE */
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
-    snib__time unanswered_since; /* the first of the attempts that have no answer; 0: none */
+    snib__time unanswered_since; /* the first attempt without a reply; 0: none */
     snib__time lease;
-    int64_t token;                         /* that the server gave it */
+    int64_t token;                         /* as the server assigned it */
     uint32_t attempts, releases, renewals; /* requests sent */
     uint32_t messages_before, connects_before;
 };
 
-struct sim_hold { /* what the program of a process has in its hands */
+struct sim_hold { /* what a process' program holds */
     struct snib__hold *hold;
     uint64_t number;
     struct sim_use use;
     int users; /* tasks that acquired it */
     bool told, released;
     snib__time released_at;
-    bool over;        /* it has called itself lost */
-    int reason;       /* for this reason */
+    bool over;        /* it has reported itself lost */
+    int reason;       /* the reason it gave */
     snib__time limit; /* of its max_hold; SNIB__NEVER: none */
 };
 
@@ -162,35 +164,35 @@ enum sim_doing { DOING_NOTHING, DOING_WAIT, DOING_HOLD, DOING_RELEASE, DOING_ASK
 
 struct sim_task {
     int doing;
-    snib__time wake; /* next move of its own */
+    snib__time wake; /* its next move */
     struct snib__op *op;
     struct sim_hold *hold;
     struct sim_use use;
     uint64_t owner;
-    uint64_t number; /* of the acquisition on its way; 0 a re-entry may come */
+    uint64_t number; /* of the acquisition in flight; 0 if it may be a re-entry */
     uint64_t order;  /* of submission */
     bool once, cancelled;
     snib__time submitted, wait_ends, max_hold;
 };
 
-#define SIM_LINKS (1 + SNIB__LANES_MAX) /* the first, that for messages, further lanes */
+#define SIM_LINKS (1 + SNIB__LANES_MAX) /* for commands, for messages, further lanes */
 
 struct sim_endpoint {
     bool connecting;
-    snib__time connected_at; /* or will be; the last time */
+    snib__time connected_at; /* or will be; the latest time */
     struct sim_pipe *pipe;
 };
 
 struct sim_sample { /* an answer to TIME */
-    snib__time at;  /* 0: there is none */
+    snib__time at;  /* 0: no sample */
     int64_t step_ns;
-    uint64_t moves; /* counted by then */
-    uint32_t n;     /* answers since the one that is known */
-    uint32_t steps; /* of the clock, when the first of them was given */
+    uint64_t moves; /* clock moves counted by then */
+    uint32_t n;     /* replies since the one that the client is known to have */
+    uint32_t steps; /* of the clock, at the first of those replies */
 };
 
 struct sim_process {
-    struct snib__engine *engine; /* NULL: gone, or it has none */
+    struct snib__engine *engine; /* NULL: gone, or a Redisson */
     bool foreign;                /* a Redisson */
     uint32_t id;
     char uuid[37];
@@ -204,22 +206,21 @@ struct sim_process {
     uint32_t connects;
     int clock_ppm; /* its clock's rate error */
     snib__time lease, recheck, try_timeout;
-    uint64_t granted;               /* holds that came to its tasks */
-    bool unpumped;                  /* it was stopped on its way out of the engine */
-    snib__time renews;              /* it has just asked for more time than this; 0: it has not */
-    snib__time late_until;          /* no tick before */
-    snib__time asked_at[SIM_NAMES]; /* it last asked at a fair lock's queue */
-    struct sim_sample asked, told;  /* the last TIME that the server answered; that it knows of */
-    uint64_t moves;                 /* of the server's clock, that it has counted */
-    uint32_t steps;                 /* of that clock, when it began or last counted */
-    snib__time alarmed_at;          /* it last counted, by its own clock */
-    snib__time free_at[SIM_NAMES];  /* a hold of this name was last lost or left */
+    uint64_t granted;               /* holds that its tasks got */
+    bool unpumped;                  /* it was stopped while leaving the engine */
+    snib__time renews;              /* it has just asked to renew beyond this; 0: it has not */
+    snib__time late_until;          /* no tick before this */
+    snib__time asked_at[SIM_NAMES]; /* its last request to a fair lock's queue */
+    struct sim_sample asked, told;  /* the last TIME that the server answered; the last one known */
+    uint64_t moves;                 /* of the server's clock, as counted by the process */
+    uint32_t steps;                 /* of that clock, when the process began or last counted */
+    snib__time alarmed_at;          /* when it last counted, by its own clock */
+    snib__time free_at[SIM_NAMES];  /* when a hold of this name was last lost or left */
     snib__time frozen_until;
-    snib__time
-        gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
+    snib__time gone_at; /* latest end of a closing process; SNIB__NEVER: not closing */
     snib__time last_tick;
     uint32_t ticks;              /* at last_tick */
-    uint32_t turns, passed_over; /* in a crowd: had, and chains of others since it waits */
+    uint32_t turns, passed_over; /* in a crowd: turns taken, and others' chains while it waits */
 };
 
 struct sim_chunk {
@@ -236,15 +237,15 @@ struct sim_flow {
     bool ended;
 };
 
-struct sim_pipe { /* one connection; it lives on at the server when the client's end is gone */
+struct sim_pipe { /* one connection; the server's end may outlive the client's */
     bool used;
-    struct sim_process *client; /* NULL: its end is gone */
+    struct sim_process *client; /* NULL: this end is gone */
     int link;
-    uint64_t server; /* the model's number; 0: its end is gone */
+    uint64_t server; /* the model's number; 0: this end is gone */
     struct sim_flow to_server, to_client;
-    size_t greeting; /* bytes of what the client says first that are still to come */
-    bool heard;      /* the client has been answered */
-    bool spared;     /* CLIENT ID, KILL or INFO was refused: nobody could end it at the server */
+    size_t greeting; /* bytes of the client's login sequence still to come */
+    bool heard;      /* the client has had a reply */
+    bool spared;     /* CLIENT ID, KILL or INFO was refused: it cannot be killed at the server */
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };
 
@@ -254,8 +255,8 @@ struct sim_claim {
     uint64_t number;
     int side;
     uint32_t permits;
-    uint64_t expires_ns; /* by the server's clock, */
-    int64_t step_ns;     /* which was set by so much when this was decided */
+    uint64_t expires_ns; /* by the server's clock */
+    int64_t step_ns;     /* that clock's total step when this was decided */
 };
 
 /* A waiter's place in a fair lock's queue. */
@@ -271,9 +272,9 @@ struct sim_name {
     size_t n;
     char queue[64], places[64], beats[64], token[64], taken[64], mark[64], tag[32], channel[80];
     bool tokens;    /* its holds carry tokens */
-    bool alien;     /* Redissons use it, too */
-    int64_t number; /* a semaphore's or a latch's, when it was last seen */
-    int64_t total;  /* permits, free and taken */
+    bool alien;     /* used by Redissons, too */
+    int64_t number; /* a semaphore's or a latch's, as last seen */
+    int64_t total;  /* permits, free and taken together */
     int64_t last_token;
     snib__time tokens_lost_at;
     struct sim_claim claims[SIM_CLAIMS];
@@ -281,12 +282,12 @@ struct sim_name {
     struct sim_place queued[SIM_PLACES];
     int queued_count;
     bool queue_torn;                    /* half of the queue was evicted */
-    bool queue_skewed;                  /* Redisson's places are of the server's clock as it was */
-    snib__time open_since[SIM_PERMITS]; /* for so many, or for this side; SNIB__NEVER: it is not */
+    bool queue_skewed;                  /* Redisson's places date from before the clock was set */
+    snib__time open_since[SIM_PERMITS]; /* for so many permits, or this side; SNIB__NEVER: no */
     int open_cause[SIM_PERMITS];
-    snib__time shut_at;   /* a latch was last open */
+    snib__time shut_at;   /* a latch was last open at this time */
     uint32_t messages;    /* published so far */
-    snib__time topped_at; /* somebody was last missing something */
+    snib__time topped_at; /* when a number was last missing something */
 };
 
 struct sim_peer;
@@ -296,50 +297,50 @@ struct sim {
     bool trace;
     snib__time now;
     model *model;
-    model_data *replica; /* what the replica has */
+    model_data *replica; /* the replica's data */
     int clock_ppm;       /* the server's clock rate error */
-    int64_t step_ns;     /* by how much it was set so far, */
-    int64_t ahead_ns;    /* and at most */
-    uint32_t steps;      /* how often, */
-    snib__time set_at;   /* and when for the last time */
-    int clock_spread;    /* the most of a client's; together at most 1 % */
+    int64_t step_ns;     /* total by which it was set so far */
+    int64_t ahead_ns;    /* the highest value of that */
+    uint32_t steps;      /* how often it was set */
+    snib__time set_at;   /* the last time it was set */
+    int clock_spread;    /* the largest rate error of a client; together at most 1 % */
     int database;
     const char *password;
-    snib__time lease; /* the longest of any client; Redisson's */
+    snib__time lease; /* the longest of any client's; also Redisson's */
     snib__time delay, pubsub_delay;
     int32_t handover_max;
-    int32_t lanes;    /* connections for commands of a process */
-    bool unequal;     /* clients have leases, limits and patience of their own */
+    int32_t lanes;    /* command connections per process */
+    bool unequal;     /* clients differ in leases, limits and patience */
     uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
-    bool crowded;                  /* all want one lock all the time */
+    bool crowded;                  /* all tasks want one lock all the time */
     bool listeners;                /* in a crowd: the Redissons only listen */
-    snib__time crowd_hold;         /* ... holds last so long, at most */
-    struct sim_process *last;      /* ... who had it last, */
-    snib__time run_since;          /* ... and since when nobody else, though others waited, */
-    uint32_t run;                  /* ... and how often */
-    snib__time unused;             /* ... how long it was free although somebody waited */
+    snib__time crowd_hold;         /* ... the longest hold */
+    struct sim_process *last;      /* ... the last holder */
+    snib__time run_since;          /* ... since when it alone has held, while others waited */
+    uint32_t run;                  /* ... how often it has held since */
+    snib__time unused;             /* ... how long the lock was free while a task waited */
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
     snib__time next_fault, disturbed_until;
     snib__time memory_short_until;
-    bool memory_spared; /* whoever asks for memory now gets it */
-    int64_t objects;    /* that the engines have */
+    bool memory_spared; /* allocations succeed now */
+    int64_t objects;    /* allocated by the engines */
     snib__time server_paused_until, refuse_until, server_faults_until;
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];
     int name_count, slot_count, task_count;
     bool multi;                 /* all names can be members of one lock */
-    bool numbers;               /* some names are numbers, which want to be changed */
-    struct sim_process *acting; /* whose command runs now, and for which owner; NULL: nobody's */
+    bool numbers;               /* some names are numbers, which have to be set */
+    struct sim_process *acting; /* sender of the running command; NULL: none */
     uint64_t acting_number;
-    bool asking;           /* to acquire */
-    uint64_t first_waiter; /* a fair lock's question says it; 0: it does not */
-    int peer_cause;        /* of a Redisson's or an operator's command that runs now */
+    bool asking;           /* the running command is an acquire */
+    uint64_t first_waiter; /* as a fair lock's acquire gives it; 0: not given */
+    int peer_cause;        /* of a command by a Redisson or an operator, now running */
     uint64_t operator_link;
     uint64_t next_expiry_ns; /* of a key or a claim, by the server's clock */
-    size_t key_count;        /* when they were last looked at */
-    snib__time think;        /* between two doings of a task, at most */
-    snib__time prompt; /* a free lock is taken by a waiter who has heard of it within this time */
+    size_t key_count;        /* when keys were last checked */
+    snib__time think;        /* between two actions of a task, at most */
+    snib__time prompt;       /* a waiter that has heard of a free lock takes it within this time */
     struct sim_process *slots[SIM_SLOTS];
     struct sim_peer *peers[SIM_PEERS];
     int peer_count;
@@ -354,7 +355,7 @@ struct sim {
 struct sim_totals {
     uint64_t events, requests;
     uint64_t faults[FAULT_COUNT];
-    uint64_t lanes; /* requests by further lanes, of which so many were lost: */
+    uint64_t lanes; /* requests by further lanes; how many of them were lost: */
     uint64_t lanes_lost;
     uint64_t granted, reentered, handed_over, refused, timed_out, cancelled, released, lost, failed;
     uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
@@ -372,25 +373,25 @@ snib__time sim_clock_at(snib__time at, int ppm);         /* a clock with a rate 
 uint64_t sim_server_ns(snib__time at);                   /* the server's clock at a true time */
 snib__time sim_clock(const struct sim_process *process); /* a process' clock now */
 snib__time sim_true(const struct sim_process *process,
-                    snib__time at); /* the true time when its clock says that */
+                    snib__time at); /* the true time when its clock reads `at` */
 void sim_mix(uint64_t value);       /* into the trace hash */
 void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* sim_net.c */
-/* A link of the process by its place; NULL: it was never wanted. */
+/* The process' link by its index; NULL: never opened. */
 struct snib__link *process_link(const struct sim_process *process, int link);
 void net_connect(struct sim_process *process, int link);
 void net_close(struct sim_process *process, int link);
 void net_send(struct sim_process *process, int link, const char *bytes, size_t n);
 void net_server_died(void);
 void net_heal(void);
-void net_spare(void);   /* connections that are given up now, or open now, cannot be killed */
-void net_log_out(void); /* the processes' connections have to log in again */
+void net_spare(void);   /* connections given up now, or open now, cannot be killed */
+void net_log_out(void); /* the processes' connections must log in again */
 bool net_is_stray(uint64_t server);
 struct sim_pipe *net_pick(void);                     /* a connected pipe, or NULL */
-struct sim_process *net_client(uint64_t connection); /* whose end of it is there, or NULL */
-void net_collect(void); /* what the server has written goes on its way */
+struct sim_process *net_client(uint64_t connection); /* NULL: its end is gone */
+void net_collect(void); /* move what the server has written into the pipes */
 snib__time net_next(void);
 bool net_run(void); /* one event that is due; false: there is none */
 void net_free(void);
@@ -400,7 +401,7 @@ void fault_plan(void);
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);
-bool fault_is_overwritten(const struct sim_name *name); /* by something that is no lock */
+bool fault_is_overwritten(const struct sim_name *name); /* by a value that is not a lock */
 void fault_until(snib__time until); /* the world is disturbed at least until then */
 snib__time fault_for_a_while(void); /* the end of a disturbance that begins now */
 
@@ -411,8 +412,8 @@ bool memory_is_short(void);
 /* sim_clock.c */
 void clock_step(void);
 void clock_set_right(void);
-int64_t clock_lag(void); /* how far the server's clock is behind where it has been, in ns */
-bool clock_keeps(const struct sim_claim *claim); /* only because it was set back */
+int64_t clock_lag(void); /* how far the server's clock is behind its highest reading, in ns */
+bool clock_keeps(const struct sim_claim *claim); /* it exists only because the clock was set back */
 uint64_t clock_unset(const struct sim_claim *claim, snib__time at); /* had it not been set since */
 void clock_asked(uint64_t connection);
 void check_clock(struct sim_process *process);
@@ -420,10 +421,10 @@ void check_alarm(const struct sim_process *process, const struct snib__hold *hol
 
 /* sim_process.c */
 struct sim_process *process_new(int slot);
-void process_end(struct sim_process *process); /* without a word, as by kill -9 */
+void process_end(struct sim_process *process); /* abruptly, as by kill -9 */
 void process_close(struct sim_process *process);
-void process_pump(struct sim_process *process);  /* what the engine has for others goes to them */
-void process_go_on(struct sim_process *process); /* the same, but it may be stopped meanwhile */
+void process_pump(struct sim_process *process);  /* deliver what the engine has to send */
+void process_go_on(struct sim_process *process); /* the same, but it may be stopped */
 snib__time process_next(const struct sim_process *process);
 void process_run(struct sim_process *process); /* what is due */
 void process_free(struct sim_process *process);
@@ -432,7 +433,7 @@ struct sim_process *process_record(bool foreign); /* a number, a UUID, and room 
 void process_leave_hold(struct sim_process *process, struct sim_hold *hold);
 
 /* sim_task.c */
-void task_move(struct sim_process *process, struct sim_task *task); /* its time has come */
+void task_move(struct sim_process *process, struct sim_task *task); /* when its time has come */
 void task_rest(struct sim_task *task);
 snib__time task_hold_for(void);
 
@@ -440,29 +441,29 @@ snib__time task_hold_for(void);
 void peer_new(int slot);
 snib__time peer_next(const struct sim_peer *peer);
 void peer_run(struct sim_peer *peer);
-void peer_listen(struct sim_peer *peer); /* to what the server has said by now */
+void peer_listen(struct sim_peer *peer); /* read what the server has sent by now */
 bool peer_is_idle(const struct sim_peer *peer);
-void peer_leave(struct sim_peer *peer); /* its connections end */
+void peer_leave(struct sim_peer *peer); /* close its connections */
 void peer_free(struct sim_peer *peer);
 bool peer_waits(const struct sim_process *process);
 
 /* sim_truth.c */
-void check_truth(int cause); /* look at what the server has, and why it changed */
+void check_truth(int cause); /* compare with the server's keys; changes have this cause */
 const struct sim_claim *truth_claim(const struct sim_name *name, const struct sim_process *process,
                                     uint64_t number, int side); /* NULL: there is none */
 struct sim_owner *truth_owner_of(const struct sim_claim *claim);
 void truth_renewed(const struct sim_process *process, uint64_t number, int side);
-struct sim_process *truth_owner(model_text text, uint64_t *out_number); /* NULL: it is no owner */
-int64_t truth_number(const struct sim_name *name);         /* a counter's; INT64_MIN: it has none */
-int64_t truth_number_or_none(const struct sim_name *name); /* 0: it has none */
-int64_t truth_outstanding(int name); /* a semaphore's permits in processes' hands */
+struct sim_process *truth_owner(model_text text, uint64_t *out_number); /* NULL: not an owner */
+int64_t truth_number(const struct sim_name *name);         /* a counter's; INT64_MIN: none */
+int64_t truth_number_or_none(const struct sim_name *name); /* 0: none */
+int64_t truth_outstanding(int name); /* a semaphore's permits held by processes */
 int truth_level(const struct sim_use *use);
 
 /* sim_keys.c */
 void keys_plan(struct sim_name *name);
-void keys_check(void); /* nothing but keys that may be there, and those with a TTL */
+void keys_check(void); /* only expected keys exist, with TTLs where required */
 void operator_says(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void operator_tends(void); /* in a calm world somebody looks after numbers that got lost */
+void operator_tends(void); /* in a calm world an operator restores numbers that got lost */
 void operator_opens_latches(void);
 
 /* sim_queue.c */
@@ -478,12 +479,12 @@ void crowd_check(void); /* at the end */
 /* sim_request.c */
 struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side);
 void check_sent(struct sim_process *process, const char *bytes, size_t n);
-/* Bytes reach the engine; the attempts that they answer are noted. */
+/* Pass bytes to the engine, and record which attempts they answer. */
 void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
 
 /* sim_check.c */
-#define SIM_PROMPT (400 * SNIB__MS) /* see there */
+#define SIM_PROMPT (400 * SNIB__MS) /* see sim_check.c */
 snib__time check_clear_since(const struct sim_process *process, int link);
 void check_step(void);
 void check_granted(struct sim_process *process, struct sim_task *task, const struct sim_hold *hold);

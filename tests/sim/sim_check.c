@@ -1,8 +1,8 @@
-/* sim_check.c - what must be true of results and at every step, judged with perfect knowledge of the server and
- * of time.
+/* sim_check.c - what must be true of results and at every step, judged with full knowledge of the
+ * server and of time.
  *
- * A hold whose share was taken away by force or by lost memory is excused from exclusion, for nobody can
- * promise it, but its holder's deadline must not move any more.
+ * A hold whose share was taken away by force or by lost memory is excused from exclusion, which no
+ * client can guarantee then, but its holder's deadline must not move any more.
  */
 #include "sim.h"
 
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter that was
- * refused a subscription. */
+/* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter
+ * whose subscription was refused. */
 #define PROMPT SIM_PROMPT
 
 static struct sim_owner *owner_of(struct sim_process *process, const struct sim_hold *hold)
@@ -47,7 +47,8 @@ static bool was_struck(const struct sim_owner *owner)
            owner->ended == CAUSE_STEP;
 }
 
-/* What failed while the server refused to take it back: when its lease has ended, one by one, the first waiter asks. */
+/* Operations that failed while the server refused to take their holds back: as those leases end,
+ * one by one, the first waiter asks again. */
 static uint64_t given_up_since(const struct sim_process *process, snib__time at)
 {
     uint64_t n = 0;
@@ -60,8 +61,8 @@ static uint64_t given_up_since(const struct sim_process *process, snib__time at)
     return n;
 }
 
-/* Who waits asks a few times, 20 times a second, and at every message; again after a connection or scripts were
- * lost. */
+/* A waiter asks a few times, 20 times a second, and at every message; again after a connection or
+ * scripts were lost. */
 static void check_attempts(struct sim_process *process, uint64_t number, int side)
 {
     struct sim_owner *owner = check_owner(process, number, side);
@@ -95,7 +96,7 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
                  (unsigned long long)hold->number, (long long)snib__hold_fencing(hold->hold),
                  (long long)owner->token);
     }
-    /* A fair lock's order is the server's: sim_queue.c. */
+    /* A fair lock's order is the server's: see sim_queue.c. */
     bool ordered = hold->use.kind != SNIB_READ && hold->use.kind != SNIB_PERMITS &&
                    hold->use.kind != SNIB_FAIR;
     for (int i = 0; i < SIM_TASKS; i++) {
@@ -107,7 +108,7 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
     }
 }
 
-/* Only a latch that was open at some moment since lets its waiters go. */
+/* A latch lets a waiter go only if it was open at some moment since the wait began. */
 void check_passed(struct sim_process *process, const struct sim_task *task)
 {
     const struct sim_name *name = &sim.names[task->use.name];
@@ -117,7 +118,7 @@ void check_passed(struct sim_process *process, const struct sim_task *task)
     }
 }
 
-/* An owner that reads cannot write as well. */
+/* Whether the task's owner holds the read lock: it cannot write as well. */
 static bool reads(const struct sim_process *process, const struct sim_task *task)
 {
     for (int i = 0; i < SIM_HOLDS; i++) {
@@ -130,7 +131,8 @@ static bool reads(const struct sim_process *process, const struct sim_task *task
     return false;
 }
 
-/* Whether the process has or had the lock a moment ago, or another of its tasks wants it: then it need not ask. */
+/* Whether the process can know of a holder without asking: it has or had the lock a moment ago, or
+ * an earlier task of its own waits for it. */
 static bool knows_itself(const struct sim_process *process, const struct sim_task *task)
 {
     snib__time lately = sim.now - process->try_timeout - process->try_timeout / 50;
@@ -156,8 +158,9 @@ static bool knows_itself(const struct sim_process *process, const struct sim_tas
     return false;
 }
 
-/* That somebody holds a lock is known from the server, or by whoever holds it; not behind an earlier use of it of
- * whose end the server has not told.  Kinds whose attempts wait for each other. */
+/* BUSY must come from the server or from the process' own knowledge, not from waiting behind an
+ * earlier use whose end the server has not confirmed.  Applies to kinds whose attempts wait for
+ * each other. */
 static void check_known(struct sim_process *process, const struct sim_task *task)
 {
     int kind = task->use.kind;
@@ -169,7 +172,7 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
-/* Whether the attempts of a waiter have gone without an answer for so long that nothing is known of the lock. */
+/* Whether a waiter's attempts have been unanswered for so long that the lock's state is unknown. */
 static bool is_unheard(struct sim_process *process, const struct sim_task *task)
 {
     snib__time since = task->number == 0 || is_unowned(&task->use)
@@ -178,8 +181,8 @@ static bool is_unheard(struct sim_process *process, const struct sim_task *task)
     return since != 0 && sim.now - since > process->try_timeout + process->try_timeout / 50;
 }
 
-/* That the lock was not free in time is said by a client that was told so; with one holder at a time, told by the
- * attempt of the waiter ahead, too. */
+/* TIMEDOUT claims that the lock was not free in time, so the attempt must have been answered; with
+ * one holder at a time, also the attempt of the waiter ahead. */
 static void check_timed_out(struct sim_process *process, const struct sim_task *task)
 {
     bool unheard = is_unheard(process, task);
@@ -227,17 +230,18 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code)
 {
     struct sim_owner *owner = owner_of(process, hold);
-    /* A writer's next read may have been asked for in the breath that brings this answer. */
+    /* A writer's next read may have been requested at the very moment of this answer. */
     int ended = owner->ended == CAUSE_NONE ? owner->ended_before : owner->ended;
     bool given_back = ended == CAUSE_RELEASED || ended == CAUSE_TRANSFERRED;
     bool gone = owner->present == 0;
-    /* A reader whose lease was over may have been there still: no writer has come since. */
+    /* A reader with an expired lease may still have been found: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ && (ended == CAUSE_EXPIRED || ended == CAUSE_STEP);
-    /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
-     * first has done it.  Who was stopped since may hear of it later. */
+    /* After a lost reply the second try cannot know what the first one found; while the lease
+     * cannot have ended, it was the first that released.  A process that was stopped since may
+     * learn of it later. */
     bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
-    /* What a release has found or missed may be there again when its answer arrives: an acquisition came later by a
-     * connection that nobody could end, or a stale data set has it. */
+    /* What a release found or missed may be back when its reply arrives: an acquisition came later
+     * over a connection that could not be killed, or a stale data set has it. */
     bool honest =
         code == SNIB_OK ? given_back || owner->found || (gone && owner->releases > 1 && lasts)
         : code == SNIB_LOST
@@ -253,7 +257,7 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     }
 }
 
-/* Since when nothing stands between a process and the server; SNIB__NEVER / 2: something does. */
+/* Since when the path between a process and the server is clear; SNIB__NEVER / 2: it is not. */
 snib__time check_clear_since(const struct sim_process *process, int link)
 {
     const struct sim_endpoint *end = &process->links[link];
@@ -279,7 +283,7 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
-        /* A permit whose lease was over comes back with a clock that is set back. */
+        /* A permit whose lease was over comes back when the clock is set back. */
         honest = owner->missed_at != 0 ||
                  (!at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED));
         break;
@@ -303,8 +307,8 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* By how much the holder's deadline is later than the end of a lease at the server, by its clock as it was set
- * when that lease began: had it not been set since, the lease would end then. */
+/* By how much the holder's deadline is later than the lease's end by the server's clock, read as if
+ * it had not been set since that lease began. */
 static int64_t trusted_beyond(const struct sim_process *process, const struct sim_hold *hold,
                               bool *out_kept)
 {
@@ -322,7 +326,8 @@ static int64_t trusted_beyond(const struct sim_process *process, const struct si
             *out_kept = false;
             return 0;
         }
-        /* Set back, the clock keeps it for longer indeed, and a repeated acquire finds nothing to extend. */
+        /* A clock that was set back does keep it for longer, and a repeated acquire finds nothing
+         * to extend. */
         uint64_t unset = clock_unset(claim, deadline), as_set = sim_server_ns(deadline);
         int64_t beyond = (int64_t)((as_set < unset ? as_set : unset) - claim->expires_ns);
         most = beyond > most ? beyond : most;
@@ -330,7 +335,7 @@ static int64_t trusted_beyond(const struct sim_process *process, const struct si
     return most;
 }
 
-/* A hold that calls itself safe. */
+/* Checks a hold that reports itself safe. */
 static void check_valid(struct sim_process *process, const struct sim_hold *hold)
 {
     const struct sim_owner *owner = owner_of(process, hold);
@@ -367,7 +372,8 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
     }
 }
 
-/* What is lost stays lost, for its reason; nothing remains of it; and nothing outlives its limit. */
+/* A lost hold stays lost, for the same reason, with no time remaining; and no hold outlives its
+ * limit. */
 static void check_steady(const struct sim_process *process, struct sim_hold *hold, int state)
 {
     snib__time now = sim_clock(process);
@@ -415,7 +421,7 @@ static void check_holds(struct sim_process *process)
     }
 }
 
-/* Whether the process has the lock that its task waits for, so that others of its tasks queue. */
+/* Whether the process holds the lock that its task waits for, so that its other tasks queue. */
 static bool has_itself(const struct sim_process *process, const struct sim_use *use)
 {
     for (int i = 0; i < SIM_HOLDS; i++) {
@@ -428,7 +434,7 @@ static bool has_itself(const struct sim_process *process, const struct sim_use *
     return false;
 }
 
-/* Tasks of a process that wait for the same are served in turn. */
+/* Tasks of a process that wait for the same lock are served in turn. */
 static bool is_first(const struct sim_process *process, const struct sim_task *task)
 {
     for (int i = 0; i < SIM_TASKS; i++) {
@@ -441,7 +447,7 @@ static bool is_first(const struct sim_process *process, const struct sim_task *t
     return true;
 }
 
-/* Since when a message about the lock reaches a process at once. */
+/* Since when a message about the lock reaches the process at once. */
 static snib__time hears_since(const struct sim_process *process)
 {
     snib__time clear =
@@ -449,7 +455,7 @@ static snib__time hears_since(const struct sim_process *process)
     return clear < sim.stable_at ? clear : sim.stable_at;
 }
 
-/* Since when what the task waits for is there to be taken; SNIB__NEVER: it is not. */
+/* Since when the lock that the task waits for is available; SNIB__NEVER: it is not. */
 static snib__time open_since(const struct sim_task *task, bool *out_told)
 {
     snib__time since = 0;
@@ -468,7 +474,8 @@ static snib__time open_since(const struct sim_task *task, bool *out_told)
     return since;
 }
 
-/* How long a fair lock may look free: a waiter at its head may be dead, or slow; unless it is this one. */
+/* How long a fair lock may look free: the waiter at its head may be dead or slow, unless it is this
+ * one. */
 static snib__time fair_slack(const struct sim_process *process, const struct sim_task *task)
 {
     const struct sim_name *name = &sim.names[task->use.name];
@@ -477,8 +484,8 @@ static snib__time fair_slack(const struct sim_process *process, const struct sim
     return task->use.kind == SNIB_FAIR && !is_next ? 3000 * SNIB__MS + (snib__time)clock_lag() : 0;
 }
 
-/* What is free is soon taken by whoever waits and hears of it.  An end without a message is found by a
- * timer, of the re-check if the waiter was told of a longer lease that has been handed over since. */
+/* A waiter that hears of a free lock soon takes it.  An end without a message is found by a timer:
+ * by the re-check if the waiter was told of a longer lease that has been handed over since. */
 static void check_waiter(const struct sim_process *process, const struct sim_task *task)
 {
     bool is_told;
@@ -499,7 +506,8 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
     }
 }
 
-/* What nobody wants is soon given back, even if only the server knew that it was granted. */
+/* A hold that no operation wants is soon given back, even if only the server knew that it was
+ * granted. */
 static void check_unwanted(const struct sim_name *name)
 {
     for (int i = 0; i < name->claim_count; i++) {
@@ -544,7 +552,7 @@ void check_step(void)
     }
 }
 
-/* A client that has closed in order has given back what it held. */
+/* A client that was closed in order has given back what it held. */
 void check_closed(struct sim_process *process)
 {
     for (int i = 0; i < sim.name_count && snib__engine_quiet(process->engine); i++) {
@@ -563,8 +571,8 @@ static bool is_named(const model_key *key, const char *text)
     return key->name.n == strlen(text) && memcmp(key->name.p, text, key->name.n) == 0;
 }
 
-/* Counters and tokens are for ever, and permits that have expired are put back by who comes next; everything
- * else goes with its last user. */
+/* Counters and tokens stay for ever, and expired permits are put back by the next client;
+ * everything else goes with its last user. */
 static bool may_stay(const model_key *key)
 {
     for (int i = 0; i < sim.name_count; i++) {
@@ -583,7 +591,8 @@ static bool may_stay(const model_key *key)
     return false;
 }
 
-/* What came to nobody is no acquisition, and its end neither a release nor a loss; a close may count both. */
+/* A grant that reached no task is not an acquisition, and its end neither a release nor a loss; a
+ * close may count as both. */
 static void check_counts(const struct sim_process *process, const snib_client_stats_data *stats)
 {
     uint64_t ended = stats->releases + stats->lost_expired + stats->lost_unreachable +
@@ -595,7 +604,7 @@ static void check_counts(const struct sim_process *process, const snib_client_st
     }
 }
 
-/* Everything is released and every lease is over. */
+/* The state after everything is released and every lease is over. */
 void check_end(void)
 {
     model_key key;

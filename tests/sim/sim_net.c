@@ -1,7 +1,8 @@
 /* sim_net.c - the simulated network: ordered bytes that may be late, sliced, cut or stuck.
  *
- * A pipe has two flows.  The client's end may go while bytes are still under way: they arrive, and the
- * server acts on them, after the client has begun something else.  That is the reason for this file.
+ * A pipe has two flows.  The client's end may go while bytes are still in flight: they arrive, and
+ * the server acts on them, after the client has begun something else.  That is the reason for this
+ * file.
  */
 #include "sim.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 
 #define NO_KILL                                                                                    \
-    (MODEL_NO_CLIENT | MODEL_NO_INFO) /* without them no client ends another connection */
+    (MODEL_NO_CLIENT | MODEL_NO_INFO) /* without these rights no client kills another connection */
 
 /* ---- Flows -------------------------------------------------------------------------------------- */
 
@@ -110,7 +111,8 @@ static void settle(struct sim_pipe *pipe)
     }
 }
 
-/* The connection ends for both, each learns it in its own time; what was sent may still arrive. */
+/* The connection ends at both sides, each of which learns of it in its own time; bytes in flight
+ * may still arrive. */
 static void cut(struct sim_pipe *pipe)
 {
     totals.faults[FAULT_CUT]++;
@@ -237,7 +239,7 @@ void net_log_out(void)
     }
 }
 
-/* Everything that is stuck goes on. */
+/* Everything that is stuck moves on. */
 void net_heal(void)
 {
     for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
@@ -345,7 +347,7 @@ static snib__time client_due(const struct sim_pipe *pipe)
         return SNIB__NEVER;
     }
     snib__time at = due(&pipe->to_client, pipe->client->frozen_until);
-    /* What was begun before it was stopped comes first. */
+    /* Finish first what the process had begun when it was stopped. */
     return pipe->client->unpumped && at < SNIB__NEVER && at <= pipe->client->frozen_until
                ? pipe->client->frozen_until + 1
                : at;

@@ -1,5 +1,5 @@
-/* sim_request.c - requests are read as they leave an engine and again as the server has executed them, so
- * every change of a lock has a cause.  What a script is for, its name says. */
+/* sim_request.c - reads requests as they leave an engine and again once the server has executed
+ * them, so that every change of a lock has a cause.  A script's purpose follows from its name. */
 #include "sim.h"
 
 #include "engine/internal.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ARGUMENTS_MAX 256
-#define ANSWERS_MAX 64 /* requests under way on a connection that are looked at */
+#define ANSWERS_MAX 64 /* of a connection's requests in flight, so many are tracked */
 
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
@@ -79,7 +79,7 @@ static int script_of(const model_text *argv, size_t argc)
     return script < SNIB__SCRIPT_COUNT ? script : -1;
 }
 
-/* What the name of a script says of its purpose: the word after its kind. */
+/* Whether a script's name gives this purpose: the word after its kind. */
 static bool is_for(int script, const char *purpose)
 {
     const char *at = script < 0 ? NULL : strchr(snib__script_texts[script].name, '_');
@@ -91,7 +91,7 @@ static int side_of(int script)
     return strncmp(snib__script_texts[script].name, "write_", 6) == 0;
 }
 
-/* The owners among the arguments, in order.  A permit's hold goes by its first id. */
+/* The owners among the arguments, in order.  A permits hold is known by its first id. */
 static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers, size_t cap,
                           struct sim_process **out_process)
 {
@@ -255,8 +255,9 @@ static void count_message(const model_text *argv, size_t argc)
     }
 }
 
-/* It comes from a connection that was given up and that nobody could end, so it may come after what was sent
- * later: these owners may stand in a queue, or have the lock, without anybody behind them. */
+/* The request comes from a connection that was given up and could not be killed, so it may arrive
+ * after later requests: these owners may stand in a queue, or hold the lock, with no operation
+ * behind them. */
 static void mark_stray(const model_text *argv, size_t argc, int side)
 {
     uint64_t numbers[ARGUMENTS_MAX];
@@ -277,7 +278,7 @@ static bool can_be_looked_at(const struct sim_use *use)
     return use->permits > 0; /* else a further permit of one hold */
 }
 
-/* A renewal was executed: before the truth is looked at, and after. */
+/* A renewal was executed: called before the truth is read, and after. */
 static void renewed(const model_text *argv, size_t argc, int side, bool before)
 {
     uint64_t numbers[ARGUMENTS_MAX];
@@ -295,7 +296,7 @@ static void renewed(const model_text *argv, size_t argc, int side, bool before)
     }
 }
 
-/* A release was executed, which met this much of the owner's. */
+/* A release was executed; `had` is what the server had of the owner. */
 static void released(struct sim_owner *owner, unsigned had)
 {
     owner->found |= had == owner->use.names && owner->present == 0;

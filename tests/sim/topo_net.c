@@ -331,7 +331,7 @@ static snib__time wait_due(const struct topo_pipe *pipe)
     return pipe->wait.until > server->stopped_until ? pipe->wait.until : server->stopped_until;
 }
 
-/* Send what a server has written on its way. */
+/* Move what a server has written into its pipes. */
 void net_collect(int server)
 {
     model *m = topo.servers[server].model;

@@ -157,7 +157,7 @@ static void records(void **state)
     redisFree(context);
 }
 
-/* Whoever counts scripts by their hash counts what the library sends, shared text included. */
+/* server_script() hashes the scripts as the library sends them, shared text included. */
 static void scripts(void **state)
 {
     static const struct {

@@ -388,7 +388,7 @@ static struct snib__engine *with_waiter(void)
     acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
     connect_link(engine);
     answer_own(engine);
-    answer(engine, ":86400000\r\n"); /* held by somebody else, for a day */
+    answer(engine, ":86400000\r\n"); /* held by another client, for a day */
     connect_pubsub(engine);
     assert_int_equal(engine->home->links[SNIB__PUBSUB].owed, 1);
     return engine;

@@ -114,7 +114,7 @@ static void listener_logs_in_anew(void **state)
     acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
     connect_link(engine);
     answer_own(engine);
-    answer(engine, ":86400000\r\n"); /* held by somebody else */
+    answer(engine, ":86400000\r\n"); /* held by another client */
     connect_pubsub(engine);
     struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
     assert_int_equal(snib__engine_relogin(engine, "app", PASSWORD, now), 2);

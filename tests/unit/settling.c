@@ -1,5 +1,5 @@
-/* settling.c - waits behind an earlier use of the lock by the same client: what is said while nobody knows how that
- * has ended, and what is counted of a grant that was nobody's.
+/* settling.c - waits behind an earlier use of the lock by the same client: what is reported while
+ * the outcome of that use is unknown, and how grants without an owner are counted.
  */
 #include "fed.h"
 
@@ -26,7 +26,7 @@ static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of
     return op;
 }
 
-/* Time goes on until the operation is done; whatever is asked meanwhile is answered alike. */
+/* Advance until the operation is done; all requests meanwhile get the same reply. */
 static void await_done(struct snib__engine *engine, const struct snib__op *op, const char *reply)
 {
     while (!op->done) {
@@ -49,7 +49,7 @@ static void expect_unconfirmed(const struct snib__op *op, snib__time ended)
     assert_true(now == ended);
 }
 
-/* The server refuses the release, again and again: what it keeps is nobody's. */
+/* The server refuses the release, again and again: what it keeps has no owner any more. */
 static void release_is_refused(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void release_is_refused(void **state)
         assert_false(op->done);
         await_done(engine, op, REFUSED);
         expect_unconfirmed(op, from + (i == 0 ? SECOND : 2 * SECOND));
-        /* When it is confirmed, the lock is free to be had. */
+        /* Once it is confirmed, the lock is free. */
         while (!on_the_way(engine)) {
             now = snib__engine_deadline(engine);
             snib__engine_tick(engine, now);
@@ -82,14 +82,15 @@ static void release_is_refused(void **state)
 
 enum { RELEASED, LEFT, LEFT_IN_DOUBT };
 
-/* The connection ends under it, and there is another before the wait is over: the server is not silent, but it has
- * not told anything.  Of a release, or an attempt that nobody waits for any more, since before the end or after. */
+/* The connection ends under a release, or under an attempt that was cancelled before or after that;
+ * another connection comes before the wait is over: the server is not silent, but has not
+ * replied. */
 static void cut_meanwhile(int what)
 {
     struct snib__engine *engine = begin();
     struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
     struct snib__op *first = NULL;
-    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* connects the link */
     if (what == RELEASED)
         begin_release(engine, granted(engine, of, &renewed));
     else
@@ -121,14 +122,13 @@ static void connection_is_another(void **state)
         cut_meanwhile(what);
 }
 
-/* An attempt lost its connection and has no answer on the next one either when the wait ends: nothing is known of the
- * lock, neither by the attempt's own operation nor by one that waits behind it. */
+/* connects the link */
 static void attempt_is_unanswered(int32_t kind, bool behind)
 {
     const struct snib__acquire one_second = {.wait = SECOND, .permits = 1};
     struct snib__engine *engine = begin();
     struct snib__gate *of = gate(engine, kind, "m");
-    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* connects the link */
     struct snib__op *first = start(engine, of, behind ? &renewed : &one_second), *op = first;
     if (behind)
         op = start(engine, of, &one_second);
@@ -159,7 +159,7 @@ static void attempts_are_unanswered(void **state)
     attempt_is_unanswered(SNIB_WRITE, true);
 }
 
-/* The writer's own read lock, whose number is on its way back. */
+/* The writer's own read lock, whose number is being released. */
 static void writers_read(void **state)
 {
     (void)state;
@@ -178,7 +178,8 @@ static void writers_read(void **state)
     snib__engine_free(engine);
 }
 
-/* What this process holds itself is held, and a wait that ends within a round trip of a release has ended. */
+/* A lock that this process holds is busy, and a wait that ends within a round trip of a release has
+ * timed out. */
 static void what_is_known_is_said(void **state)
 {
     (void)state;
@@ -212,7 +213,7 @@ static void what_is_known_is_said(void **state)
     snib__engine_free(engine);
 }
 
-/* The same after an attempt of which nobody knows what became, behind which others have waited for long. */
+/* The same after an attempt whose outcome is unknown, behind which others have waited for long. */
 static void attempt_ends_in_doubt(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void attempt_ends_in_doubt(void **state)
     snib__engine_free(engine);
 }
 
-/* ---- Grants that are nobody's -------------------------------------------------------------------- */
+/* ---- Grants without an owner --------------------------------------------------------------------- */
 
 static void expect_nothing_counted(struct snib__engine *engine, uint64_t acquisitions)
 {
@@ -250,8 +251,8 @@ static void expect_nothing_counted(struct snib__engine *engine, uint64_t acquisi
         assert_null(strstr(text, "lost"));
 }
 
-/* Its lease may have ended when it is read, or who asked has left: it is given back, is no acquisition, and that
- * the server knows nothing of it any more is no loss. */
+/* The lease may have ended when the grant is read, or its caller has left: it is given back, is not
+ * counted as an acquisition, and if the server no longer has it that is not a loss. */
 static void grant_is_nobodys(void **state)
 {
     (void)state;
@@ -281,7 +282,7 @@ static void grant_is_nobodys(void **state)
     }
 }
 
-/* The next of this process has it without a release. */
+/* The next waiter of this process gets it without a release. */
 static void grant_is_the_next_ones(void **state)
 {
     (void)state;
@@ -301,7 +302,7 @@ static void grant_is_the_next_ones(void **state)
 
 /* ---- What is counted once ------------------------------------------------------------------------ */
 
-/* A lock of several servers waits for its members; the call is one. */
+/* A lock of several servers waits for its members; that is one waiting call. */
 static void a_call_waits_once(void **state)
 {
     (void)state;
@@ -319,7 +320,8 @@ static void a_call_waits_once(void **state)
     snib__engine_free(engine);
 }
 
-/* Nor does it cease to wait while it tries again, whose answer may come after that to a question. */
+/* A waiter still counts as waiting while it retries, even if its reply comes after that to a
+ * query. */
 static void an_attempt_waits(void **state)
 {
     (void)state;
@@ -334,7 +336,7 @@ static void an_attempt_waits(void **state)
     struct snib__op *asked = snib__engine_info(engine, of, now, &code);
     assert_non_null(asked);
     say_on_channel(engine, of, NULL);
-    assert_int_equal(on_the_way(engine), 2); /* a release may not have been heard */
+    assert_int_equal(on_the_way(engine), 2); /* a release may have been missed */
     answer_own(engine);
     answer(engine, "*5\r\n:20000\r\n$3\r\nx:1\r\n:1\r\n:1\r\n$-1\r\n");
     assert_true(asked->done);

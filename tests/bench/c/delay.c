@@ -3,8 +3,8 @@
  *     snib_delay MICROSECONDS PORT...
  *
  * Prints its listening ports, in the same order, and ends with its input.  Each direction of each
- * connection is a queue of what was read and when it is due: a delay line, so bandwidth is not limited
- * and order is kept.  One thread; the kernel's timers are exact to some ten microseconds. */
+ * connection is a queue of the bytes read and when they are due: a delay line, so bandwidth is not
+ * limited and order is kept.  One thread; kernel timers are exact to some ten microseconds. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
