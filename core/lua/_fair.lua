@@ -1,16 +1,17 @@
 -- What the fair lock's scripts share: the queue and how it moves.
 --
--- KEYS[1] lock      a hash with the holder's field and a TTL, as the mutex
+-- KEYS[1] lock      a hash with the holder's field and a TTL, like the mutex
 -- KEYS[2] queue     a list of owners, the head is next
 -- KEYS[3] places    a sorted set: owner -> when its place ends, ms since the epoch
 -- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push
 -- KEYS[5] token     the counter of the fenced lock; used if it exists
 --
--- Redisson drops a waiter at the head whose place has ended.  It adds its wait to the place of the tail when it
--- queues, and takes it from all places when it gets the lock.  So a place of ours behind a Redisson waiter
--- is chained in the same way, which half a millisecond in its number says; all others end 4 s from now.
--- The first waiter of ours pushes the places from its own on by the time that passes, so that live waiters
--- keep theirs and a dead one costs seconds.  Among ourselves beats decide: a client silent for 2.5 s is dead.
+-- Redisson drops a waiter at the head whose place has ended.  A Redisson waiter adds its wait to the place of
+-- the tail when it queues, and subtracts it from all places when it gets the lock.  So a Snib place behind a
+-- Redisson waiter is chained in the same way, and marked by half a millisecond in its score; all other Snib
+-- places end 4 s from now.  The first Snib waiter pushes the places from its own on by the time that passes, so
+-- that live waiters keep theirs and a dead one costs seconds.  Among Snib waiters beats decide: a client silent
+-- for 2.5 s is dead.
 local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -28,7 +29,7 @@ local function chained(score)
     return score and tonumber(score) % 1 ~= 0
 end
 
--- A queue that nobody serves any more must end: with the last place in it, and some seconds.
+-- An abandoned queue must expire: some seconds after the last place in it.
 local function expire()
     local tail = redis.call('lindex', KEYS[2], -1)
     local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now
@@ -38,8 +39,8 @@ local function expire()
     redis.call('pexpire', KEYS[4], BEATS)
 end
 
--- By less than nothing if the clock was set back; whoever has come since keeps its place.  Who has none gets none: a
--- set that began here would have no end.
+-- ms is negative if the clock was set back; waiters that came since keep their places.  A waiter without a place
+-- gets none, because a set created here would have no TTL.
 local function push(members, from, ms)
     for i = from, #members do
         local score = redis.call('zscore', KEYS[3], members[i])
@@ -49,7 +50,7 @@ local function push(members, from, ms)
     end
 end
 
--- Drop the waiters at the head who are dead.  Returns the first who is not, or false.
+-- Drop dead waiters at the head.  Returns the first live one, or false.
 local function purge()
     while true do
         local head = redis.call('lindex', KEYS[2], 0)
@@ -71,8 +72,8 @@ local function purge()
     end
 end
 
--- Take an owner out of the queue, and what its place had added from those behind it: as much of the patience
--- as lies between its end and that of the place before it, or now.
+-- Remove an owner from the queue, and subtract what its place had added from those behind it: the part of the
+-- patience between its end and that of the place before it, or now.
 local function leave(owner)
     local score = redis.call('zscore', KEYS[3], owner)
     if chained(score) then
@@ -91,8 +92,8 @@ local function leave(owner)
     return redis.call('lrem', KEYS[2], 0, owner)
 end
 
--- Say it to who listens here; the number of them.  Nothing is said if nobody does: a replica, or another node of
--- a cluster, would pass it on to its own listeners, who would believe what is taken back.
+-- Publish to the subscribers on this node; returns their number.  Without any, publish nothing: a replica, or
+-- another node of a cluster, would pass the grant on to its own subscribers, although it is about to be undone.
 local function tell(channel, text)
     local listeners = redis.pcall('pubsub', 'numsub', channel)
     if listeners[2] == 0 then
@@ -101,8 +102,8 @@ local function tell(channel, text)
     return redis.pcall('publish', channel, text)
 end
 
--- The lock is free: grant it to the first waiter of ours who can hear of it.  A Redisson waiter takes it
--- itself and is only told.  A winner of the client `mine` is returned instead of told: number, token.
+-- The lock is free: grant it to the first Snib waiter that can be notified.  A Redisson waiter is only notified
+-- and takes the lock itself.  A winner of the client `mine` is returned, not notified: number, token.
 -- The message is "<number>:<token>:<first lease>:<now>".
 local function grant(channel, mine)
     local waiter, at = purge(), 0
@@ -112,7 +113,7 @@ local function grant(channel, mine)
         redis.pcall('publish', channel .. ':' .. waiter, '0')
     end
     while waiter and ours(waiter) do
-        -- A counter that refuses must not stop another's release: then the waiter asks, and is told.
+        -- A refused counter must not fail the release of another owner; the waiter gets the error when it asks.
         local token = '0'
         if redis.call('exists', KEYS[5]) == 1 then
             if type(redis.pcall('incr', KEYS[5])) ~= 'number' then
@@ -132,7 +133,7 @@ local function grant(channel, mine)
             leave(waiter)
             return client(waiter) == mine and number, token
         end
-        -- Its process is not subscribed: it is dead, or will ask again.  It keeps its place until then.
+        -- Its process is not subscribed: it is dead or will ask again.  It keeps its place until then.
         redis.call('hdel', KEYS[1], waiter)
         at = at + 1
         waiter = redis.call('lindex', KEYS[2], at)

@@ -1,10 +1,10 @@
--- Everything that the server knows of one name, whatever kind of lock it is.
+-- Everything that the server knows about one name, for any kind of lock.
 -- KEYS[1] name   KEYS[2] the fair lock's queue, redisson_lock_queue   KEYS[3] its places' ends,
 -- redisson_lock_timeout   KEYS[4] counter of tokens, redisson_lock_token   KEYS[5] taken permits,
 -- {name}:timeout
 -- ARGV the channels whose subscribers are counted
--- Reply: texts, see snib_client_describe(): the kind first; of holders, readers, permits and waiters at
--- most 500, and what fits into 60,000 bytes, then how many more there are.
+-- Reply: texts, see snib_client_describe(): the kind first; then at most 500 holders, readers, permits and
+-- waiters within 60,000 bytes, and how many more there are.
 local entries_max, room = 500, 60000
 local kind, entries, more = 'other', {}, 0
 local facts = {}
@@ -23,7 +23,7 @@ local function fact(word, number)
     facts[#facts + 1] = word .. ' ' .. number
 end
 
--- What others wrote can be any bytes; a text of words must not break on them.
+-- Other programs may have written any bytes, which must not break a text of words.
 local function plain(owner)
     return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))
 end
@@ -56,7 +56,7 @@ local function hash()
     if mode and mode ~= 'read' and mode ~= 'write' then
         return
     end
-    -- Somebody's data, however large, is looked at for a moment only.
+    -- Limit the time spent on a large hash that may not be a lock.
     repeat
         steps = steps + 1
         local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)
@@ -119,8 +119,8 @@ elseif what == 'string' then
         entry('holder', plain(text), remaining(KEYS[1]), 1)
     end
 end
--- A fair lock that nobody waits for looks like a mutex.  Its waiters subscribe to channels of their own: they are
--- counted by their processes in the queue.
+-- A fair lock without waiters looks like a mutex.  Its waiters subscribe to channels of their own, so they are
+-- counted by the processes in the queue.
 local queued, processes = 0, {}
 if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then
     kind = 'fair'

@@ -2,9 +2,9 @@
 -- Acquire the fair lock, or take a place in its queue, or keep it.
 -- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] 1 queue, 0 one try   ARGV[4] 1 with a token
 -- ARGV[5] channel prefix   ARGV[6] 1 if the client cannot subscribe and asks often instead
--- ARGV[7] the lowest number with which the client waits; 0: not said
+-- ARGV[7] the lowest number with which the client waits; 0: not given
 -- Reply: a text: granted, the token or 0.  Otherwise integers: the remaining ms of the holder's lease, negative
--- if that is not what to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
+-- if there is none to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
 local owner, lease = ARGV[1], ARGV[2]
 
 local function token(fresh)
@@ -23,7 +23,7 @@ local function take()
     end
 end
 
--- The client lives: its places are kept, and pushed if it is the first of ours.
+-- The client is alive: keep its places, and push them if it is the first Snib client.
 local function beat()
     redis.call('hset', KEYS[4], client(owner), now)
     expire()
@@ -44,13 +44,13 @@ end
 
 local left = redis.call('pttl', KEYS[1])
 if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
-    -- An earlier try worked, or a release has granted it; this confirms it with the full lease.
-    -- A counter that has gone meanwhile begins again.
+    -- An earlier try worked, or a release has granted the lock; confirm it with the full lease.
+    -- A counter deleted in the meantime starts again.
     local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'
     return take() or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
--- What the client waited with before is nobody's place: a replica that became the master has brought it back.
+-- Lower numbers of the client are stale places: a replica that became the master has brought them back.
 for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do
     if client(member) == client(owner) then
         if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then
@@ -61,7 +61,7 @@ for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[
 end
 local head = purge()
 if left == -2 and (not head or head == owner) then
-    -- The token comes first, for it may be refused.
+    -- The token comes first, because it may be refused.
     local fenced = token(true)
     local refused = take()
     if refused then
@@ -75,7 +75,7 @@ if left == -2 and (not head or head == owner) then
     return fenced
 end
 if ARGV[3] == '1' then
-    -- The purge may have dropped it.
+    -- The purge may have dropped this waiter.
     queued = queued and redis.call('zscore', KEYS[3], owner)
     if queued then
         beat()
@@ -97,7 +97,7 @@ if ARGV[3] == '1' then
     if ARGV[6] == '1' then
         redis.call('hset', KEYS[4], 'polls ' .. client(owner), 1)
     end
-    -- Whoever grants us the lock takes a token if there is a counter.
+    -- The release that grants the lock takes a token if the counter exists.
     if ARGV[4] == '1' then
         redis.call('setnx', KEYS[5], 0)
     end

@@ -1,7 +1,7 @@
 -- with _fair.lua
--- Delete the fair lock whoever holds it, and let the next in; the queue stays.
+-- Delete the fair lock regardless of its holder, and grant it to the next waiter; the queue stays.
 -- ARGV[1] channel prefix
--- Reply: 1 deleted, 0 there was nothing.  Anything that does not look like a lock is left alone.
+-- Reply: 1 deleted, 0 it did not exist.  Anything that does not look like a lock is left alone.
 local fields = redis.call('hkeys', KEYS[1])
 if #fields == 0 then
     return 0

@@ -1,6 +1,6 @@
 -- Who holds the fair lock and how many wait.
 -- KEYS[1] lock   KEYS[2] queue   KEYS[3] token
--- Reply: remaining ms (-2 free, -1 no TTL), owner, count, waiters, last token as a text.
+-- Reply: remaining ms (-2 free, -1 no TTL), owner, count, waiters, last token as text.
 local left = redis.call('pttl', KEYS[1])
 local field = left == -2 and {} or redis.call('hgetall', KEYS[1])
 return {

@@ -2,8 +2,8 @@
 -- KEYS[3i-2] lock   KEYS[3i-1] queue   KEYS[3i] places   ARGV[1] lease in ms, 0 to check only
 -- ARGV[i + 1] owner of lock i
 -- Reply: as mutex_renew.lua.
--- Waiters before the first of ours have counted on the lease they saw: a longer one is added to their places.
--- Those from the first of ours on are pushed by that one.
+-- Waiters ahead of the first Snib waiter rely on the lease they saw: an extension is added to their places.
+-- The first Snib waiter pushes its own place and all behind it.
 local lost = {}
 for i = 1, #KEYS / 3 do
     local lock, queue, places = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
@@ -15,7 +15,7 @@ for i = 1, #KEYS / 3 do
         end
         local longer = tonumber(ARGV[1]) - left
         if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then
-            -- What else has the queue's name must not end the other holds of the batch.
+            -- Other data under the queue's name must not fail the other holds of the batch.
             for _, member in ipairs(redis.pcall('lrange', queue, 0, -1)) do
                 if string.sub(member, 15, 15) == '8' then
                     break
@@ -26,7 +26,7 @@ for i = 1, #KEYS / 3 do
             end
         end
     elseif held == 0 then
-        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.
         redis.call('hdel', lock, ARGV[i + 1])
         lost[#lost + 1] = i
         lost[#lost + 1] = redis.call('exists', lock)

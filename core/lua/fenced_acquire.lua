@@ -1,8 +1,8 @@
--- Acquire the fenced lock: the mutex' hash, and a counter that rises with every hold.
+-- Acquire the fenced lock: the mutex's hash, and a counter that rises with every hold.
 -- KEYS[1] lock   KEYS[2] counter of tokens   ARGV[1] owner   ARGV[2] lease in ms
--- Reply: an array with the token as text (numbers in Lua end at 2^53): granted; otherwise the remaining
+-- Reply: an array with the token as text (numbers in Lua are exact up to 2^53): granted; otherwise the remaining
 -- ms of the other holder's lease (-1: it has none).
--- A repeated request finds its own field and is told the same token again.
+-- A repeated request finds its own field and returns the same token again.
 local left = redis.call('pttl', KEYS[1])
 local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1
 if left ~= -2 and not mine then

@@ -2,7 +2,7 @@
 -- KEYS[1] lock   KEYS[2] counter of tokens
 -- ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms   ARGV[4] channel
 -- Reply: an array with the new token as text: handed over (also when an earlier try of this request did
--- it); 0 the old owner did not hold it; 2 released, but there is no token for the next.
+-- it); 0 the old owner did not hold it; 2 released, but there is no token for the new one.
 if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
     if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
         return 0

@@ -1,6 +1,6 @@
--- Ask for or change the count of a latch, which is there only while it is shut.
+-- Get or change the count of a latch, which exists only while it is shut.
 -- KEYS[1] latch   ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
--- Reply: get: the count; init: 1 done, 0 it was set; down: what is left.
+-- Reply: get: the count; init: 1 done, 0 it was set before; down: the remaining count.
 -- Messages: 1 shut, 0 open.
 local get, init = '1', '2'
 local text = redis.call('get', KEYS[1])
@@ -23,7 +23,7 @@ if not text then
     return 0
 end
 if value > 1 then
-    -- This write changes nothing and is never refused; after it the server, out of memory, takes DECR too.
+    -- This write changes nothing and is never refused; after it, a server out of memory accepts DECR too.
     redis.pcall('hdel', KEYS[1], '')
     return redis.call('decr', KEYS[1])
 end

@@ -1,7 +1,7 @@
 -- Delete a latch, which opens it.
 -- KEYS[1] latch   ARGV[1] channel
--- Reply: 1 deleted, 0 there was nothing.  What is no number is left alone.
--- Redisson says 1 when it deletes a latch; only the 0 after it lets its waiters go.
+-- Reply: 1 deleted, 0 it did not exist.  A value that is not a number is left alone.
+-- Redisson publishes 1 when it deletes a latch; only the 0 after it releases its waiters.
 local text = redis.call('get', KEYS[1])
 if text and not tonumber(text) then
     return redis.error_reply('WRONGTYPE the string is not a latch')

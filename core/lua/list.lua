@@ -1,8 +1,8 @@
 -- One step of a search for locks.
--- ARGV[1] cursor   ARGV[2] pattern   ARGV[3] how many keys to look at
+-- ARGV[1] cursor   ARGV[2] pattern   ARGV[3] how many keys to examine
 -- Reply: the next cursor, then the names.  A lock is a hash with a field that is an owner, a string that is
--- one of our owners, or a number beside a sorted set of permits.  A number alone tells nobody what it is.
--- What has a name that none of ours can have is passed over, however long it is.
+-- a Snib owner, or a number next to a sorted set of permits.  A number alone could be anything.
+-- Names too long for a lock are skipped.
 local function owned(key)
     if redis.call('hlen', key) > 1000 then
         return redis.call('hexists', key, 'mode') == 1

@@ -1,9 +1,9 @@
 -- Acquire several locks for one owner, or none.  Each member's steps are those of its own acquire script.
--- KEYS three for each member: its lock; of a reader its own lease, of a fenced lock the counter of tokens,
--- else the lock again; of a reader the mark of writers that wait, else the lock again
+-- KEYS three for each member: its lock; a reader's own lease, a fenced lock's counter of tokens, otherwise the
+-- lock again; for a reader the mark of waiting writers, otherwise the lock again
 -- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] a letter for each member: m mutex, s spin, f fenced,
 -- r read, w write
--- Reply: nil granted; otherwise the index from 0 of a member that somebody else holds, and the ms to wait
+-- Reply: nil granted; otherwise the index from 0 of a member that another owner holds, and the ms to wait
 -- for it (-1: unknown).
 local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]
 
@@ -11,7 +11,7 @@ local function field(kind)
     return kind == 'w' and owner .. ':write' or owner
 end
 
--- The ms that the readers of a lock have left, or nil if the leases of all are over.
+-- The ms that the readers of a lock have left, or nil if all their leases have ended.
 local function readers(lock, left)
     local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
     if redis.call('hlen', lock) > 9 then

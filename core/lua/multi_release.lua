@@ -1,11 +1,11 @@
 -- Release the members of a multi lock, each with the steps and the message of its own release script.
--- KEYS two for each member: its lock; of a reader its own lease, else the lock again
+-- KEYS two for each member: its lock; a reader's own lease, otherwise the lock again
 -- ARGV[1] owner   ARGV[2] a letter for each member, as in multi_acquire   ARGV[3...] the channel of each
--- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.  A member whose name has become that of
--- other data is not held; whatever else refuses a member is the reply when the others have been released.
+-- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.  A member whose name now
+-- has other data is not held; any other error of a member is the reply, after the others have been released.
 local owner, kinds = ARGV[1], ARGV[2]
 
--- Whether anybody still reads.  The lock's TTL becomes that of the longest lease; with a crowd it stays.
+-- Whether readers remain.  The lock's TTL becomes that of the longest lease; with many readers it stays.
 local function read(lock)
     local fields = redis.call('hlen', lock)
     if fields <= 1 or fields > 9 or redis.call('hget', lock, 'mode') ~= 'read' then
@@ -26,7 +26,7 @@ local function read(lock)
     return longest > 0
 end
 
--- Release one member; the message to be sent, or nil, and whether it was held.
+-- Release one member; returns the message to publish, or nil, and whether it was held.
 local function release(kind, lock, own)
     if kind == 'r' then
         redis.call('del', own)
@@ -60,7 +60,7 @@ end
 for i = 1, #kinds do
     if messages[i] then
         redis.pcall('publish', ARGV[i + 2], messages[i])
-        -- As the read and the write side's own releases do.
+        -- Like the releases of the read and the write side.
         if messages[i] == '1' then
             redis.pcall('publish', ARGV[i + 2], '0')
         end

@@ -1,9 +1,9 @@
 -- Renew holds of multi locks, each only if its owner still holds all of its members.
--- KEYS two for each member of each hold: its lock; of a reader its own lease, else the lock again
+-- KEYS two for each member of each hold: its lock; a reader's own lease, otherwise the lock again
 -- ARGV[1] lease in ms, 0 to check only   then for each hold its owner and a letter for each member, as in
 -- multi_acquire
 -- Reply: an array with two integers for every hold that is gone: the index from 1 and 1 (the first member
--- that is missing is a lock of others, or no lock any more) or 0 (it is gone).  Empty: all renewed.
+-- that is missing has another owner, or is no longer a lock) or 0 (it is gone).  Empty: all renewed.
 local lease = tonumber(ARGV[1])
 local at = 0
 
@@ -12,7 +12,7 @@ local function check(kind, lock, owner)
     local field = kind == 'w' and owner .. ':write' or owner
     local held = redis.pcall('hexists', lock, field)
     if held == 0 then
-        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.
         redis.call('hdel', lock, field)
     elseif held ~= 1 and string.find(held.err, 'WRONGTYPE', 1, true) then
         return 0
@@ -20,7 +20,7 @@ local function check(kind, lock, owner)
     return held
 end
 
--- Others may have longer leases on a lock for readers.
+-- Other readers may have longer leases.
 local function renew(kind, lock, own)
     if redis.call('pttl', lock) < lease then
         redis.call('pexpire', lock, lease)

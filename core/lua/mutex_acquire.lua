@@ -8,7 +8,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return left
 end
 redis.call('hset', KEYS[1], ARGV[1], 1)
--- A lock without a TTL must never stay behind, whatever refuses the PEXPIRE.
+-- Never leave a lock without a TTL, for whatever reason PEXPIRE is refused.
 local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
 if set ~= 1 then
     redis.call('hdel', KEYS[1], ARGV[1])

@@ -1,6 +1,6 @@
--- Delete the mutex whoever holds it, and wake the waiters.
+-- Delete the mutex regardless of its holder, and wake the waiters.
 -- KEYS[1] lock   ARGV[1] channel
--- Reply: 1 deleted, 0 there was nothing.  Anything that does not look like a lock is left alone.
+-- Reply: 1 deleted, 0 it did not exist.  Anything that does not look like a lock is left alone.
 local fields = redis.call('hkeys', KEYS[1])
 if #fields == 0 then
     return 0

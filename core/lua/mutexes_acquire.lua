@@ -1,10 +1,10 @@
--- As multi_acquire, for members that are all mutexes: the steps of mutex_acquire for each of them.
+-- Like multi_acquire, for members that are all mutexes: the steps of mutex_acquire for each of them.
 -- KEYS the locks   ARGV[1] owner   ARGV[2] lease in ms
 -- Reply: as multi_acquire.
 local call, pcall = redis.call, redis.pcall
 local owner, lease = ARGV[1], ARGV[2]
 
--- Nobody holds any of them, as a rule: one question instead of many.
+-- Usually all of them are free: one command instead of many.
 if call('exists', unpack(KEYS)) > 0 then
     for i = 1, #KEYS do
         local left = call('pttl', KEYS[i])

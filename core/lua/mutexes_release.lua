@@ -1,4 +1,4 @@
--- As multi_release, for members that are all mutexes: the steps of mutex_release for each of them.
+-- Like multi_release, for members that are all mutexes: the steps of mutex_release for each of them.
 -- KEYS the locks   ARGV[1] owner   ARGV[2...] the channel of each
 -- Reply: as multi_release.
 local pcall = redis.pcall

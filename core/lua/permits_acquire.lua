@@ -1,8 +1,8 @@
--- Take permits that have an id and a lease each: a number of free ones, and a sorted set of the ids that
--- are taken, by the server's time in ms when their lease ends.
+-- Take permits, each with an id and a lease: a number of free ones, and a sorted set of the taken ids by
+-- the end of their lease, in ms of the server's clock.
 -- KEYS[1] free permits   KEYS[2] taken ones
 -- ARGV[1] lease in ms   ARGV[2] channel   ARGV[3...] an id of 16 bytes for each permit
--- Reply: nil taken; -3 there are not so many in all; otherwise the ms until the next lease ends, or -1.
+-- Reply: nil taken; -3 fewer exist in total; otherwise the ms until the next lease ends, or -1.
 -- A repeated request finds its ids taken and is granted again.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -13,7 +13,7 @@ if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end
 
--- What has expired is free again.
+-- Expired permits are free again.
 local more = false
 repeat
     local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)

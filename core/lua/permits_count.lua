@@ -1,8 +1,8 @@
--- Ask for or change the number of permits that have a lease each; see permits_acquire for the keys.
+-- Get or change the number of permits with a lease each; see permits_acquire for the keys.
 -- KEYS[1] free permits   KEYS[2] taken ones
 -- ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
--- Reply: get, add, set: free permits now; init: 1 done, 0 it was set; total: free and taken ones.
--- No message ever says less than 1.
+-- Reply: get, add, set: free permits now; init: 1 done, 0 it was set before; total: free and taken ones.
+-- A message is never less than 1.
 local get, init, set, total = '1', '2', '4', '5'
 local what, n = ARGV[1], tonumber(ARGV[2])
 local time = redis.call('time')
@@ -14,7 +14,7 @@ if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end
 
--- What has expired is free again.
+-- Expired permits are free again.
 local more = false
 repeat
     local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)

@@ -1,6 +1,6 @@
--- Delete permits, free and taken ones.  There is nothing to wake anybody for.
+-- Delete permits, free and taken ones.  No waiter needs to be woken.
 -- KEYS[1] free permits   KEYS[2] taken ones
--- Reply: 1 deleted, 0 there was nothing.  What is no number, or no sorted set, is left alone.
+-- Reply: 1 deleted, 0 it did not exist.  Keys of other types are left alone.
 local text = redis.call('get', KEYS[1])
 redis.call('zcard', KEYS[2])
 if text and not tonumber(text) then

@@ -1,7 +1,7 @@
 -- How many permits are free and when the next lease ends; see permits_acquire for the keys.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel
--- Reply: ms until the next lease ends (-2 none is taken, -1 they have no end); no owner; free permits, the
--- expired ones among them; subscribed processes (-1 unknown); no token.
+-- Reply: ms until the next lease ends (-2 none is taken, -1 none ends); no owner; free permits, including
+-- expired ones; subscribed processes (-1 unknown); no token.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = tonumber(redis.call('get', KEYS[1]) or 0)

@@ -1,6 +1,6 @@
--- Give permits back and wake as many waiters.
+-- Release permits and wake as many waiters.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
--- Reply: 0 one of them was not held any more, the others are free; otherwise 1 + number of receivers of
+-- Reply: 0 one of them was no longer held, the others are free; otherwise 1 + number of receivers of
 -- the message.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,8 +1,8 @@
 -- Renew holds of permits, each only if all of its permits are still held.
 -- KEYS[i] taken permits   ARGV[1] lease in ms, 0 to check only   then for each hold the number of its ids
 -- and the ids
--- Reply: an array with two integers for every hold that is gone: the index i and 1 (others hold permits,
--- or something else has the name) or 0 (nobody does).  Empty: all renewed.
+-- Reply: an array with two integers for every hold that is gone: the index i and 1 (permits are taken by other
+-- holds, or the key has other data) or 0 (none are).  Empty: all renewed.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lease = tonumber(ARGV[1])
@@ -30,8 +30,8 @@ local at = 2
 for i = 1, #KEYS do
     local first, last = at + 1, at + ARGV[at]
     at = last + 1
-    -- This write changes nothing.  A replica refuses it, and its "not held" would be no answer; and after
-    -- it ZADD is not refused when the server is out of memory.
+    -- This write changes nothing.  A replica refuses it, whose "not held" would prove nothing; and after
+    -- it, a server out of memory accepts ZADD.
     local proof = redis.pcall('zrem', KEYS[i], '')
     if proof ~= 0 and not string.find(proof.err, 'WRONGTYPE', 1, true) then
         return proof

@@ -1,7 +1,7 @@
 -- Acquire the plain lock: a string with the owner's text and a TTL.
 -- KEYS[1] lock   ARGV[1] owner   ARGV[2] lease in ms
 -- Reply: nil granted; otherwise the remaining ms of the other holder's lease (-1: it has none), and
--- whether the holder is no Snib, whose release sends no message: 1 or 0.
+-- 1 if the holder is not a Snib client, so that its release sends no message, or 0.
 local owner = redis.call('get', KEYS[1])
 if owner and owner ~= ARGV[1] then
     local ours = string.find(owner, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$')

@@ -1,6 +1,6 @@
--- Delete the plain lock whoever holds it, and wake the waiters.
+-- Delete the plain lock regardless of its holder, and wake the waiters.
 -- KEYS[1] lock   ARGV[1] channel
--- Reply: 1 deleted, 0 there was nothing.  A string without a TTL is somebody's data, not a lock.
+-- Reply: 1 deleted, 0 it did not exist.  A string without a TTL is other data, not a lock.
 if not redis.call('get', KEYS[1]) then
     return 0
 end

@@ -1,7 +1,7 @@
 -- Who holds the plain lock.
 -- KEYS[1] lock   ARGV[1] channel
 -- Reply: remaining ms (-2 free, -1 no TTL), owner, count, subscribed processes (-1 unknown), no token.
--- The owner may be anybody's secret bytes: what is not plain text is shown as a question mark.
+-- The owner may be any secret bytes: those that are not printable ASCII are shown as question marks.
 local owner = redis.call('get', KEYS[1])
 local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])
 local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')

@@ -1,7 +1,7 @@
 -- Renew many plain locks, each only if its owner still holds it.
 -- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
--- 1 (somebody else holds it, or it is no lock any more) or 0 (it is gone).  Empty: all renewed.
+-- 1 (another owner holds it, or it is no longer a lock) or 0 (it is gone).  Empty: all renewed.
 local lost = {}
 for i = 1, #KEYS do
     local owner = redis.pcall('get', KEYS[i])
@@ -10,7 +10,7 @@ for i = 1, #KEYS do
             redis.call('pexpire', KEYS[i], ARGV[1])
         end
     else
-        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.
         local proof = redis.pcall('hdel', KEYS[i], '')
         if type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) then
             return proof

@@ -2,9 +2,9 @@
 -- KEYS[1] lock   KEYS[2] epoch   ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] run id of this server, ? unknown
 -- ARGV[4] quarantine in ms, 0 none
 -- Reply: nil granted; otherwise the remaining ms of the other holder's lease, or of the quarantine.
--- The epoch says since when this server remembers: "<run id> <ms since the epoch>".  Where it is missing, or another
--- run of the server wrote it, locks may have been forgotten: no vote until the longest of them has ended.
--- Who does not know the run believes what is there, or those who do would have to doubt it again and again.
+-- The epoch says since when this server's memory is complete: "<run id> <ms since the epoch>".  If it is missing,
+-- or another run of the server wrote it, locks may have been forgotten: no vote until the longest has ended.  A
+-- client that does not know the run id trusts the epoch: otherwise clients that know it would reset it every time.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if tonumber(ARGV[4]) > 0 then

@@ -1,6 +1,6 @@
 -- Acquire the read side of a read/write lock: a hash with `mode`, a field for every reader and perhaps
--- "<owner>:write", and for every reader a key that says how long its own lease lasts.
--- KEYS[1] lock   KEYS[2] this reader's lease   KEYS[3] the mark of writers that wait
+-- "<owner>:write", and for every reader a key that lives as long as its own lease.
+-- KEYS[1] lock   KEYS[2] this reader's lease   KEYS[3] the mark of waiting writers
 -- ARGV[1] owner   ARGV[2] lease in ms
 -- Reply: nil granted; otherwise the remaining ms to wait for (-1: unknown).
 -- Readers join readers, and an owner joins its own write lock.  The count stays 1: see mutex_acquire.
@@ -16,7 +16,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
         return left
     end
 elseif left == -2 then
-    -- Just free, and a writer waits: it has this moment.  If it has given up, the mark ends with it.
+    -- Just free, and a writer waits: give it this moment, after which the mark ends, in case it has given up.
     local mark = redis.call('pttl', KEYS[3])
     if mark > 0 then
         if mark > 20 then
@@ -27,7 +27,7 @@ elseif left == -2 then
 end
 redis.call('set', KEYS[2], 1, 'px', ARGV[2])
 redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)
--- The lock lives as long as the longest of its holds; without a TTL it must never stay behind.
+-- The lock lives as long as the longest of its holds; never leave it without a TTL.
 if left < tonumber(ARGV[2]) then
     local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if set ~= 1 then

@@ -1,7 +1,7 @@
 -- Delete the readers, and wake the waiters.
 -- KEYS[1] lock   ARGV[1] channel
--- Reply: 1 deleted, 0 nobody but perhaps a writer is there.  What is no read/write lock is left alone.
--- The readers' own leases stay behind without a meaning and end by themselves.
+-- Reply: 1 deleted, 0 there are no readers.  Anything that is not a read/write lock is left alone.
+-- The readers' own leases remain, without meaning, and end by themselves.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then
     return 0
@@ -10,8 +10,8 @@ if mode ~= 'read' then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
 end
 redis.call('del', KEYS[1])
--- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
--- one who is about to.
+-- Message 1 wakes all waiters of a process at once, but of Redisson's only those already asleep; 0 is kept
+-- for one that is about to sleep.
 redis.pcall('publish', ARGV[1], '1')
 redis.pcall('publish', ARGV[1], '0')
 return 1

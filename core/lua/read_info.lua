@@ -1,6 +1,6 @@
--- Who reads.
+-- The readers of a read/write lock.
 -- KEYS[1] lock   ARGV[1] channel
--- Reply: remaining ms (-2 nobody reads, -1 no TTL), one of the readers, how many there are, subscribed
+-- Reply: remaining ms (-2 no readers, -1 no TTL), one of the readers, how many there are, subscribed
 -- processes (-1 unknown), no token.
 local readers, one = 0, ''
 local mode = redis.call('hget', KEYS[1], 'mode')

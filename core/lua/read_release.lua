@@ -1,8 +1,8 @@
--- Release the read side; the last reader wakes everybody.
+-- Release the read side; the last reader wakes all waiters.
 -- KEYS[1] lock   KEYS[2] this reader's lease   ARGV[1] owner   ARGV[2] channel
 -- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
--- The message is 1, which wakes all waiters of a process: they may be readers, if a writer of Redisson's
--- has stepped down in silence.
+-- The message is 1, which wakes all waiters of a process: they may be readers, if a Redisson writer
+-- has become a reader without a message.
 local own = redis.call('pttl', KEYS[2])
 local found = redis.call('hdel', KEYS[1], ARGV[1])
 redis.call('del', KEYS[2])
@@ -10,7 +10,7 @@ if found == 0 then
     return 0
 end
 
--- How long the lease of a reader lasts, by the longest of its holds.  `mode` has no such keys.
+-- The remaining ms of a reader's lease, by the longest of its holds.  `mode` has no such keys.
 local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
 local function rest(left, field, count)
     local holds = tonumber(count) or 0
@@ -25,9 +25,9 @@ local function rest(left, field, count)
     return longest
 end
 
--- Whether anybody still holds the lock.  Its TTL is to be that of the longest lease, but to ask a crowd
--- of readers at every release would cost too much: if this reader's lease was no more than half of the
--- TTL, or one of five others has at least that half, the TTL stays, at most twice too long.
+-- Whether the lock is still held.  Its TTL should be that of the longest lease, but checking a crowd of
+-- readers at every release would cost too much: if this reader's lease was no more than half of the TTL,
+-- or one of five others has at least that half, the TTL stays and is at most twice too long.
 local function held()
     local fields = redis.call('hlen', KEYS[1])
     if fields <= 1 then
@@ -63,8 +63,8 @@ if held() then
     return 1
 end
 redis.call('del', KEYS[1])
--- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
--- one who is about to.
+-- Message 1 wakes all waiters of a process at once, but of Redisson's only those already asleep; 0 is kept
+-- for one that is about to sleep.
 local receivers = redis.pcall('publish', ARGV[2], '1')
 redis.pcall('publish', ARGV[2], '0')
 return 1 + (type(receivers) == 'number' and receivers or 0)

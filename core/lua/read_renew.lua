@@ -1,16 +1,16 @@
 -- Renew many read holds, each only if its owner still holds it.
 -- KEYS[2 i - 1] lock   KEYS[2 i] the reader's lease
 -- ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner
--- Reply: an array with two integers for every hold that is gone: the index i and 1 (the lock is there,
--- or something else under its name) or 0 (the lock is gone).  Empty: all renewed.
+-- Reply: an array with two integers for every hold that is gone: the index i and 1 (the lock
+-- or other data under its name exists) or 0 (the lock is gone).  Empty: all renewed.
 local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS / 2 do
     local lock, own = KEYS[2 * i - 1], KEYS[2 * i]
     local held = redis.pcall('hexists', lock, ARGV[i + 1])
     if held == 1 then
-        -- Others may have longer leases.  PEXPIRE is not refused when the server is out of memory, and
-        -- after it SET is not either.
+        -- Other readers may have longer leases.  A server out of memory does not refuse PEXPIRE, and after
+        -- it, it does not refuse SET either.
         if lease > 0 and redis.call('pttl', lock) < lease then
             redis.call('pexpire', lock, lease)
         end
@@ -18,7 +18,7 @@ for i = 1, #KEYS / 2 do
             redis.call('set', own, 1, 'px', lease)
         end
     elseif held == 0 then
-        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.
         redis.call('hdel', lock, ARGV[i + 1])
         lost[#lost + 1] = i
         lost[#lost + 1] = redis.call('exists', lock)

@@ -1,7 +1,7 @@
 -- Take permits of a semaphore, a plain number.
 -- KEYS[1] semaphore   ARGV[1] how many
 -- Reply: nil taken; -1 there are too few.
--- Nobody can tell whose permits are gone, so the request is sent once.
+-- Taken permits have no owner, so the request is sent only once.
 local value = tonumber(redis.call('get', KEYS[1]) or 0)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')

@@ -1,7 +1,7 @@
--- Ask for or change the number of a semaphore.
+-- Get or change the number of a semaphore.
 -- KEYS[1] semaphore   ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
--- Reply: get, add, release: the number now; init: 1 done, 0 it was set; drain: how many there were.
--- INCRBY and DECRBY keep the semaphore's TTL, if it has one.  No message ever says less than 1.
+-- Reply: get, add, release: the number now; init: 1 done, 0 it was set before; drain: how many there were.
+-- INCRBY and DECRBY keep the semaphore's TTL, if it has one.  A message is never less than 1.
 local get, init, add, release, drain = '1', '2', '3', '6', '7'
 local what, n = ARGV[1], tonumber(ARGV[2])
 local text = redis.call('get', KEYS[1])
@@ -25,7 +25,7 @@ if value + n > 2147483647 or value + n < -2147483648 then
     return redis.error_reply('ERR the number of permits would leave the range of 32 bits')
 end
 if what == release then
-    -- This write changes nothing and is never refused; after it the server, out of memory, takes INCRBY.
+    -- This write changes nothing and is never refused; after it, a server out of memory accepts INCRBY.
     redis.pcall('hdel', KEYS[1], '')
 end
 value = redis.call('incrby', KEYS[1], ARGV[2])

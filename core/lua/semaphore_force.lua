@@ -1,6 +1,6 @@
--- Delete a semaphore.  There is nothing to wake anybody for.
+-- Delete a semaphore.  No waiter needs to be woken.
 -- KEYS[1] semaphore
--- Reply: 1 deleted, 0 there was nothing.  What is no number is left alone.
+-- Reply: 1 deleted, 0 it did not exist.  A value that is not a number is left alone.
 local text = redis.call('get', KEYS[1])
 if text and not tonumber(text) then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')

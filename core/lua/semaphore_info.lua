@@ -1,6 +1,6 @@
 -- How many permits a semaphore has.
 -- KEYS[1] semaphore   ARGV[1] channel
--- Reply: -2 there are some, -1 there are none; no owner; their number; subscribed processes (-1 unknown);
+-- Reply: -2 some are free, -1 none is; no owner; their number; subscribed processes (-1 unknown);
 -- no token.
 local text = redis.call('get', KEYS[1])
 local value = tonumber(text or 0)

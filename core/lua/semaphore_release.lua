@@ -1,4 +1,4 @@
--- Put permits back and wake as many waiters.
+-- Release permits and wake as many waiters.
 -- KEYS[1] semaphore   ARGV[1] how many   ARGV[2] channel
 -- Reply: 1 + number of receivers of the message.
 local value = tonumber(redis.call('get', KEYS[1]) or 0)
@@ -8,7 +8,7 @@ end
 if value + tonumber(ARGV[1]) > 2147483647 then
     return redis.error_reply('ERR the number of permits would pass 2147483647')
 end
--- This write changes nothing and is never refused; after it the server, out of memory, takes INCRBY too.
+-- This write changes nothing and is never refused; after it, a server out of memory accepts INCRBY too.
 redis.pcall('hdel', KEYS[1], '')
 value = redis.call('incrby', KEYS[1], ARGV[1])
 local receivers = value > 0 and redis.pcall('publish', ARGV[2], value)

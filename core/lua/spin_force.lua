@@ -1,6 +1,6 @@
--- Delete the spin lock whoever holds it: the mutex without a message.
+-- Delete the spin lock regardless of its holder: the mutex without a message.
 -- KEYS[1] lock
--- Reply: 1 deleted, 0 there was nothing.  Anything that does not look like a lock is left alone.
+-- Reply: 1 deleted, 0 it did not exist.  Anything that does not look like a lock is left alone.
 local fields = redis.call('hkeys', KEYS[1])
 for i = 1, #fields do
     if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then

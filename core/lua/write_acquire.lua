@@ -1,12 +1,12 @@
 -- Acquire the write side of a read/write lock; see read_acquire for its keys.
--- KEYS[1] lock   KEYS[2] the mark of writers that wait   KEYS[3] counter of tokens, if one is wanted
--- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] ms that new readers are to wait behind this writer, or 0
+-- KEYS[1] lock   KEYS[2] the mark of waiting writers   KEYS[3] counter of tokens, if one is wanted
+-- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] ms for which new readers wait behind this writer, or 0
 -- Reply: nil, or an array with the token as text: granted; otherwise the remaining ms to wait for (-1:
--- unknown).  A repeated request finds its own field and is told the same token again.
+-- unknown).  A repeated request finds its own field and returns the same token again.
 local field = ARGV[1] .. ':write'
 local left = redis.call('pttl', KEYS[1])
 
--- How long a reader's lease lasts; -2: it is over.  Redisson can lengthen the lock alone, without the
+-- The remaining ms of a reader's lease; -2: it is over.  Redisson can extend the lock alone, without the
 -- lease of each reader, so its readers count for as long as the lock lives.
 local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
 local function rest(reader)
@@ -18,7 +18,7 @@ local function rest(reader)
     return redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:1')
 end
 
--- The ms that readers have left, or nil if the leases of all are over.  Of a crowd one suffices.
+-- The ms that readers have left, or nil if all their leases have ended.  In a crowd one live reader suffices.
 local function readers()
     local crowd = redis.call('hlen', KEYS[1]) > 9
     local some = crowd and redis.pcall('hrandfield', KEYS[1], 5) or {}

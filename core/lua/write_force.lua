@@ -1,6 +1,6 @@
--- Delete the writer with the reads it took itself, and wake the waiters.
+-- Delete the writer with its own reads, and wake the waiters.
 -- KEYS[1] lock   ARGV[1] channel
--- Reply: 1 deleted, 0 nobody but perhaps readers is there.  What is no read/write lock is left alone.
+-- Reply: 1 deleted, 0 there is no writer.  Anything that is not a read/write lock is left alone.
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then
     return 0
@@ -9,8 +9,8 @@ if mode ~= 'write' then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
 end
 redis.call('del', KEYS[1])
--- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
--- one who is about to.
+-- Message 1 wakes all waiters of a process at once, but of Redisson's only those already asleep; 0 is kept
+-- for one that is about to sleep.
 redis.pcall('publish', ARGV[1], '1')
 redis.pcall('publish', ARGV[1], '0')
 return 1

@@ -1,6 +1,6 @@
--- Who writes.
+-- The writer of a read/write lock.
 -- KEYS[1] lock   KEYS[2] counter of tokens   ARGV[1] channel
--- Reply: remaining ms (-2 nobody writes, -1 no TTL), owner, count, subscribed processes (-1 unknown),
+-- Reply: remaining ms (-2 no writer, -1 no TTL), owner, count, subscribed processes (-1 unknown),
 -- last token.
 local left, owner, count = -2, '', 0
 if redis.call('hget', KEYS[1], 'mode') == 'write' then

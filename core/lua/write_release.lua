@@ -1,4 +1,4 @@
--- Release the write side and wake everybody; an owner that reads as well goes on as a reader.
+-- Release the write side and wake all waiters; an owner that also reads continues as a reader.
 -- KEYS[1] lock   ARGV[1] owner   ARGV[2] channel
 -- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
 -- The messages are 1, which wakes all waiters of a process, and 0: see below.
@@ -10,8 +10,8 @@ if redis.call('hlen', KEYS[1]) <= 1 then
 else
     redis.call('hset', KEYS[1], 'mode', 'read')
 end
--- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
--- one who is about to.
+-- Message 1 wakes all waiters of a process at once, but of Redisson's only those already asleep; 0 is kept
+-- for one that is about to sleep.
 local receivers = redis.pcall('publish', ARGV[2], '1')
 redis.pcall('publish', ARGV[2], '0')
 if type(receivers) ~= 'number' then

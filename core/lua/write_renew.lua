@@ -1,7 +1,7 @@
 -- Renew many write holds, each only if its owner still holds it.
 -- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
--- 1 (the lock is there, or something else under its name) or 0 (it is gone).  Empty: all renewed.
+-- 1 (the lock or other data under its name exists) or 0 (it is gone).  Empty: all renewed.
 local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS do
@@ -13,7 +13,7 @@ for i = 1, #KEYS do
             redis.call('pexpire', KEYS[i], lease)
         end
     elseif held == 0 then
-        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.
         redis.call('hdel', KEYS[i], field)
         lost[#lost + 1] = i
         lost[#lost + 1] = redis.call('exists', KEYS[i])

@@ -3,13 +3,13 @@
 -- ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms   ARGV[4] channel
 -- Reply: 1, or an array with the new token as text: handed over (also when an earlier try of this request
 -- did it); 0 the old owner did not hold it; 2 released, but not handed over: the old owner still reads,
--- or there is no token for the next.
+-- or there is no token for the new one.
 local field = ARGV[2] .. ':write'
 if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
     if redis.call('hexists', KEYS[1], field) == 0 then
         return 0
     end
-    -- The engine counts the lease from this request; a longer one is a read hold's.
+    -- The engine counts the lease from this request; a longer TTL belongs to a read hold.
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
         redis.call('pexpire', KEYS[1], ARGV[3])
     end
