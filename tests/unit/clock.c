@@ -59,7 +59,7 @@ static void slow_answers(void **state)
 /* ---- The engine ------------------------------------------------------------------------------------ */
 
 static uint64_t server_error_ns;
-static uint32_t questions; /* TIME requests: renewals without ids, sent while something is held */
+static uint32_t questions; /* renewals that only check whether holds exist */
 
 static void answer_time(struct snib__engine *engine)
 {

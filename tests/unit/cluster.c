@@ -398,8 +398,8 @@ static void list_goes_on_elsewhere(void **state)
     snib__engine_free(engine);
 }
 
-/* The URL names servers that are not a cluster's: the client tries each of them, and reports all at
- * once. */
+/* The URL names servers that are no cluster nodes: if only one of two is none, the client uses the
+ * other; if both are, that is reported at once. */
 static void servers_that_are_no_cluster(void **state)
 {
     (void)state;

@@ -147,7 +147,7 @@ static void one_thread_needs_none(void **state)
     snib__engine_free(engine);
 }
 
-/* Operations that a loop submits, or without a waiter, have no thread. */
+/* Operations that a loop submits, or that no thread waits for, open no lanes. */
 static void loop_needs_none(void **state)
 {
     (void)state;

@@ -20,8 +20,8 @@ struct peer {
     bool silent; /* it holds all replies back */
     const char
         *says; /* to scripts, instead of a grant: an error, or a reply without its last line end */
-    int times; /* as often as this; -1: always */
-    const char *then;                     /* and always after that */
+    int times; /* uses of `says` left; -1: always */
+    const char *then;                     /* its reply to all later scripts */
     int scripts, asked, connects, asking; /* what it has seen */
     bool asking_on;                       /* ASKING came just before */
     int renewals, renewed_keys, prolonged, releases;

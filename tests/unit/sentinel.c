@@ -14,7 +14,7 @@ static void each_sentinel_is_asked_once_and_then_in_turn(void **state)
     assert_true(now < START + 60 * SECOND + 20 * SNIB__MS);
     pass(engine, 100 * SNIB__MS);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(peers[i].asked, 3); /* the master, its role, the other sentinels */
+        assert_int_equal(peers[i].asked, 3); /* the master, its address, the other sentinels */
     pass(engine, 30 * SECOND);
     int asked = (peer("s0")->asked + peer("s1")->asked + peer("s2")->asked - 9) / 2;
     assert_in_range(asked, 25, 31);

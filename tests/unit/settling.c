@@ -122,7 +122,8 @@ static void connection_is_another(void **state)
         cut_meanwhile(what);
 }
 
-/* connects the link */
+/* An attempt lost its connection and has no reply on the next one when the wait ends: the lock's
+ * state is unknown, to the attempt's own operation and to one that waits behind it. */
 static void attempt_is_unanswered(int32_t kind, bool behind)
 {
     const struct snib__acquire one_second = {.wait = SECOND, .permits = 1};
