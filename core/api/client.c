@@ -5,6 +5,7 @@
 #include "api/objects.h"
 #include "api/options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +192,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
+        return snib__fail_system(err, "get random bytes for the client's id", errno);
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
@@ -277,7 +278,7 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
     if (error)
-        *out_code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
+        *out_code = snib__fail_system(err, "create the client", error);
     if (*out_code == SNIB_OK) {
         snib__exit_add(client);
         return client;
@@ -514,7 +515,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
 static int client_start(struct snib__client *client, snib_error *err)
 {
     int error = snib__driver_start(&client->driver);
-    return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
+    return error ? snib__fail_system(err, "start the client's thread", error) : SNIB_OK;
 }
 
 static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,

@@ -58,6 +58,13 @@ int snib__fail_silent(snib_error *err)
         "there is neither a queue nor out_op, so the result would reach nobody; give one");
 }
 
+int snib__fail_system(snib_error *err, const char *doing, int os_error)
+{
+    return snib__fail(err, SNIB_ESYSTEM, os_error,
+                      "cannot %s: %s; look at the limits of this process and of the system", doing,
+                      strerror(os_error));
+}
+
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";

@@ -20,6 +20,9 @@ int snib__fail_size(snib_error *err);   /* of a structure to be filled */
 int snib__fail_queue(snib_error *err);  /* another client's */
 int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
+/* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
+int snib__fail_system(snib_error *err, const char *doing, int os_error);
+
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
  * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that

@@ -219,7 +219,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {
         snib__driver_leave(&client->driver);
-        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+        return snib__fail_system(err, "start the client's thread", error);
     }
     struct snib__run run = {
         client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};

@@ -45,10 +45,14 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail_system(err, "start the client's thread", error);
+    }
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
     snib__engine_call(client->driver.engine, q->slice > 0);
-    struct snib__op *op = error ? NULL : question_start(lock, q, &code);
-    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    struct snib__op *op = question_start(lock, q, &code);
+    code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
@@ -266,9 +270,13 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail_system(err, "start the client's thread", error);
+    }
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
-    struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
-    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    struct snib__op *op = question_texts_start(client, q, &code);
+    code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 

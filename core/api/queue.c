@@ -36,7 +36,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     } else if (!(queue->bell = snib__bell_new())) {
-        code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
+        code = snib__fail_system(err, "create the queue", errno);
         free(queue);
     } else {
         queue->client = client;

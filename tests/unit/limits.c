@@ -1,0 +1,157 @@
+/* limits.c - a process that may open no more descriptors or start no more threads: each call that needs one says so,
+ * changes nothing, and works when there is room again.
+ */
+#include "unit.h"
+
+#include "snib.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static struct rlimit usual;
+static bool no_threads;
+
+/* The linker gives the library these instead of pthread_create(). */
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *argument);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *argument)
+{
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attr, run, argument);
+}
+
+/* No descriptor is left: the lowest free number is the limit. */
+static void allow_none(void)
+{
+    int lowest = fcntl(0, F_DUPFD, 0);
+    assert_true(lowest > 0);
+    close(lowest);
+    struct rlimit none = {(rlim_t)lowest, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+static void allow_again(void)
+{
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
+static void expect_refused(int code, int os_error, const snib_error *error, const char *what)
+{
+    assert_int_equal(code, SNIB_ESYSTEM);
+    assert_int_equal(error->code, SNIB_ESYSTEM);
+    assert_int_equal(error->os_error, os_error);
+    assert_non_null(strstr(error->text, what));
+    assert_non_null(strstr(error->text, strerror(os_error)));
+}
+
+static snib_client *new_client(void)
+{
+    snib_client *client = NULL;
+    assert_int_equal(snib_client_open("unix:///nowhere", NULL, &client, NULL), SNIB_OK);
+    return client;
+}
+
+static void client_is_refused(void **state)
+{
+    (void)state;
+    snib_client *client = NULL;
+    snib_error error = {0};
+    allow_none();
+    int code = snib_client_open("unix:///nowhere", NULL, &client, &error);
+    allow_again();
+    expect_refused(code, EMFILE, &error, "cannot create the client");
+    assert_null(client);
+    snib_client_free(new_client());
+}
+
+static void queue_is_refused(void **state)
+{
+    (void)state;
+    snib_client *client = new_client();
+    snib_queue *queue = NULL;
+    snib_error error = {0};
+    allow_none();
+    int code = snib_queue_new(client, &queue, &error);
+    allow_again();
+    expect_refused(code, EMFILE, &error, "cannot create the queue");
+    assert_null(queue);
+    assert_int_equal(snib_queue_new(client, &queue, &error), SNIB_OK);
+    snib_queue_free(queue);
+    snib_client_free(client);
+}
+
+static int ping(snib_client *client, snib_lock *lock, snib_error *error)
+{
+    (void)lock;
+    return snib_client_ping(client, 0, error);
+}
+
+static int acquire(snib_client *client, snib_lock *lock, snib_error *error)
+{
+    (void)client;
+    snib_hold *hold = NULL;
+    int code = snib_lock_acquire(lock, 0, 0, &hold, error);
+    assert_null(hold);
+    return code;
+}
+
+static int info(snib_client *client, snib_lock *lock, snib_error *error)
+{
+    (void)client;
+    snib_lock_info_data data = {.size = sizeof data};
+    return snib_lock_info(lock, &data, error);
+}
+
+/* The thread is started by the first request, whatever that is. */
+static void thread_is_refused(void **state)
+{
+    (void)state;
+    static int (*const requests[])(snib_client *, snib_lock *, snib_error *) = {ping, acquire,
+                                                                                info};
+    for (size_t i = 0; i < COUNT(requests); i++) {
+        snib_client *client = new_client();
+        snib_lock *lock = NULL;
+        snib_error error = {0};
+        assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "m", 1, NULL, &lock, NULL), SNIB_OK);
+        no_threads = true;
+        int code = requests[i](client, lock, &error);
+        no_threads = false;
+        expect_refused(code, EAGAIN, &error, "cannot start the client's thread");
+        assert_int_equal(requests[i](client, lock, &error), SNIB_ECONNECT);
+        snib_lock_free(lock);
+        snib_client_free(client);
+    }
+}
+
+/* There is a thread, but no descriptor for its connection. */
+static void connection_is_refused(void **state)
+{
+    (void)state;
+    snib_client *client = new_client();
+    snib_error error = {0};
+    allow_none();
+    int code = snib_client_ping(client, 0, &error);
+    allow_again();
+    assert_int_equal(code, SNIB_ECONNECT);
+    assert_non_null(strstr(error.text, strerror(EMFILE)));
+    snib_client_free(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(client_is_refused),
+        cmocka_unit_test(queue_is_refused),
+        cmocka_unit_test(thread_is_refused),
+        cmocka_unit_test(connection_is_refused),
+    };
+    getrlimit(RLIMIT_NOFILE, &usual);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
