@@ -1,5 +1,5 @@
-"""Sites as people run them: with TLS, with replicas and sentinels, in shards.  The deployments are
-those of tests/topology, on the server that all rows use."""
+"""Realistic deployments: with TLS, with replicas and sentinels, in shards.  They are those of
+tests/topology, with the server binary of all rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBLEMS = (AssertionError, OSError, ReplyError, subprocess.SubprocessError)
 
 @contextmanager
 def otherwise(kind: type[Exception], what: str) -> Iterator[None]:
-    """What goes wrong in a deployment, in the words of a row."""
+    """Turn errors of a deployment into a row's own exceptions."""
     try:
         yield
     except PROBLEMS as problem:
@@ -51,7 +51,7 @@ class Secure(Server):
 
 
 class Deployed(Site):
-    """One of the deployments, whose nodes stay what they are."""
+    """A deployment whose nodes keep their roles."""
 
     def __init__(self, them: Deployment) -> None:
         self._them = them
@@ -68,10 +68,10 @@ class Deployed(Site):
 
 
 class Shards(Deployed):
-    """A cluster of masters without replicas, also with a delay between it and its clients: then the
-    nodes announce the ports of the process that is between."""
+    """A cluster of masters without replicas, optionally with a delay between it and its clients:
+    the nodes then announce the ports of the delaying process."""
 
-    # No node shall be suspected while 64 threads have all cores.
+    # No node should be suspected while 64 threads use all cores.
     TIMEOUT_MS = 15000
 
     def __init__(
@@ -105,7 +105,7 @@ class Shards(Deployed):
 
     @staticmethod
     def _told(node: Node) -> list[int]:
-        """The masters' ports as this node tells them, in the order of the slots."""
+        """The masters' ports according to this node, in the order of the slots."""
         return [master[1] for _, _, master, *_ in sorted(node.command("CLUSTER", "SLOTS"))]
 
     @property
@@ -122,11 +122,11 @@ class Shards(Deployed):
 
 
 class Followed(Deployed):
-    """A master with replicas.  Clients know the master by its own address."""
+    """A master with replicas.  Clients use the master's own address."""
 
     def __init__(self, folder: Path, replicas: int = 2) -> None:
         with otherwise(Missing, "no replicas"):
-            # The sentinels are there to link the replicas, not to suspect a master that is at work.
+            # The sentinels only link the replicas; they must not suspect a busy master.
             super().__init__(
                 Sentinels(
                     folder, replicas=replicas, down_ms=60000, quick=False, binary=find_binary()
@@ -148,15 +148,15 @@ class Followed(Deployed):
 
 
 class FailingOver(Deployed):
-    """In each turn one master is killed, and it is told when the first node announced another.
-    Before the next turn the killed one is back, as a replica."""
+    """In each turn one master is killed, and the time when the first node announced another is
+    recorded. The killed one is back as a replica before the next turn."""
 
     counts = False
-    LOCK = "{failover}"  # what all lock names of the subject begin with
-    LATER = 1.0  # the subject's part of the turn before the kill
+    LOCK = "{failover}"  # the prefix of all lock names of the subject
+    LATER = 1.0  # how long the subject works before the kill
 
     def _master(self) -> tuple[Node, str]:
-        """The master of the lock, and what announces it."""
+        """The master of the lock, and the name under which it is announced."""
         if isinstance(self._them, Sentinels):
             return self._them.master, self._them.master.address
         node = eventually(lambda: self._them.owner_of(self.LOCK))
@@ -168,7 +168,7 @@ class FailingOver(Deployed):
                 if not node.running:
                     node.start()
             self._them.await_settled()
-            # What was held at the end of a failover may have stayed there.
+            # Holds from the end of a failover may have remained there.
             self._master()[0].command("FLUSHALL", "SYNC")
 
     def await_empty(self) -> None:
@@ -184,7 +184,7 @@ class FailingOver(Deployed):
         return {"killed": killed, "announced": announced}
 
     def check(self, extra: dict[str, Any]) -> None:
-        """The longest time without a grant has to be that of the failover."""
+        """The longest time without a grant must be that of the failover."""
         begins = (extra["gap_from"] - extra["killed"]) / 1e9
         if not -self.LATER < begins < self.LATER:
             raise Failed(f"the longest time without a grant began {begins:.1f} s after the kill")

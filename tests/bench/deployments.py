@@ -1,8 +1,6 @@
-"""The rows of other deployments than one server without TLS: secure connections, replicas,
-sentinels, shards.
+"""Rows for deployments other than one server without TLS: TLS, replicas, sentinels, shards.
 
-A language is measured against rivals in the same language; what C reaches beside them is told
-without a goal.
+A language is measured against rivals in the same language; C's figures beside them have no goal.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ def shards_row() -> Row:
 
 
 def shards_holds_row(quick: bool) -> Row:
-    """Renewed by names of all slots, over links that are slow."""
+    """Holds in all slots, renewed over slow links."""
     count, seconds = (20000, 14.0) if quick else (100000, 32.0)
 
     def argv(s: Setting) -> list[str]:
@@ -134,7 +132,7 @@ def shards_holds_row(quick: bool) -> Row:
 
 
 def milliseconds(r: Round, moment: str) -> float:
-    """From the kill on."""
+    """Milliseconds from the kill to a moment."""
     extra = r["snib"].extra
     return (extra[moment] - extra["killed"]) / 1e6
 

@@ -1,6 +1,6 @@
-"""The rows of the other locks: fair, read/write, several as one, a quorum.
+"""Rows for the other locks: fair, read/write, several as one, a quorum.
 
-And the mutex beside Redisson's, as the first of the family.
+Also the mutex beside Redisson's, as the first of the family.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def inversions(name: str) -> Check:
 
 
 def beside_redisson_rows() -> list[Row]:
-    """Pinned, as all rows of one thread; Redisson wakes two more threads a command, which may find
-    a core of their own in the second row."""
+    """One row is pinned, like all rows of one thread.  Redisson wakes two more threads per command,
+    which may use another core in the second row."""
 
     def row(name: str, title: str, goal: float | None, pinned: bool) -> Row:
         return Row(
@@ -117,7 +117,7 @@ def mixed_fair_row() -> Row:
     each = 4
 
     def fewest(r: Round) -> float:
-        """The processes answer in their order: first ours, then Redisson's."""
+        """The processes answer in order: first Snib's, then Redisson's."""
         counts = r["watched"].extra["each"]
         ours, theirs = sum(counts[:each]), sum(counts[each:])
         return min(ours, theirs) / max(ours, theirs)
@@ -133,7 +133,7 @@ def mixed_fair_row() -> Row:
         ],
         seconds=3.0,
         rounds=5,
-        keeps_keys=True,  # a mark of ours may stay for ten seconds if one of Redisson's is the last
+        keeps_keys=True,  # a Snib mark may stay for ten seconds if a Redisson client is the last
         notes=[
             "Each holder keeps the lock for 2 ms, so that everybody is back in the queue when the"
             " others have had it; who comes late has no right to a share."
@@ -193,7 +193,7 @@ def multi_row() -> Row:
 
 
 def independent(nodes: int, delay_us: int) -> Callable[[Setting], Independent]:
-    """So many servers, of which the last one stalls; delay_us 0: no process is before them."""
+    """Independent servers, of which the last one stalls; delay_us 0: no delaying process."""
 
     def make(s: Setting) -> Independent:
         s.builder.need("c")

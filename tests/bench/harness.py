@@ -1,7 +1,7 @@
-"""What the benchmark rows stand on: builds, and subjects that take turns.
+"""The basis of the benchmark rows: builds, and subjects that take turns.
 
-A subject is one or several processes that prepare their work, say "ready" and then answer each
-line "go SECONDS" by working for so long and printing one line of JSON with at least "done" and
+A subject is one or more processes that prepare their work, print "ready" and then answer each line
+"go SECONDS" by working for that long and printing one line of JSON with at least "done" and
 "seconds".
 """
 
@@ -25,11 +25,11 @@ from watch import Watch
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
 QUIET_TIMEOUT = 15.0
-LINE_TIMEOUT = 120.0  # for one answer of a subject, over the seconds it was told to work
+LINE_TIMEOUT = 120.0  # for one answer of a subject, in addition to its working time
 
 
 def machine_cpu() -> tuple[float, float]:
-    """CPU seconds that all processes used so far, and that there were."""
+    """CPU seconds that all processes have used so far, and CPU seconds available."""
     ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK"), sum(ticks) / os.sysconf("SC_CLK_TCK")
@@ -42,10 +42,10 @@ def machine_cpu() -> tuple[float, float]:
 class Sample:
     """One subject's turn in one round."""
 
-    # Where servers come and go nothing is counted but what the subject itself has done.
+    # Where servers come and go, only the subject's own work is counted.
     rate: float  # done per second
-    commands: float | None = 0  # sent by clients, per done; None: they cannot be told
-    scripts: float = 0  # those of them that are calls of scripts
+    commands: float | None = 0  # sent by clients, per done; None: unknown
+    scripts: float = 0  # script calls among them
     client_us: float = 0  # CPU time per done
     server_us: float = 0
     others: float = 0  # share of the machine that processes outside the benchmark took meanwhile
@@ -78,12 +78,12 @@ class Subject:
     def _complaint(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        # Python ends with the reason, others begin with it.
+        # Python prints the reason last, other programs first.
         last = bool(lines) and lines[0].startswith("Traceback")
         return lines[-1 if last else 0] if lines else "it said nothing"
 
     def _line(self, process: subprocess.Popen, timeout: float) -> str:
-        # A subject writes whole lines, one per turn: nothing can be left in the reader's buffer.
+        # A subject writes whole lines, one per turn, so nothing is left in the reader's buffer.
         if not select.select([process.stdout], [], [], timeout)[0]:
             raise Failed(f"no answer within {timeout:.0f} s: {self._complaint()}")
         line = process.stdout.readline().decode().strip()
@@ -108,7 +108,7 @@ class Subject:
         return sum(process_cpu(process.pid) for process in self.processes)
 
     def await_quiet(self) -> None:
-        """Until its processes use less than a twentieth of a core, or for QUIET_TIMEOUT."""
+        """Wait until its processes use less than a twentieth of a core, or for QUIET_TIMEOUT."""
         until = time.monotonic() + QUIET_TIMEOUT
         used = self.cpu()
         while time.monotonic() < until:
@@ -119,7 +119,7 @@ class Subject:
 
     def stop(self) -> None:
         for process in self.processes:
-            with suppress(BrokenPipeError):  # it has ended, and what it was told is still here
+            with suppress(BrokenPipeError):  # it has ended with data unsent
                 process.stdin.close()
         for process in self.processes:
             try:
@@ -132,7 +132,7 @@ class Subject:
 
 
 def merge(answers: list[dict]) -> dict:
-    """Sums the processes' fields, joins lists; the longest time counts, the oracle is shared."""
+    """Sum the processes' fields and join lists; the longest time counts, the oracle is shared."""
     merged: dict = {}
     for answer in answers:
         for key, value in answer.items():
@@ -151,8 +151,8 @@ OTHERS = ("subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "set", "del"
 
 
 def client_commands(calls: dict[str, int], inside: tuple[str, ...], pairs: int) -> int:
-    """Commands that clients sent.  The server counts those inside scripts as well, so what a
-    subject's scripts call once a pair (`inside`) is taken off."""
+    """Commands that clients sent.  The server also counts commands inside scripts, so those that a
+    subject's scripts call once per pair (`inside`) are subtracted."""
     return sum(calls.get(name, 0) for name in (*SCRIPTS, *OTHERS)) - len(inside) * pairs
 
 
@@ -163,8 +163,8 @@ class Spent:
     client: float
     server: float
     between: float
-    busy: float  # of all processes
-    total: float  # that there were
+    busy: float  # used by all processes
+    total: float  # available
 
     @staticmethod
     def now(subject: Subject, site: Site) -> Spent:
@@ -176,7 +176,7 @@ class Spent:
 
     @property
     def others(self) -> float:
-        """The share of what there was that no process of the benchmark had."""
+        """The share of the available time that went to processes outside the benchmark."""
         return max(0.0, self.busy - self.client - self.server - self.between) / self.total
 
 
@@ -224,7 +224,7 @@ def measure(
 
 
 class Builder:
-    """Builds each kind of program once, when the first row asks for it."""
+    """Builds each kind of program once, when the first row needs it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -259,12 +259,12 @@ class Builder:
 
     @property
     def scripts(self) -> Path:
-        """The scripts as the library sends them: without comment lines and blank lines."""
+        """The scripts as the library sends them: without comments and blank lines."""
         return self._scripts("scripts", "'publish'")
 
     @property
     def sharded_scripts(self) -> Path:
-        """As it sends them to a cluster."""
+        """The scripts as the library sends them to a cluster."""
         return self._scripts("scripts-sharded", "'spublish'")
 
     def _scripts(self, folder: str, publish: str) -> Path:
@@ -323,24 +323,24 @@ class Builder:
         return ["java", "-cp", f"{classes}:{jars}/*", "RedissonBench"]
 
     def plotter(self) -> Path:
-        """The environment's Python, with what the picture needs."""
+        """The environment's Python, with the packages for the picture."""
         if not self.python.exists():
             self._run("plot", sys.executable, "-m", "venv", self.folder / "venv")
         self._run("plot", self.python, "-m", "pip", "install", "--quiet", "matplotlib")
         return self.python
 
     def used(self, kind: str) -> bool:
-        """Whether a row of this run has asked for it, and got it."""
+        """Whether a row of this run has needed it, and got it."""
         return kind in self._done and self._done[kind] is None
 
     def build_id(self) -> str:
-        """Names the state of the core that was measured, as snib_build_id() does."""
+        """The state of the measured core, as in snib_build_id()."""
         script = ROOT / "cmake" / "build_id.cmake"
         words = [self._tool("core", "cmake"), f"-DDIR={ROOT / 'core'}", "-P", str(script)]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
     def compiler(self) -> str:
-        """That of the C programs."""
+        """The compiler of the C programs."""
         cache = self.folder / "c" / "CMakeCache.txt"
         for line in cache.read_text().splitlines() if cache.exists() else []:
             if line.startswith("CMAKE_C_COMPILER:"):

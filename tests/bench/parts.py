@@ -1,4 +1,4 @@
-"""What rows are made of: who works on what, against whom, and what is to be reached.
+"""The parts of rows: subjects, their work, the rivals, and the goals.
 
 A figure is a ratio taken inside one round, or a count.  A missed goal is reported, never an error.
 """
@@ -18,13 +18,13 @@ Round = dict[str, Sample]  # one round of a row: each subject's turn
 
 @dataclass
 class Setting:
-    """What the command line of a subject may refer to."""
+    """What a subject's command line may refer to."""
 
     builder: Builder
-    server: Server  # the one of most rows
+    server: Server  # used by most rows
     folder: Path
     quick: bool
-    own: Site | None = None  # of the row that is running
+    own: Site | None = None  # the running row's own servers
 
     def site(self, seat: Seat) -> Site:
         return self.server if self.own is None or seat.alone else self.own
@@ -49,11 +49,11 @@ class Setting:
         return [*self.builder.java, str(self.server.port), *(str(word) for word in words)]
 
     def fresh_folder(self) -> Path:
-        """For the servers of a row."""
+        """A fresh folder for a row's servers."""
         return Path(tempfile.mkdtemp(dir=self.folder))
 
     def oracle(self) -> Path:
-        """A fresh file for the safety oracle of one subject."""
+        """A fresh file for one subject's safety oracle."""
         path = self.folder / f"oracle.{len(list(self.folder.glob('oracle.*')))}"
         path.write_bytes(bytes(64))
         return path
@@ -61,20 +61,20 @@ class Setting:
 
 @dataclass
 class Seat:
-    """One subject of a row.  `kinds` say what has to be built for it."""
+    """One subject of a row.  `kinds` names the programs to be built for it."""
 
     kinds: tuple[str, ...]
     argvs: Callable[[Setting], list[list[str]]]  # one command line for each of its processes
     warm: float = 0.3  # seconds of unmeasured work before the rounds
-    # Counted commands that its scripts call once a pair; None: not each pair calls the same.
+    # Counted commands that its scripts call once per pair; None: pairs differ.
     inside: tuple[str, ...] | None = ()
     watched: str | None = None  # the fair lock whose order is watched
-    alone: bool = False  # on the one server of most rows, though the row has servers of its own
+    alone: bool = False  # on the common server, although the row has its own servers
 
 
 @dataclass
 class Check:
-    """One figure of a row and what it shall be: at most or at least the goal, or told only."""
+    """One figure of a row and its goal, if any: a maximum or a minimum."""
 
     what: str
     against: str
@@ -83,10 +83,10 @@ class Check:
     goal: float | None
     most: bool = False
     unit: str = "x"
-    any_of: tuple[str, ...] = ()  # of these one is enough, beside the seats
+    any_of: tuple[str, ...] = ()  # one of these is enough, in addition to the seats
 
     def has_figures(self, rounds: list[Round]) -> bool:
-        """Whether all that it compares was there in every round."""
+        """Whether every round had all compared subjects."""
         return bool(rounds) and all(
             all(name in r for name in self.seats)
             and (not self.any_of or any(name in r for name in self.any_of))
@@ -104,11 +104,11 @@ class Row:
     seats: dict[str, Seat]
     checks: list[Check]
     pinned: bool = False  # server and subjects on one core: steadier, for one-thread comparisons
-    rounds: int | None = None  # at most, of a length that does not change
+    rounds: int | None = None  # the maximum, with a fixed length
     seconds: float = 1.0
     keeps_keys: bool = False
-    pairs: bool = True  # what is done is pairs of lock and unlock, so that its rate says something
-    site: Callable[[Setting], Site] | None = None  # makes servers of the row's own
+    pairs: bool = True  # the work is lock and unlock pairs, so its rate is meaningful
+    site: Callable[[Setting], Site] | None = None  # creates the row's own servers
     notes: list[str] = field(default_factory=list)
 
 
@@ -177,7 +177,7 @@ def java_contended(threads: int, processes: int = 1, mode: str = "contended") ->
 
 
 def mixed(ours: int, theirs: int) -> Seat:
-    """A process of ours with so many threads beside one of Redisson's, in this order."""
+    """One Snib process and one Redisson process with these numbers of threads, in this order."""
 
     def argvs(s: Setting) -> list[list[str]]:
         oracle = s.oracle()
@@ -190,7 +190,7 @@ def mixed(ours: int, theirs: int) -> Seat:
 
 
 def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
-    """So many processes of ours and as many of Redisson's, in this order, in one queue."""
+    """Equal numbers of Snib and Redisson processes, in this order, in one queue."""
 
     def argvs(s: Setting) -> list[list[str]]:
         oracle = s.oracle()
@@ -212,7 +212,7 @@ def time_ratio(ours: str, theirs: str, against: str, goal: float | None) -> Chec
 
 
 def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
-    """On one core it should be the time's ratio; it is steadier when others use the machine."""
+    """On one core it should equal the time's ratio; it is steadier while others use the machine."""
 
     def value(r: Round) -> float:
         a, b = r[ours], r[theirs]
@@ -222,7 +222,7 @@ def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
 
 
 def throughput(ours: str, theirs: tuple[str, ...], against: str, goal: float | None) -> Check:
-    """Against the best of theirs in each round; of several rivals some may be missing."""
+    """Throughput against the best rival in each round; some rivals may be missing."""
 
     def value(r: Round) -> float:
         return r[ours].rate / max(r[name].rate for name in theirs if name in r)
@@ -242,12 +242,12 @@ def per_pair(seat: str, name: str, goal: float) -> Check:
 
 
 def told(seat: str, what: str, name: str, goal: float | None, unit: str) -> Check:
-    """A figure that the subject itself gives."""
+    """A figure reported by the subject itself."""
     return Check(what, "", (seat,), lambda r: r[seat].extra[name], goal, most=True, unit=unit)
 
 
 def jain(seat: str, goal: float | None = None) -> Check:
-    """Fairness among threads: 1 if all got the same share, 1/n if one got everything."""
+    """Fairness among threads: 1 if all got equal shares, 1/n if one got everything."""
 
     def value(r: Round) -> float:
         each = r[seat].extra["each"]
@@ -257,7 +257,7 @@ def jain(seat: str, goal: float | None = None) -> Check:
 
 
 def equal_part(seat: str, ours: int, theirs: int) -> Check:
-    """What Redisson's threads, which answer last, got of what so many of so many would have got."""
+    """The share of Redisson's threads, which answer last, relative to an equal share."""
 
     def value(r: Round) -> float:
         each = r[seat].extra["each"]

@@ -1,4 +1,4 @@
-"""Draws the results: how far each figure is from its target.  plot.py RESULTS.json OUT.svg"""
+"""Draw the results: how far each figure is from its target.  plot.py RESULTS.json OUT.svg"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the results into text: a table for the terminal and the page for the documentation."""
+"""Turn the results into text: a table for the terminal and the page for the documentation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAKES = tuple(f"{way}_{place}" for place in ("across", "one") for way in WAYS)
 
 
 def _wakes(rows: list[dict], place: str) -> str:
-    """Each way's median over the run, with the lowest and the highest."""
+    """The median of each way over the run, with the lowest and the highest."""
     told = []
     for way in WAYS:
         values = [row["wakes"].get(f"{way}_{place}") for row in rows]
@@ -133,11 +133,11 @@ def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str
 # ---- Text ----------------------------------------------------------------------------------------
 
 
-QUIET = 0.05  # what others may take of the machine before it is worth a word
+QUIET = 0.05  # the share that others may take of the machine before it is mentioned
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Three digits that mean something."""
+    """Three significant digits."""
     if value is None:
         text = "-"
     elif value == 0:

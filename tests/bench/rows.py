@@ -1,5 +1,4 @@
-"""The rows of the mutex on one server; family.py has those of the other locks, deployments.py those
-on other deployments."""
+"""Rows for the mutex on one server; other locks are in family.py, deployments in deployments.py."""
 
 from __future__ import annotations
 
@@ -242,7 +241,7 @@ def holds_row(quick: bool) -> Row:
             told("snib", "threads", "threads", 1, ""),
             told("snib", "longest renewal gap, of the lease", "gap", 0.45, ""),
         ],
-        rounds=1,  # what a second round would need, the first has left behind
+        rounds=1,  # a second round would find the holds of the first
         seconds=seconds,
         pairs=False,
     )

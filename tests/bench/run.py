@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks: builds what is needed, starts a private server, lets rivals take turns.
+"""Run the benchmarks: build the programs, start a private server, let rivals take turns.
 
-Nothing here fails because of a time: the table says which targets were reached.
+No figure makes this fail: the table shows which targets were reached.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def take_turn(row: Row, name: str, subject: Subject, setting: Setting, seconds: 
 
 
 def warm_up(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> None:
-    """Turns that do not count.  A JVM compiles on for seconds after a turn, at the others' cost."""
+    """Uncounted turns.  A JVM keeps compiling for seconds after a turn, at the others' cost."""
     for _ in range(WARM_TURNS):
         take_turn(row, name, subject, setting, seconds)
         subject.await_quiet()
@@ -70,7 +70,7 @@ def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[s
 def play_rounds(
     row: Row, subjects: dict[str, Subject], setting: Setting, count: int, missing: dict[str, str]
 ) -> list[dict[str, Sample]]:
-    """Rounds in which every subject has a turn; each round begins with another one."""
+    """Rounds in which every subject has a turn; each round begins with a different one."""
     rounds: list[dict[str, Sample]] = []
     seconds = row.seconds * (0.4 if setting.quick and row.rounds is None else 1)
     for number in range(min(row.rounds or count, count)):
@@ -111,7 +111,7 @@ def run_row(row: Row, setting: Setting, count: int) -> dict:
 
 
 def wakes(setting: Setting) -> dict[str, float | None]:
-    """What it costs to wake a thread at this moment; nothing where the C program is missing."""
+    """The current cost of waking a thread; empty if the C program is missing."""
     try:
         setting.builder.need("c")
         subject = Subject([setting.c("wakes")], setting.folder, os.sched_getaffinity(0))
@@ -133,7 +133,7 @@ def count_of_rounds(text: str) -> int:
 
 
 def writable(text: str) -> Path:
-    """Found out at the beginning, not after an hour."""
+    """Check a path at the beginning, not after an hour."""
     path = Path(text).absolute()
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
@@ -180,7 +180,7 @@ def parse() -> argparse.Namespace:
 
 
 def command_line(options: argparse.Namespace) -> str:
-    """How to get this page again, without the names of this machine's files."""
+    """The command to reproduce this page, without local file names."""
     words = ["./dev bench", *(f"--only {name}" for name in options.only or [])]
     words += ["--quick"] * options.quick
     words += [f"--rounds {options.rounds}"] * (options.rounds != ROUNDS)
@@ -197,7 +197,7 @@ def write_outputs(options: argparse.Namespace, result: dict, builder: Builder) -
     if options.markdown:
         picture = options.plot and os.path.relpath(options.plot, options.markdown.parent)
         options.markdown.write_text(report.markdown(result, picture))
-    if options.plot:  # last: it needs a package that may not be had
+    if options.plot:  # last: it needs a package that may be unavailable
         plotter = [builder.plotter(), Path(__file__).with_name("plot.py"), figures, options.plot]
         if subprocess.run([str(word) for word in plotter]).returncode != 0:
             raise Missing(f"{options.plot} could not be drawn; the figures are in {figures}")

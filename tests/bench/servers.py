@@ -1,5 +1,5 @@
-"""The servers of the benchmarks: what all sites have, the one server of most rows, and several with
-links of their own for the quorum.  deployed.py has those with TLS, replicas and shards."""
+"""The servers of the benchmarks: the base class, the server of most rows, and several servers with
+separate links for the quorum.  Those with TLS, replicas and shards are in deployed.py."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 
 
 class Missing(Exception):
-    """Something that a row needs cannot be had on this machine."""
+    """Something that a row needs is not available on this machine."""
 
 
 class Failed(Exception):
-    """A subject ended, answered nonsense or broke a rule: the row has no figures."""
+    """A subject ended, gave an invalid answer or broke a rule: the row has no figures."""
 
 
 def process_cpu(pid: int) -> float:
@@ -45,31 +45,31 @@ def free_port() -> int:
 
 
 class Site:
-    """Where a row's subjects work: servers, and what is asked of them around each turn."""
+    """The servers on which a row's subjects work, and what happens to them around each turn."""
 
-    counts = True  # commands and CPU time can be told: no server comes or goes meanwhile
-    url = ""  # as Snib's clients take it
+    counts = True  # commands and CPU time can be counted, because no server comes or goes
+    url = ""  # in the form of Snib's clients
 
     def servers(self) -> list[Any]:
         """Each with info(), command() and its process."""
         raise NotImplementedError
 
     def asked(self) -> list[Any]:
-        """Those of them that clients send commands to."""
+        """The servers that clients send commands to."""
         return self.servers()
 
     def seated(self) -> None:
-        """All of a row's subjects have connected."""
+        """Called when all of a row's subjects have connected."""
 
     def disturb(self) -> dict[str, float]:
-        """Spoils something while a subject works; what there is to tell of it."""
+        """Break something while a subject works; returns figures about it."""
         return {}
 
     def check(self, extra: dict[str, Any]) -> None:
-        """Whether what a turn has told is what was to be seen; else it is Failed."""
+        """Check what a turn has reported; raises Failed."""
 
     def between_cpu(self) -> float:
-        """CPU seconds of what lies between clients and servers."""
+        """CPU seconds of processes between clients and servers."""
         return 0.0
 
     def calls(self) -> dict[str, int]:
@@ -86,12 +86,12 @@ class Site:
 
     def empty(self) -> None:
         for server in self.asked():
-            # Not when there is nothing to flush: clients that track keys would hear of it.
+            # Not if there is nothing to flush: clients that track keys would be notified.
             if int(server.command("DBSIZE")) != 0:
                 server.command("FLUSHALL", "SYNC")
 
     def await_empty(self) -> None:
-        """A release that left its key would make the next one look fast."""
+        """Wait until no key is left: a key left by a release would make the next one look fast."""
         until = time.monotonic() + 30
         for server in self.asked():
             while int(server.command("DBSIZE")) != 0:
@@ -118,8 +118,8 @@ class Server(Site):
         options += ["--daemonize", "no", "--dir", folder, "--loglevel", "warning"]
         options += ["--maxclients", 4000, *more]
         log = open(folder / f"{name}.log", "wb")
-        # In a session of its own, as a service has: Linux shares the cores between sessions first,
-        # so the number of client threads does not decide how often the server runs.
+        # In a separate session, like a service: Linux shares the cores between sessions first, so
+        # the number of client threads does not determine how often the server runs.
         self.process = subprocess.Popen(
             [self.binary, *map(str, options)], stdout=log, stderr=log, start_new_session=True
         )
@@ -149,7 +149,7 @@ class Server(Site):
         return [self]
 
     def command(self, *words: str) -> str:
-        """Sends one command; only replies of a single string or number are understood."""
+        """Send one command; only replies of a single string or number are supported."""
         parts = [b"$%d\r\n%s\r\n" % (len(w), w) for w in (word.encode() for word in words)]
         self._socket.sendall(b"*%d\r\n" % len(parts) + b"".join(parts))
         line = self._replies.readline()
@@ -175,8 +175,7 @@ class Server(Site):
 
 
 class Between:
-    """A process that forwards ports of its own to others, and holds back what passes, in each
-    direction alike."""
+    """A process that forwards ports, and delays the data equally in both directions."""
 
     def __init__(self, delay: Path, delay_us: int, ports: list[int]) -> None:
         words = [str(word) for word in (delay, delay_us, *ports)]
@@ -193,9 +192,9 @@ class Between:
 
 
 class Independent(Site):
-    """Several servers that know nothing of each other.  Clients reach them by `urls`: with a delay,
-    a process is between.  The last server stalls when all have connected: its kernel accepts
-    everything, and nobody answers."""
+    """Several independent servers.  Clients reach them by `urls`, with a delay through another
+    process. The last server stalls when all have connected: its kernel accepts everything, but
+    there is no answer."""
 
     def __init__(self, folder: Path, count: int, delay: Path, delay_us: int) -> None:
         self._servers: list[Server] = []
@@ -217,7 +216,7 @@ class Independent(Site):
         return self._servers
 
     def seated(self) -> None:
-        """For the whole row: clients are not to learn of it by a refusal."""
+        """The server is stopped for the whole row, so clients never see a refusal."""
         self._stalled = self._servers.pop()
         self._stalled.process.send_signal(signal.SIGSTOP)
 

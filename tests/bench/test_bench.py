@@ -1,4 +1,4 @@
-"""What the benchmarks say of themselves: rows that fit together, arguments, the page.  No row is run."""
+"""The benchmark harness itself: consistent rows, arguments, the page.  No row is run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bench = Callable[..., int]
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The program with these arguments; its exit status."""
+    """Run the program with these arguments; returns its exit status."""
 
     def call(*words: object) -> int:
         monkeypatch.setattr(sys, "argv", ["run.py", *map(str, words)])
@@ -151,7 +151,7 @@ def test_page() -> None:
 
 
 def test_page_with_something_missing() -> None:
-    """The best of those that are there, and why another one is not."""
+    """The best of the available rivals, and why another one is missing."""
     rounds = [{"snib": sample(300), "one": sample(100)}]
     text = page(ROW, rounds, {"other": "other: not to be had"})
     assert "| a made-up row, *1 round* | throughput against the best | >= 1.5 x | 3.00 x |" in text
@@ -175,7 +175,7 @@ def test_what_are_no_pairs_has_no_pairs_a_second() -> None:
 
 
 def test_commands_that_cannot_be_told() -> None:
-    """Of Redisson's and of Snib's clients together: their scripts do not call the same."""
+    """Commands of Redisson and Snib clients together: their scripts call different commands."""
     row = Row("both", "both", {"snib": None}, [])
     text = page(row, [{"snib": Sample(300, commands=None, client_us=10, server_us=20)}] * 2, {})
     assert "| both | snib | 300 | 10.0 | 20.0 | - |" in text

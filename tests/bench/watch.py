@@ -1,10 +1,11 @@
-"""Watches a fair lock at the server, and counts how often somebody overtook somebody.
+"""Watch a fair lock at the server, and count how often a waiter overtook another.
 
 MONITOR shows every command in the order in which the server ran it, those inside scripts too.  A
 waiter queues when a script pushes its owner to the queue's list (RPUSH); it has the lock when, at
 the end of a script, its field is in the lock's hash and was not before.  An inversion is a pair of
-waiters of whom the one that queued later had the lock earlier.  Who is dropped from the queue and
-queues again keeps its first time, and who never queued overtakes all who wait: both are unfair.
+waiters of whom the one that queued later had the lock earlier.  A waiter that is dropped from the
+queue and queues again keeps its first time, and one that never queued overtakes all waiters: both
+are unfair.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def follow(lines: list[bytes], name: str) -> Fairness:
 
 
 class Watch:
-    """One turn's watch.  What the server shows waits in its memory until the turn is over, so that
-    reading it takes nobody's time meanwhile."""
+    """The watch of one turn.  MONITOR's output stays in the server's memory until the turn is over,
+    so that reading it does not slow the subjects down."""
 
     def __init__(self, server: Server, name: str) -> None:
         self._server, self._name = server, name

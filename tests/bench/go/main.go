@@ -1,10 +1,9 @@
-// Lock + unlock on distinct locks, for Snib and the Go libraries of its kind.
+// Lock + unlock on distinct locks, for Snib and comparable Go libraries.
 //
 //	gobench URL SCRIPTS snib|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
 //
-// URL is as Snib takes it.  rueidis is no lock library here: it sends the two scripts that Snib sends,
-// and nothing else.  redsync and redsync-fast lock a majority of several servers, whose URLs stand with
-// spaces between.
+// URL is in Snib's form.  rueidis is no lock library here: it sends the two scripts that Snib sends, and nothing else.
+// redsync and redsync-fast lock a majority of several servers, whose URLs are separated by spaces.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 // A pair locks and unlocks one lock once.
 type pair func(ctx context.Context) error
 
-// A rival makes n pairs on n distinct locks.
+// A rival creates n pairs on n distinct locks.
 type rival func(ctx context.Context, at place, scripts string, n int) ([]pair, error)
 
 var rivals = map[string]rival{
@@ -40,7 +39,7 @@ func die(err error) {
 
 func lockName(i int) string { return "pair:" + strconv.Itoa(i) }
 
-// turn lets every goroutine work for so long and says how many pairs they did.
+// turn lets every goroutine work for length, and returns how many pairs they did.
 func turn(ctx context.Context, pairs []pair, length time.Duration) (int64, time.Duration) {
 	var stop atomic.Bool
 	var done atomic.Int64

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A place is where the servers are, for libraries that do not take Snib's URLs.
+// A place describes the servers for libraries that do not accept Snib's URLs.
 type place struct {
 	url    string // as it was given
 	addrs  []string
@@ -36,7 +36,7 @@ func parsePlace(text string) (place, error) {
 	return at, nil
 }
 
-// trusting believes in the authorities of one file alone.
+// trusting trusts only the authorities in one file.
 func trusting(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -60,7 +60,7 @@ func newRueidis(ctx context.Context, at place, scripts string, n int) ([]pair, e
 	return pairs, nil
 }
 
-// load makes the script known to every server.
+// load loads a script into every server.
 func load(ctx context.Context, client rueidis.Client, folder, name string) (sha1 string, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, name+".lua"))
 	if err != nil {
@@ -121,7 +121,7 @@ func newRueidislock(_ context.Context, at place, _ string, n int) ([]pair, error
 	return pairs, nil
 }
 
-// pool has a connection for each goroutine, so that none of them waits for another's.
+// pool has a connection for each goroutine, so that none of them waits for another.
 func pool(addr string, n int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: n})
 }
@@ -142,15 +142,15 @@ func newRedislock(_ context.Context, at place, _ string, n int) ([]pair, error) 
 	return pairs, nil
 }
 
-// nodeTimeout is how long redsync shall wait for one of several servers: long for them, but short
-// against go-redis' own 3 s with 3 more tries.
+// nodeTimeout is how long redsync waits for one of several servers: long for a server, but short compared with
+// go-redis' own 3 s with 3 more tries.
 const nodeTimeout = 250 * time.Millisecond
 
 func newRedsync(_ context.Context, at place, _ string, n int) ([]pair, error) {
 	return redsyncPairs(at.addrs, n), nil
 }
 
-// newRedsyncFast returns with the majority's answers, and waits for nobody else.
+// newRedsyncFast returns with the majority's answers, without waiting for the rest.
 func newRedsyncFast(_ context.Context, at place, _ string, n int) ([]pair, error) {
 	return redsyncPairs(at.addrs, n, redsync.WithFailFast(true)), nil
 }

@@ -1,6 +1,6 @@
 """Lock + unlock on distinct locks: pairs.py URL snib|redis|redis-wait THREADS
 
-URL is as Snib takes it.  redis-wait has a connection for each thread, and waits for one replica.
+URL is in Snib's form.  redis-wait has a connection for each thread, and waits for one replica.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def redis_client(url: str, **options: Any) -> Any:
 
 def redis_locks(url: str, count: int) -> list[AbstractContextManager]:
     client = redis_client(url)
-    # A connection with TLS costs redis-py much: all of them are there before the work begins.
+    # TLS connections are expensive in redis-py, so all are opened before the work begins.
     pool = client.connection_pool
     for connection in [pool.get_connection() for _ in range(count)]:
         pool.release(connection)
@@ -47,7 +47,7 @@ def redis_locks(url: str, count: int) -> list[AbstractContextManager]:
 
 
 class Waited:
-    """A lock of redis-py, which counts when one replica has it."""
+    """A lock of redis-py that counts once a replica has it."""
 
     def __init__(self, url: str, name: str) -> None:
         self._client = redis_client(url, single_connection_client=True)

@@ -41,7 +41,7 @@ async def main() -> None:
     url, kind, tasks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     async with AsyncExitStack() as stack:
         locks = await {"snib": snib_locks, "redis": redis_locks}[kind](stack, url, tasks)
-        # The loop stands still between turns, on purpose: nobody else shall work then.
+        # The loop is blocked between turns on purpose: no task should work then.
         for seconds in turns():
             began = perf_counter()
             counts = await asyncio.gather(*(work(lock, began + seconds) for lock in locks))

@@ -1,4 +1,4 @@
-"""The subject's side of the benchmarks: answer each "go SECONDS" by one line of JSON."""
+"""The subject's side of the benchmarks: answer each "go SECONDS" with one line of JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def turns() -> Iterator[float]:
-    """Says that all is prepared and gives the length of each turn until the input ends."""
+    """Print "ready", and yield the length of each turn until the input ends."""
     print("ready", flush=True)
     for line in sys.stdin:
         yield float(line.split()[1])
