@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2f10f29a05898e90"
+#define SNIB_BUILD_ID "39811ff31e209d5f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -957,6 +957,9 @@ int snib__fail_wait(snib_error *err, const char *argument);
 int snib__fail_size(snib_error *err);   /* of a structure to be filled */
 int snib__fail_queue(snib_error *err);  /* another client's */
 int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
+
+/* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
+int snib__fail_system(snib_error *err, const char *doing, int os_error);
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
@@ -2659,6 +2662,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 
 #endif
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -2845,7 +2849,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
+        return snib__fail_system(err, "get random bytes for the client's id", errno);
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
@@ -2931,7 +2935,7 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
     if (error)
-        *out_code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
+        *out_code = snib__fail_system(err, "create the client", error);
     if (*out_code == SNIB_OK) {
         snib__exit_add(client);
         return client;
@@ -3168,7 +3172,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
 static int client_start(struct snib__client *client, snib_error *err)
 {
     int error = snib__driver_start(&client->driver);
-    return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
+    return error ? snib__fail_system(err, "start the client's thread", error) : SNIB_OK;
 }
 
 static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
@@ -3732,6 +3736,13 @@ int snib__fail_silent(snib_error *err)
     return snib__fail(
         err, SNIB_EINVAL, 0,
         "there is neither a queue nor out_op, so the result would reach nobody; give one");
+}
+
+int snib__fail_system(snib_error *err, const char *doing, int os_error)
+{
+    return snib__fail(err, SNIB_ESYSTEM, os_error,
+                      "cannot %s: %s; look at the limits of this process and of the system", doing,
+                      strerror(os_error));
 }
 
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
@@ -5491,7 +5502,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {
         snib__driver_leave(&client->driver);
-        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+        return snib__fail_system(err, "start the client's thread", error);
     }
     struct snib__run run = {
         client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
@@ -6611,10 +6622,14 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail_system(err, "start the client's thread", error);
+    }
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
     snib__engine_call(client->driver.engine, q->slice > 0);
-    struct snib__op *op = error ? NULL : question_start(lock, q, &code);
-    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    struct snib__op *op = question_start(lock, q, &code);
+    code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
@@ -6832,9 +6847,13 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail_system(err, "start the client's thread", error);
+    }
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
-    struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
-    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    struct snib__op *op = question_texts_start(client, q, &code);
+    code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
@@ -6987,7 +7006,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     } else if (!(queue->bell = snib__bell_new())) {
-        code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
+        code = snib__fail_system(err, "create the queue", errno);
         free(queue);
     } else {
         queue->client = client;
