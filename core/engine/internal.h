@@ -690,11 +690,11 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
-/* Drop the holds that are no longer what they were when the batch was made. A batch must not be encoded again with
- * them, because their memory may be unused or belong to another hold. Returns false if none is left; then the
+/* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
+ * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
 bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch);
-/* Resend a batch, without the holds that have gone since. split: one hold per command, and only the
+/* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
