@@ -41,8 +41,8 @@ struct snib__config {
     struct snib__login sentinel_login; /* SENTINEL: the same, for the sentinels */
     /* the driver supplies each connection's login, see snib__engine_link_up_as() */
     bool asks;
-    /* The server, the sentinels, or nodes of the cluster; owned by the caller like the strings.  0:
-     * the driver knows the only server. */
+    /* The server, the sentinels, or nodes of the cluster; owned by the caller like the strings.
+     * None: the driver knows the only server. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
     const char *service;   /* SENTINEL: the service name known to the sentinels */
@@ -131,7 +131,7 @@ enum snib__phase {
     SNIB__PLACED, /* fair: it has a place at the server */
     SNIB__HELD,
     SNIB__RELEASING, /* a release is in flight or must be repeated */
-    SNIB__LOST,      /* the holder was or will be told; the key may still exist */
+    SNIB__LOST,      /* the holder was or will be notified; the key may still exist */
     SNIB__GONE       /* released */
 };
 
@@ -168,7 +168,7 @@ struct snib__op {
     int32_t os_error;
     int32_t cause; /* why there is no connection; 0: unknown */
     uint8_t kind;  /* enum snib__op_kind */
-    uint8_t place; /* engine: where it is, see gate.c */
+    uint8_t place; /* engine: enum snib__place */
     bool once;     /* try only once */
     bool waited;
     bool done;

@@ -198,8 +198,8 @@ bool snib__node_explained(int32_t code)
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
-/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is none of
- * these: the next connection logs in anew, or reads the certificates anew. */
+/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
+ * these, because the next connection logs in again and rereads the certificates. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
