@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "39811ff31e209d5f"
+#define SNIB_BUILD_ID "e3b6b82a67eebb3b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1935,8 +1935,8 @@ struct snib__config {
     struct snib__login sentinel_login; /* SENTINEL: the same, for the sentinels */
     /* the driver supplies each connection's login, see snib__engine_link_up_as() */
     bool asks;
-    /* The server, the sentinels, or nodes of the cluster; owned by the caller like the strings.  0:
-     * the driver knows the only server. */
+    /* The server, the sentinels, or nodes of the cluster; owned by the caller like the strings.
+     * None: the driver knows the only server. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
     const char *service;   /* SENTINEL: the service name known to the sentinels */
@@ -2025,7 +2025,7 @@ enum snib__phase {
     SNIB__PLACED, /* fair: it has a place at the server */
     SNIB__HELD,
     SNIB__RELEASING, /* a release is in flight or must be repeated */
-    SNIB__LOST,      /* the holder was or will be told; the key may still exist */
+    SNIB__LOST,      /* the holder was or will be notified; the key may still exist */
     SNIB__GONE       /* released */
 };
 
@@ -2062,7 +2062,7 @@ struct snib__op {
     int32_t os_error;
     int32_t cause; /* why there is no connection; 0: unknown */
     uint8_t kind;  /* enum snib__op_kind */
-    uint8_t place; /* engine: where it is, see gate.c */
+    uint8_t place; /* engine: enum snib__place */
     bool once;     /* try only once */
     bool waited;
     bool done;
@@ -12232,11 +12232,11 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
-/* Drop the holds that are no longer what they were when the batch was made. A batch must not be encoded again with
- * them, because their memory may be unused or belong to another hold. Returns false if none is left; then the
+/* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
+ * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
 bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch);
-/* Resend a batch, without the holds that have gone since. split: one hold per command, and only the
+/* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
@@ -21304,8 +21304,8 @@ bool snib__node_explained(int32_t code)
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
-/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is none of
- * these: the next connection logs in anew, or reads the certificates anew. */
+/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
+ * these, because the next connection logs in again and rereads the certificates. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
@@ -21594,11 +21594,11 @@ snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct s
 
 /* ---- engine/op.c ------------------------------------------------------------------------------*/
 
-/* op.c - operations: birth, completion, patience; and the memory of ops, holds and batches.
+/* op.c - operations: start, completion, patience; and the memory of operations, holds and batches.
  *
- * Completion allocates nothing and cannot fail: an operation is its own place in the list of the done.
- * Ops, holds and batches live in slabs that are kept until the engine ends, so that a number or a
- * generation can tell that a pointer has become somebody else.
+ * Completion allocates nothing and cannot fail: an operation is its own entry in the list of
+ * finished ones.  Operations, holds and batches live in slabs that are kept until the engine ends,
+ * so that a number or a generation can show that a pointer has been reused.
  */
 
 #include <stdlib.h>
@@ -21609,7 +21609,8 @@ struct snib__slab {
     max_align_t objects[];
 };
 
-/* A fresh run of n objects of a size, with room for their timers, linked into the engine; NULL when out of memory. */
+/* A new run of n objects of a size, with timers reserved, linked into the
+ * engine; NULL when out of memory. */
 static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t timers)
 {
     if (timers > 0 && snib__timer_reserve(e, timers) < 0)
@@ -21634,7 +21635,7 @@ void snib__slabs_free(struct snib__engine *e)
     }
 }
 
-/* Most holds are of gates with one at a time: they do without the last fields. */
+/* Most holds are of gates with one hold at a time, which do not need the last fields. */
 static size_t op_hold_size(const struct snib__gate *gate)
 {
     return snib__gate_sole(gate) ? offsetof(struct snib__hold, peer_prev)
@@ -21664,7 +21665,8 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     return hold;
 }
 
-/* Another hold for what the server has of this one, to give it back while the caller keeps this. */
+/* A second hold for what the server has of this one, so that it can be released while
+ * the caller keeps the first. */
 struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
 {
     struct snib__hold *again = snib__hold_new(e, hold->gate);
@@ -21676,7 +21678,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
         if (!snib__gate_sole(hold->gate))
-            snib__gate_join(again); /* its number is not free before it is gone */
+            snib__gate_join(again); /* its number stays in use until it is gone */
     }
     return again;
 }
@@ -21684,7 +21686,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
-    hold->number = 0; /* whoever still points here finds a stranger */
+    hold->number = 0; /* a stale pointer no longer matches */
     hold->gate = NULL;
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     hold->next = *free_list;
@@ -21785,7 +21787,7 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
-/* Where it failed, if the deployment has several places; by config.where if there is no memory. */
+/* Record which node failed, if there are several; config.where is used if there is no memory. */
 static void op_note_where(struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
@@ -21821,7 +21823,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     e->done_tail = op;
 }
 
-/* Done with an error reply: the server's own words are kept. */
+/* Finish with an error reply: keep the server's own words. */
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
@@ -21842,13 +21844,13 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
     return op;
 }
 
-/* The server that is to answer it. */
+/* The server that must answer it. */
 struct snib__node *snib__op_node(const struct snib__op *op)
 {
     return op->gate ? op->gate->node : op->node;
 }
 
-/* The moment at which an operation gives up on a server that cannot be reached. */
+/* When the operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
     snib__time down_since = snib__op_node(op)->down_since;
@@ -21858,7 +21860,7 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
-/* The same, when it was reached and nobody serves the name. */
+/* The same, or when it gives up on servers that refuse to serve the name. */
 static snib__time op_endurance(const struct snib__engine *e, const struct snib__op *op)
 {
     snib__time patience = op_patience(e, op);
@@ -21866,8 +21868,8 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
     return refused < patience ? refused : patience;
 }
 
-/* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
- * question changes nothing, or ends with its link. */
+/* Whether the server may have done something for the operation without a reply, now that the link
+ * is down.  A query changes nothing, or ends with its link. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
@@ -21881,12 +21883,12 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
     return subject && snib__pause_has(e, subject);
 }
 
-/* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
- * of wherever it is. */
+/* The code for an operation that ends because the server cannot be reached.  Call it before the
+ * operation is detached from its hold. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    if (snib__node_ready(node)) /* a refused request that is not on its way was not done */
+    if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
         return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
                                                                        : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
@@ -21900,7 +21902,7 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
     return passing ? SNIB_ECONNECT : node->failure;
 }
 
-/* Put the operation's next deadline into the heap: of its wait, or of its patience. */
+/* Put the operation's next deadline into the heap: the end of its wait, or of its patience. */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_endurance(e, op);
@@ -21911,9 +21913,9 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether the attempt that the operation depends on lost its connection and has had no answer since.  With one holder
- * at a time that is the gate's only request: an attempt, of this operation or of the waiter ahead, or a transfer.  The
- * next connection may be too young to count as silent. */
+/* Whether the attempt that the operation depends on lost its connection and has had no reply since.
+ * With one holder at a time that is the gate's only request: an attempt, of this operation or of
+ * the waiter ahead, or a transfer.  The next connection may be too young to count as silent. */
 static bool op_unheard(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold, *active = hold ? snib__gate_active(op->gate) : NULL;
@@ -21923,7 +21925,7 @@ static bool op_unheard(const struct snib__op *op)
     return hold && hold->phase == SNIB__TRYING && (hold->flags & SNIB__RESENT);
 }
 
-/* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
+/* Its wait is over.  Only while the server answers may the result say that the lock is held. */
 static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (snib__outer_is(op->gate))
