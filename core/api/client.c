@@ -1,5 +1,4 @@
-/* client.c - clients: opening, closing, statistics, the log; and what the driver does with
- * results. */
+/* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
 #include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
@@ -252,8 +251,7 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-/* A client with one reference, the caller's; takes ownership of the URL's parts.  NULL:
- * *out_code. */
+/* A client with one reference, the caller's; takes over the URL's parts.  NULL: *out_code. */
 static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
                                        snib_error *err, int32_t *out_code)
 {

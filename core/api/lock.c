@@ -228,8 +228,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     return snib__run(&run, op, code, call->out_event, err);
 }
 
-/* All forms of acquire; the arguments are not yet checked.  kind: required kind; 0: any but a
- * latch. */
+/* All forms of acquire; nothing is checked yet.  kind: the required kind; 0: any but a latch. */
 static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
                         snib_error *err)
 {

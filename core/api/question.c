@@ -234,8 +234,7 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A name's description, one step of a list, or information about the server, for all forms of the
- * call. */
+/* A description, one step of a list, or server information, for all forms of the call. */
 struct question_texts {
     bool list;
     int32_t server;   /* enum snib_server; 0: about names */

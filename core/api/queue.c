@@ -1,5 +1,4 @@
-/* queue.c - events for one loop: results, losses, log records, and the descriptor that announces
- * them.
+/* queue.c - events for one loop: results, losses, log records, and their descriptor.
  *
  * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
  * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
