@@ -5,12 +5,11 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e3b6b82a67eebb3b"
+#define SNIB_BUILD_ID "30fc6b01a2014227"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
-/* client.c - clients: opening, closing, statistics, the log; and what the driver does with
- * results. */
+/* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
@@ -2909,8 +2908,7 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-/* A client with one reference, the caller's; takes ownership of the URL's parts.  NULL:
- * *out_code. */
+/* A client with one reference, the caller's; takes over the URL's parts.  NULL: *out_code. */
 static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
                                        snib_error *err, int32_t *out_code)
 {
@@ -5511,8 +5509,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     return snib__run(&run, op, code, call->out_event, err);
 }
 
-/* All forms of acquire; the arguments are not yet checked.  kind: required kind; 0: any but a
- * latch. */
+/* All forms of acquire; nothing is checked yet.  kind: the required kind; 0: any but a latch. */
 static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
                         snib_error *err)
 {
@@ -6811,8 +6808,7 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A name's description, one step of a list, or information about the server, for all forms of the
- * call. */
+/* A description, one step of a list, or server information, for all forms of the call. */
 struct question_texts {
     bool list;
     int32_t server;   /* enum snib_server; 0: about names */
@@ -6969,8 +6965,7 @@ void snib_texts_free(snib_texts *texts)
 
 /* ---- api/queue.c ------------------------------------------------------------------------------*/
 
-/* queue.c - events for one loop: results, losses, log records, and the descriptor that announces
- * them.
+/* queue.c - events for one loop: results, losses, log records, and their descriptor.
  *
  * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
  * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
