@@ -378,7 +378,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
-/* A server has taken the operation's request: its patience with refusals ends. */
+/* A server has handled the request, so its operation no longer counts refusals. */
 static void node_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__op *op = request->subject ? snib__request_op(request) : NULL;

@@ -32,7 +32,7 @@
 #define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
 #define SENTINEL_EARS 5                 /* how many are subscribed to */
 #define SENTINEL_SHUN                                                                              \
-    (30000 * SNIB__MS) /* polls ask a sentinel that has failed again after at most this long */
+    (30000 * SNIB__MS) /* polls ask a failed sentinel again after a pause of at most this */
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 

@@ -132,8 +132,7 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
     wait->queued--;
 }
 
-/* No operation waits at the gate: let the subscription linger, or free a
- * wait that has none at once. */
+/* No operation waits at the gate: let the subscription linger, or free the wait if it has none. */
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
