@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "30fc6b01a2014227"
+#define SNIB_BUILD_ID "59381f94c397c368"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -21479,7 +21479,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
-/* A server has taken the operation's request: its patience with refusals ends. */
+/* A server has handled the request, so its operation no longer counts refusals. */
 static void node_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
@@ -23374,7 +23374,7 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
 #define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
 #define SENTINEL_EARS 5                 /* how many are subscribed to */
 #define SENTINEL_SHUN                                                                              \
-    (30000 * SNIB__MS) /* polls ask a sentinel that has failed again after at most this long */
+    (30000 * SNIB__MS) /* polls ask a failed sentinel again after a pause of at most this */
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
@@ -24734,8 +24734,7 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
     wait->queued--;
 }
 
-/* No operation waits at the gate: let the subscription linger, or free a
- * wait that has none at once. */
+/* No operation waits at the gate: let the subscription linger, or free the wait if it has none. */
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
