@@ -37,10 +37,10 @@
 // Errors are of type *[Error], with the lock's name, its kind and the reason of a loss; compare with
 // errors.Is and the constants from [ErrBusy] to [ErrForked].
 //
-// One rule applies to contexts: a call with a context that has already ended starts nothing (a release does
-// start, but nobody waits for it). If the context ends during a call, the operation is cancelled unless it was
-// already done, and the call reports what was done. An error caused by a context matches the context's error,
-// and [Error.MaybeApplied] tells whether something may have been done nevertheless.
+// One rule applies to contexts: a call with a context that has already ended starts nothing (a release does start, but
+// the call does not wait for it). If the context ends during a call, the operation is cancelled unless it was already
+// done, and the call reports what was done. An error caused by a context matches the context's error, and
+// [Error.MaybeApplied] tells whether something may have been done anyway.
 //
 // The package compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
 // libuuid. The build tag snib_system links the installed libsnib instead.

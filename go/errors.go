@@ -57,7 +57,7 @@ type Error struct {
 	OSError syscall.Errno // 0 if it is no error of the operating system
 	context error         // the context's, if it ended the wait
 	maybe   bool          // cancelled after it may have been applied
-	told    bool          // by the core, whose text names the lock
+	told    bool          // the core wrote the text, which names the lock
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {

@@ -84,7 +84,7 @@ func FencedTokens() LockOption { return func(o *lockOptions) { o.flags |= flagFe
 // PreferWriter is for an [RW]: while a writer waits, new readers that use Snib wait behind it.
 func PreferWriter() LockOption { return func(o *lockOptions) { o.flags |= flagPreferWriter } }
 
-// NoQuarantine is for [Quorum]: servers that may have lost their memory vote at once. Use it only where they
+// NoQuarantine is for [Quorum]: servers that may have lost their memory vote immediately. Use it only where they
 // persist every write before they answer.
 func NoQuarantine() LockOption { return func(o *lockOptions) { o.flags |= flagNoQuarantine } }
 

@@ -24,7 +24,7 @@ func (c *Client) RW(name string, options ...LockOption) *RW {
 	return rw
 }
 
-// RLocker returns the readers' side as a lock of its own, whose Lock and TryLock are RLock and TryRLock.
+// RLocker returns the readers' side as a separate lock, whose Lock and TryLock are RLock and TryRLock.
 func (rw *RW) RLocker() Locker { return rw.reader }
 
 // RLock waits for the lock as a reader; otherwise it is like Lock.

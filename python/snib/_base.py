@@ -191,7 +191,7 @@ class FencedKind:
 
 
 class SpinKind:
-    """A lock whose waiters poll, because a release notifies nobody: for short work."""
+    """A lock whose waiters poll, because a release sends no message: for short work."""
 
     __slots__ = ()
     _KIND, kind = _kinds.SPIN, "spin"
@@ -221,8 +221,8 @@ class WriteKind:
 class SemaphoreKind:
     """A number of permits without owners, which behaves like the standard library's semaphores.
 
-    Nobody can tell who has a permit: those of a process that died do not come back by themselves,
-    and their hold has no lease and is never lost.  Where that matters, use Permits.
+    The permits of a process that died do not become free by themselves, and a hold of them has no
+    lease and is never lost.  Where that matters, use Permits.
     """
 
     __slots__ = ()

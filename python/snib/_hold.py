@@ -33,7 +33,7 @@ class State(enum.IntEnum):
     VALID = 0  # safe
     AT_RISK = 1  # still safe, but renewal is overdue or the connection is down
     LOST = 2  # no longer safe, for ever
-    RELEASED = 3  # given back by the program
+    RELEASED = 3  # released by the program
 
 
 @dataclass(frozen=True)

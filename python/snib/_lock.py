@@ -323,9 +323,9 @@ class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `with rwlock.read:`, `with rwlock.write as hold:`.
 
     The owner of either side is the thread, as for RLock.  The holder of `write` may also take
-    `read` and keep it when `write` is released: the writer becomes a reader, and nobody writes in
-    between. The opposite raises UpgradeRefused immediately, because such a reader would wait for
-    itself.
+    `read` and keep it when `write` is released: the writer becomes a reader, with no other writer
+    in between.  The opposite raises UpgradeRefused immediately, because such a reader would wait
+    for itself.
     """
 
     __slots__ = ()

@@ -3,7 +3,7 @@
 MONITOR shows every command in the order in which the server ran it, those inside scripts too.  A
 waiter queues when a script pushes its owner to the queue's list (RPUSH); it has the lock when, at
 the end of a script, its field is in the lock's hash and was not before.  An inversion is a pair of
-waiters of whom the one that queued later had the lock earlier.  A waiter that is dropped from the
+waiters of which the one that queued later got the lock earlier.  A waiter that is dropped from the
 queue and queues again keeps its first time, and one that never queued overtakes all waiters: both
 are unfair.
 """

@@ -4,10 +4,10 @@ One line per event, times in nanoseconds of CLOCK_BOOTTIME, which all processes 
 
     start   <at> <who>
     ask     <at> <who> <name> <wait_ms>                               a call for the lock begins
-    grant   <at> <who> <name> <hold> <token>                          and ended with a hold
+    grant   <at> <who> <name> <hold> <token>                          and ends with a hold
     fail    <at> <who> <name> <asked> <code>                          or with this code of snib.h
-    lost    <at> <who> <name> <hold> <checked> <reason>               a check has said so
-    release <at> <who> <name> <hold> <checked> <asked> <code>         after this call the hold is over
+    lost    <at> <who> <name> <hold> <checked> <reason>               a check has reported the loss
+    release <at> <who> <name> <hold> <checked> <asked> <code>         the hold has ended after this call
     end     <at> <who>
 
 `checked` is when the worker last began a check that reported the hold as valid: up to then it worked under the lock.

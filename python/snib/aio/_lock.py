@@ -426,8 +426,9 @@ class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `async with rwlock.read:`, `async with rwlock.write:`.
 
     The owner of either side is the task, as for RLock.  The holder of `write` may also take `read`
-    and keep it when `write` is released: the writer becomes a reader, and nobody writes in between.
-    The opposite raises UpgradeRefused immediately, because such a reader would wait for itself.
+    and keep it when `write` is released: the writer becomes a reader, with no other writer in
+    between.  The opposite raises UpgradeRefused immediately, because such a reader would wait for
+    itself.
     """
 
     __slots__ = ()
