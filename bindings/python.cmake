@@ -1,13 +1,14 @@
 # python.cmake - the extension module snib._core, for the stable ABI of Python 3.10 and newer.
 #
-# Wants the core's objects (target snib_objects) and SNIB_CORE_LIBS.  Everything but the module's
+# Requires the core's objects (target snib_objects) and SNIB_CORE_LIBS.  Everything but the module's
 # init function is hidden, so that other copies of the core or of hiredis do not matter.
 
 if(CMAKE_VERSION VERSION_LESS 3.26)
     message(FATAL_ERROR "The Python extension needs CMake 3.26; `pip install .` brings it.")
 endif()
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.SABIModule)
-# Handles and their locks count on one thread at a time in Python, and there is no stable ABI without it.
+# Handles and their locks rely on one Python thread at a time, and without the GIL there is no
+# stable ABI.
 execute_process(
     COMMAND ${Python_EXECUTABLE} -c
             "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
@@ -31,7 +32,7 @@ add_custom_command(
 Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
     ${snib_wrapper} ${snib_bindings}/python_calls.c ${snib_bindings}/python_drop.c
     ${snib_bindings}/python_events.c ${snib_bindings}/python_family.c ${snib_bindings}/python_scope.c)
-# Generated code keeps to rules of its own, but not about references.
+# Generated code follows its own rules, except for references.
 set_source_files_properties(${snib_wrapper} PROPERTIES
     COMPILE_OPTIONS "-w;-include;${snib_bindings}/python_refs.h"
     OBJECT_DEPENDS ${snib_bindings}/python_refs.h)
@@ -41,7 +42,7 @@ set_target_properties(_core PROPERTIES C_VISIBILITY_PRESET hidden)
 
 # A static hiredis makes the wheel independent of the system's; libuuid.a cannot go into a module.
 find_library(SNIB_HIREDIS_STATIC NAMES libhiredis.a)
-# A static OpenSSL of its own does not collide with the one of ssl, psycopg or cryptography.
+# A private static OpenSSL does not collide with that of ssl, psycopg or cryptography.
 find_library(SNIB_SSL_STATIC NAMES libssl.a)
 find_library(SNIB_CRYPTO_STATIC NAMES libcrypto.a)
 set(snib_libs ${SNIB_CORE_LIBS})

@@ -1,4 +1,4 @@
-# build_id.cmake - one id for the core's sources, whichever package they are compiled in.
+# build_id.cmake - one id for the core's sources, the same in every package.
 #
 #   cmake -DDIR=core [-DOUT=snib_build_id.h] -P cmake/build_id.cmake
 #

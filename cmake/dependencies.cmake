@@ -1,8 +1,8 @@
-# dependencies.cmake - find what the chosen parts need, and name all that is missing in one line.
+# dependencies.cmake - find the chosen parts' dependencies, and name all missing ones in one line.
 
 set(missing "")
 
-# need(<header> <library> <Debian package>) - look for both, else note the package.
+# need(<header> <library> <Debian package>) - look for both; if one is missing, note the package.
 function(need header library package)
     string(MAKE_C_IDENTIFIER "${library}" id)
     find_path(SNIB_${id}_INCLUDE ${header})
@@ -32,8 +32,8 @@ endif()
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-# Libraries are linked by their plain names, so that no path of this machine gets into the installed
-# package; where they are not in the default places these say where.
+# Libraries are linked by their plain names, so that no local path gets into the installed package;
+# these are their folders, if not the default ones.
 set(SNIB_DEPENDENCY_INCLUDES "")
 foreach(id hiredis uuid ssl crypto cjson cmocka)
     if(SNIB_${id}_LIBRARY)

@@ -22,7 +22,7 @@ else()
     add_compile_options($<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
 endif()
 
-# For hand-written code of ours; generated code is compiled without.
+# For hand-written code; generated code is compiled without these.
 add_library(snib_warnings INTERFACE)
 target_compile_options(snib_warnings INTERFACE
     -Wall -Wextra -Wpedantic -Wno-overlength-strings -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla

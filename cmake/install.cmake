@@ -1,6 +1,6 @@
 # install.cmake - the C package: header, libraries, pkg-config, CMake package, command, manual page.
 #
-# Nothing installed names the prefix, so the tree can be moved.
+# No installed file contains the prefix, so the tree can be moved.
 
 include(CMakePackageConfigHelpers)
 

@@ -1,6 +1,6 @@
 /* bridge.h - the C half of bridge.go: snib.h in a shape that costs one crossing a call.
  *
- * A handle is a ticket that looks like a pointer but is none.  Go's collector must not see it as one,
+ * A handle is a ticket that looks like a pointer but is not one.  Go's collector must not see it as one,
  * so handles are uint64_t here and on the Go side.
  */
 #ifndef SNIB_BRIDGE_H
@@ -20,7 +20,7 @@
 
 #define BRIDGE_AS(type, handle) ((type *)(uintptr_t)(handle))
 
-/* What a call left behind: hold after SNIB_OK, op after SNIB_AGAIN, error after anything else. */
+/* The result of a call: hold after SNIB_OK, op after SNIB_AGAIN, error after anything else. */
 typedef struct bridge_result {
     uint64_t hold;
     uint64_t op;
@@ -97,7 +97,7 @@ static inline int32_t bridge_credentials(uint64_t client, uint64_t queue, snib_e
     return snib_client_credentials(BRIDGE_AS(snib_client, client), BRIDGE_AS(snib_queue, queue), err);
 }
 
-/* A text that Go lends, without a terminator; false: it has a zero byte, or is too long. */
+/* A text lent by Go, without a terminator; false: it has a zero byte, or is too long. */
 static inline bool bridge_copy(char *out, size_t cap, const char *text, size_t n)
 {
     if (n >= cap || (n > 0 && memchr(text, 0, n))) {
@@ -109,7 +109,7 @@ static inline bool bridge_copy(char *out, size_t cap, const char *text, size_t n
     return true;
 }
 
-/* why: what is the matter; length 0: nothing is.  Whatever comes of it, the question is answered. */
+/* why: the reason for a refusal; length 0: none.  In any case the request is answered. */
 static inline void bridge_login(uint64_t client, uint64_t token, const char *username, size_t username_n,
                                 const char *password, size_t password_n, int64_t valid_ms, const char *why,
                                 size_t why_n)
@@ -159,7 +159,7 @@ static inline int32_t bridge_lock_new(uint64_t client, int32_t kind, const char 
 
 enum bridge_group { BRIDGE_MULTI, BRIDGE_QUORUM };
 
-/* One lock made of several. */
+/* Combine several locks into one. */
 static inline int32_t bridge_group_new(int32_t group, const uint64_t *members, uint32_t n,
                                        const snib_lock_options *options, uint64_t *out_lock, snib_error *err)
 {
@@ -184,7 +184,7 @@ static inline void bridge_lock_free(uint64_t lock)
     snib_lock_free(BRIDGE_AS(snib_lock, lock));
 }
 
-/* Go's lock: what of its handle, kind and owner an acquisition needs; count: of permits. */
+/* The parts of Go's lock that an acquisition needs; count: of permits. */
 typedef struct bridge_wish {
     uint64_t lock;
     uint64_t owner;
@@ -193,7 +193,7 @@ typedef struct bridge_wish {
     int64_t wait_ms;
 } bridge_wish;
 
-/* Stay in C for slice_ms; the operation goes on if it is not done by then. */
+/* Stay in C for up to slice_ms; an operation that is not done by then continues. */
 static inline int bridge_begin(const bridge_wish *wish, int64_t slice_ms, snib_queue *queue, uint64_t token,
                                snib_hold **hold, snib_op **op, snib_error *err)
 {
@@ -228,7 +228,7 @@ static inline int bridge_submit(const bridge_wish *wish, snib_queue *queue, uint
     }
 }
 
-/* Acquire, or wait for a latch, which brings no hold.  slice_ms 0: submit. */
+/* Acquire, or wait for a latch, which gives no hold.  slice_ms 0: submit. */
 static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, uint64_t queue, uint64_t token,
                                      bridge_result *out)
 {
@@ -251,7 +251,7 @@ static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, 
     return code;
 }
 
-/* A closed client can only say that it is closed, but its holds know that they are lost, and why. */
+/* A closed client can only report that it is closed, but its holds know that they are lost, and why. */
 static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
 {
     if (code == SNIB_OK || code == SNIB_AGAIN || snib_hold_state(hold, NULL) != SNIB_HOLD_LOST) {
@@ -260,7 +260,7 @@ static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
     return snib_hold_check(hold, &out->error);
 }
 
-/* Release the hold and give its handle back, whatever the release's result is.  queue 0: nobody is told more. */
+/* Release the hold and free its handle, whatever the result.  queue 0: no further event. */
 static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t queue, uint64_t token,
                                      bridge_result *out)
 {
@@ -317,14 +317,14 @@ static inline int32_t bridge_hold_owner(uint64_t hold, char out[128], snib_error
 
 enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE };
 
-/* What an operation that was only submitted came back with. */
+/* The result of submitting an operation. */
 static inline int32_t bridge_submitted(int code, const snib_op *op, bridge_result *out)
 {
     out->op = (uint64_t)(uintptr_t)op;
     return code == SNIB_OK ? SNIB_AGAIN : code;
 }
 
-/* Submit one of the questions that bring no hold.  target: the client of a ping, else the lock. */
+/* Submit a query that gives no hold.  target: the client for a ping, otherwise the lock. */
 static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait_ms, uint64_t queue,
                                  uint64_t token, bridge_result *out)
 {
@@ -345,7 +345,7 @@ static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait
     return bridge_submitted(code, op, out);
 }
 
-/* Submit a step through the names. */
+/* Submit a step of the scan over names. */
 static inline int32_t bridge_list(uint64_t client, const char *pattern, size_t pattern_len, uint64_t cursor,
                                   uint64_t queue, uint64_t token, bridge_result *out)
 {
@@ -364,7 +364,7 @@ static inline int32_t bridge_describe(uint64_t client, const char *name, size_t 
     return bridge_submitted(code, op, out);
 }
 
-/* Submit a question to a counter, or a change of it: see enum snib_count. */
+/* Submit a query or a change of a counter: see enum snib_count. */
 static inline int32_t bridge_count(int32_t kind, uint64_t lock, int32_t what, int64_t n, uint64_t queue,
                                    uint64_t token, bridge_result *out)
 {

@@ -21,7 +21,7 @@ function(append_row list name text)
     string(REPLACE "\\" "\\\\" text "${text}")
     string(REPLACE "\"" "\\\"" text "${text}")
     string(REPLACE "\n" "\\n\"\n     \"" text "${text}")
-    string(REGEX REPLACE "\n     \"$" "" text "${text}") # the last newline opens no further literal
+    string(REGEX REPLACE "\n     \"$" "" text "${text}") # no literal follows the last newline
     set(${list} "${${list}}    {\"${name}\",\n     \"${text},\n     ${length}, \"${sha1}\"},\n" PARENT_SCOPE)
 endfunction()
 
@@ -49,7 +49,7 @@ foreach(file IN LISTS files)
     get_filename_component(name "${file}" NAME_WE)
     string(TOUPPER "${name}" upper)
 
-    # Never as a CMake list: lists would trip over ; and [ in the text.
+    # Never as a CMake list: lists break on ; and [ in the text.
     file(READ "${file}" text)
     if(text MATCHES "^-- with ([_a-z]+)\\.lua\n")
         file(READ "${DIR}/${CMAKE_MATCH_1}.lua" shared)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The buyer in the shell: every purchase is a process of its own under `snib run`.
+# The buyer in the shell: every purchase is a separate process under `snib run`.
 set -eu
 
-# The wall clock, taken back to CLOCK_BOOTTIME, which no command prints in microseconds.
+# The wall clock, converted to CLOCK_BOOTTIME, which no command prints in microseconds.
 now_us() { echo $(($(date +%s%N) / 1000 - DEMO_BOOT_US)); }
 
 # shellcheck disable=SC2153

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Fencing tokens at real databases: builds the programs in C, Go and Java, then runs the tests.
+# Fencing tokens on real databases: builds the programs in C, Go and Java, then runs the tests.
 #
 #   run.sh [PYTEST ARGUMENT...]
 #
-# What is built lies in $SNIB_BUILD/fencing (default build/fencing).  Wants the core in $SNIB_BUILD/core.
+# The programs are in $SNIB_BUILD/fencing (default build/fencing).  Requires the core in
+# $SNIB_BUILD/core.
 set -euo pipefail
 cd "$(dirname "$0")"
 export SNIB_BUILD=${SNIB_BUILD:-$(cd ../.. && pwd)/build} PYTHONDONTWRITEBYTECODE=1

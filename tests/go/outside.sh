@@ -1,7 +1,7 @@
 #!/bin/sh
-# Use the Go package from a module outside this tree, the two ways a program gets it: a replace
-# directive, and a module proxy that serves a zip of it.  Build, vet, vendor, run under the race
-# detector and look for leaked goroutines; and see what a build without cgo says.
+# Use the Go package from a module outside this tree, in both ways a program gets it: a
+# replace directive, and a module proxy that serves a zip of it.  Build, vet, vendor, run under the
+# race detector, look for leaked goroutines, and check the error of a build without cgo.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,7 +16,7 @@ fail() {
     exit 1
 }
 
-program() { # folder: a module that needs nothing of this tree but the package
+program() { # folder: a module that needs only the package from this tree
     mkdir -p "$1"
     cp "$root"/tests/go/program.go.txt "$1/main.go"
     cp "$root"/tests/go/program_test.go.txt "$1/main_test.go"
@@ -64,7 +64,7 @@ export GOPROXY="file://$work/proxy,file://$cache/cache/download,$upstream"
 go get "$module@$version" >/dev/null 2>&1 || fail "proxy: go get"
 verify proxy
 
-# Exactly one complaint, and it is a sentence.
+# Exactly one error, and it is a sentence.
 if CGO_ENABLED=0 go build -o /dev/null . 2>nocgo.log; then
     fail "a build without cgo must not succeed"
 fi

@@ -1,13 +1,14 @@
 #!/bin/bash
-# The proof against real Redisson: builds what is missing, runs the tests, compares the table in docs/redisson.md with what was seen.
+# Tests against real Redisson: builds what is missing, runs the tests, compares the table in
+# docs/redisson.md with the results.
 # After a change: tests/interop/table.py build/interop.json writes the table.
 #
 #   run.sh [PYTEST ARGUMENT...]
 #
-# Sentinels, clusters and TLS are tried in part; SNIB_TEST_ALL=1 tries every kind there in every language.
+# Sentinels, clusters and TLS are tested in part; SNIB_TEST_ALL=1: every kind in every language.
 #
-# The jars, the classes and the Go program lie in $SNIB_BUILD/interop (default build/interop) and are
-# built again only when their sources change.  Without a JVM or Maven the tests against Redisson are
+# The jars, the classes and the Go program are in $SNIB_BUILD/interop (default build/interop) and
+# are rebuilt only when their sources change.  Without a JVM or Maven the tests against Redisson are
 # skipped, loudly, as are those against redsync without Go; with SNIB_NEED_JAVA=1 that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -19,7 +20,7 @@ PATH=$BUILD/venv/bin:$BUILD/tools:$PATH:/usr/local/go/bin
 
 say() { printf '%s\n' "$*" >&2; }
 
-# built LOG FOLDER SOURCE... -- COMMAND...: run COMMAND unless FOLDER was made of these very sources.
+# built LOG FOLDER SOURCE... -- COMMAND...: run COMMAND unless FOLDER has these very sources.
 built() {
     local log=$1 folder=$2 sources=() sum
     shift 2
@@ -48,7 +49,7 @@ fi
 if command -v go >/dev/null; then
     built "$BUILD/interop/redsync.log" "$BUILD/interop/redsync" go/go.mod go/go.sum go/main.go -- \
         go build -C go -o "$BUILD/interop/redsync" . || say "redsync could not be built"
-    # Go itself knows what has changed.
+    # Go itself detects changes.
     go build -C ../conformance/go -o "$BUILD/interop/conform-go" . || say "Snib in Go could not be built"
 else
     say "REDSYNC WILL NOT BE TESTED: this needs Go"
@@ -56,9 +57,9 @@ fi
 
 rm -f "$BUILD/interop.json"
 status=0
-# Several at once, since most tests wait; those that share a JVM or a deployment stay together.
+# Several at once, because most tests wait; those that share a JVM or a deployment stay together.
 python -m pytest -q -p no:cacheprovider -n 3 --dist loadgroup --max-worker-restart 0 "$@" || status=$?
-# docs/redisson.md must say what was seen; a part of the tests says nothing about the whole.
+# docs/redisson.md must match the results; a subset of the tests is not compared.
 if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
     python table.py --check ${SNIB_TEST_ALL:+--all} "$BUILD/interop.json"
 fi

@@ -1,10 +1,10 @@
 #!/bin/sh
-# certs.sh FOLDER - certificates for tests, good ones and bad ones, made by the openssl command.
+# certs.sh FOLDER - valid and invalid certificates for tests, made by the openssl command.
 #
-#   ca.crt              a CA, which signs all that has no other issuer below
+#   ca.crt              a CA, which signs all certificates without another issuer below
 #   server.crt .key     for localhost, *.wild.test, 127.0.0.1 and ::1
 #   again.crt .key      the same, another key
-#   expired other self stranger   server certificates with what is wrong in their name
+#   expired other self stranger   server certificates, named after what is wrong with them
 #   client.crt .key     a client's, key with the password "canary" in client.enc
 #   cas/                the CA in a folder, under its hash
 set -eu

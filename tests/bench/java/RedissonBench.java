@@ -29,7 +29,7 @@ import org.redisson.config.Config;
  * </pre>
  */
 public final class RedissonBench {
-    /** The oracle's layout: holders at this moment, violations. */
+    /** The oracle's layout: current holders, violations. */
     private static final VarHandle INTS =
             MethodHandles.byteBufferViewVarHandle(int[].class, ByteOrder.nativeOrder());
     private static final int INSIDE = 0;
@@ -41,7 +41,7 @@ public final class RedissonBench {
 
     private static volatile boolean stop;
 
-    /** Runs the body in so many threads for so many seconds; gives the fields all answers share. */
+    /** Runs the body in threads for a time; returns the fields that all answers share. */
     private static String crew(int threads, double seconds, Body body) throws Exception {
         long[] counts = new long[threads];
         Thread[] crew = new Thread[threads];
@@ -95,12 +95,12 @@ public final class RedissonBench {
         Runtime runtime = Runtime.getRuntime();
         for (int i = 0; i < 3; i++) {
             System.gc();
-            Thread.sleep(200); // lets references that the collection has cleared be worked off
+            Thread.sleep(200); // lets the references cleared by the collection be processed
         }
         return runtime.totalMemory() - runtime.freeMemory();
     }
 
-    /** Holds are taken in waves, so that what is left on the heap belongs to them alone. */
+    /** Holds are taken in waves, so that only they are left on the heap. */
     private static String holds(RedissonClient redisson, int count) throws Exception {
         long before = heap();
         long began = System.nanoTime();
@@ -117,7 +117,7 @@ public final class RedissonBench {
         return "\"done\": " + count + ", \"seconds\": " + took + ", \"memory\": " + memory;
     }
 
-    /** Those who stay have thread ids that no thread has; the watchdog keeps them. */
+    /** The readers who stay have thread ids that no thread has; the watchdog renews them. */
     private static RLock[] readers(RedissonClient redisson, int count) {
         RLock lock = redisson.getReadWriteLock("readers:redisson").readLock();
         List<CompletableFuture<?>> standing = new ArrayList<>();

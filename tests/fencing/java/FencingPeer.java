@@ -13,7 +13,7 @@ import org.redisson.api.RFencedLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** A Java program that protects a row of PostgreSQL by Redisson's fenced lock: see ../peer.c. */
+/** A Java program that protects a row of PostgreSQL with Redisson's fenced lock: see ../peer.c. */
 public final class FencingPeer {
     private static String accept; // bindings/fencing/accept.sql with ? for parameters
     private static Connection database;

@@ -20,13 +20,11 @@ import org.redisson.config.Config;
  *
  * <pre>
  *   redis://HOST              redis+sentinel://HOST,HOST/SERVICE      redis+cluster://USER:PASSWORD@HOST,HOST
- *   rediss://HOST?ca=FILE     and so on with TLS: FILE has the certificate of the one authority that is trusted
- *   redis+cluster://HOST?publish=classic     never by sharded channels, where this Redisson lets one say so
+ *   rediss://HOST?ca=FILE     and so on with TLS: FILE has the certificate of the only trusted authority
+ *   redis+cluster://HOST?publish=classic     no sharded channels, if this Redisson has the setting
  * </pre>
  *
- * What is not said is as Redisson has it, but for the numbers of threads and connections, for how often the topology is
- * looked at (each second), and for time limits that a busy machine can keep: a handshake of TLS is much work for a JVM
- * that has just started, so all connections but few are made at the beginning.
+ * Other settings are Redisson's defaults, except the numbers of threads and connections, the interval of topology checks (a second), and time limits that a busy machine can keep: a TLS handshake is much work for a JVM that has just started, so few connections are opened at the beginning.
  */
 final class Deployed {
     private static final char[] NO_SECRET = "no secret".toCharArray();
@@ -96,7 +94,7 @@ final class Deployed {
                 .setSubscriptionConnectionMinimumIdleSize(1);
     }
 
-    /** Since 3.29.0; before that Redisson only asks the server what it can. */
+    /** Since 3.29.0; before that Redisson only asks the server for its capabilities. */
     private static void speakClassic(ClusterServersConfig cluster) throws Exception {
         for (java.lang.reflect.Method method : ClusterServersConfig.class.getMethods()) {
             if (method.getName().equals("setShardedSubscriptionMode")) {
@@ -106,7 +104,7 @@ final class Deployed {
         }
     }
 
-    /** Java wants a store of its own making. */
+    /** Java requires its own kind of trust store. */
     private static Path trusting(Path certificate) throws Exception {
         KeyStore store = KeyStore.getInstance("PKCS12");
         store.load(null, null);

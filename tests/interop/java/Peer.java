@@ -18,7 +18,7 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * Redisson at the end of a pipe: one command a line, one answer a line.
+ * Redisson behind a pipe: one command per line, one answer per line.
  *
  * <pre>
  *   TAG open CLIENT URL WATCHDOG_MS      a client, for the commands that name it
@@ -29,16 +29,14 @@ import org.redisson.api.RedissonClient;
  *   TAG do THREAD CLIENT TYPE NAME VERB NUMBER...
  * </pre>
  *
- * A command of the last kind runs on the named thread, after those that this thread has still to do,
- * so a test sees whether a call still waits. Times are milliseconds. The answers:
+ * A command of the last kind runs on the named thread, after the thread's earlier commands, so a test sees whether a call still waits. Times are milliseconds. The answers:
  *
  * <pre>
  *   TAG NANOS ok VALUE
  *   TAG NANOS error EXCEPTION MESSAGE
  * </pre>
  *
- * NANOS is the monotonic clock of the machine at the end of the call. What not every version of
- * Redisson has is called by reflection.
+ * NANOS is the monotonic clock of the machine at the end of the call. Methods that some versions of Redisson lack are called by reflection.
  */
 public final class Peer {
     private static final PrintStream OUT = System.out;
@@ -79,7 +77,7 @@ public final class Peer {
         }
     }
 
-    /** Redisson parks its waiters in a semaphore, those of a latch in a gate of its own. */
+    /** Redisson parks its waiters in a semaphore, those of a latch in a separate gate. */
     private static boolean asleep(Thread thread) {
         return Arrays.stream(thread.getStackTrace()).map(StackTraceElement::getClassName)
                 .anyMatch(name -> name.equals("java.util.concurrent.Semaphore")
@@ -106,7 +104,7 @@ public final class Peer {
         }
     }
 
-    /** Calls the public method of this name that takes as many arguments. */
+    /** Calls the public method with this name and number of arguments. */
     private static Object invoke(Object target, String name, Object... arguments) throws Exception {
         for (Class<?> face : target.getClass().getInterfaces()) {
             for (java.lang.reflect.Method method : face.getMethods()) {
@@ -140,7 +138,7 @@ public final class Peer {
         return "done";
     }
 
-    /** A lease of -1 is the watchdog's; the asynchronous verbs name the thread they pretend to be. */
+    /** A lease of -1 is the watchdog's; the asynchronous verbs name the thread they act for. */
     private static Object ofLock(RLock lock, String verb, long[] n) throws Exception {
         switch (verb) {
             case "lock": lock.lock(n[0], MS); return done();
@@ -207,7 +205,7 @@ public final class Peer {
         }
     }
 
-    /** The words are CLIENT TYPE NAME VERB NUMBER...; a permit's id comes in the place of a number. */
+    /** The words are CLIENT TYPE NAME VERB NUMBER...; a permit's id replaces a number. */
     private static Object act(String[] word) throws Exception {
         RedissonClient client = CLIENTS.get(word[0]);
         String type = word[1], name = word[2], verb = word[3];
@@ -259,6 +257,6 @@ public final class Peer {
                     System.exit(0);
             }
         }
-        System.exit(0); // the test is gone
+        System.exit(0); // the test has ended
     }
 }
