@@ -14,6 +14,11 @@
 
 #define FILES_QUOTED 80
 #define FILES_STACK (64 * 1024)
+/* What is overwritten of the heap: blocks up to this size, a few of each. A thread's cache in glibc holds seven. */
+#define FILES_LARGE (32 * 1024)
+#define FILES_LARGE_COUNT 4
+#define FILES_SMALL 1032
+#define FILES_SMALL_COUNT 12
 
 /* ---- The config ---- */
 
@@ -223,18 +228,55 @@ void snib__tls_files_free(struct snib__tls_files *files)
 }
 
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
-static __attribute__((noinline)) void files_scrub(void)
+static __attribute__((noinline)) void files_scrub_stack(void)
 {
     char below[FILES_STACK];
     explicit_bzero(below, sizeof below);
 }
 
+struct files_block { /* of the heap, to be overwritten */
+    struct files_block *next;
+};
+
+static struct files_block *files_take(struct files_block *taken, size_t n, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct files_block *block = malloc(n);
+        if (!block)
+            break;
+        explicit_bzero(block, n);
+        block->next = taken;
+        taken = block;
+    }
+    return taken;
+}
+
+/* OpenSSL frees the buffers in which it has read and decoded a private key, and does not overwrite them. An allocator
+ * reuses first what the same thread has freed, and this thread has done nothing else: so blocks of each size are
+ * allocated, overwritten and freed. Large ones come first, because what is left of a block that is split is small. */
+static void files_scrub_heap(void)
+{
+    struct files_block *taken = NULL;
+    for (size_t n = FILES_LARGE; n > FILES_SMALL; n -= n / 8)
+        taken = files_take(taken, n, FILES_LARGE_COUNT);
+    for (size_t n = FILES_SMALL; n > sizeof *taken; n -= 16)
+        taken = files_take(taken, n, FILES_SMALL_COUNT);
+    while (taken) {
+        struct files_block *next = taken->next;
+        free(taken);
+        taken = next;
+    }
+}
+
 static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
+    bool has_key = files->config.cert_file || files->config.key_file;
     snib__tls_context_load(&files->config, &files->context, &files->failure);
     snib__tls_config_free(&files->config);
-    files_scrub();
+    if (has_key)
+        files_scrub_heap();
+    files_scrub_stack();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);

@@ -4,102 +4,27 @@
  * The test stores it only in disguised form, and searches all memory that the process can write.
  * Code that needs the real one, such as the server's administrator, runs in a child process. */
 #define _GNU_SOURCE
-#include "../support/support.h"
+#include "../support/disguise.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LONG_MS = 20000, MASK = 0x55, LEAST = 12, WINDOW = 1 << 20 };
+enum { LONG_MS = 20000, LETTERS = 40 };
 
 static struct server server;
 
-/* ---- The canary, in disguise ----------------------------------------------------------------- */
-
-struct disguised {
-    unsigned char bytes[64];
-    size_t n;
-};
-
 static struct disguised password;
-
-static void reveal(char *out)
-{
-    for (size_t i = 0; i < password.n; i++)
-        out[i] = (char)(password.bytes[i] ^ MASK);
-    out[password.n] = 0;
-}
-
-/* Letters that appear nowhere else. */
-static void make_password(void)
-{
-    FILE *random = fopen("/dev/urandom", "r");
-    assert_non_null(random);
-    setvbuf(random, NULL, _IONBF, 0);
-    for (password.n = 0; password.n < 40; password.n++)
-        password.bytes[password.n] = (unsigned char)(('a' + fgetc(random) % 26) ^ MASK);
-    fclose(random);
-}
-
-/* ---- The search ------------------------------------------------------------------------------ */
-
-static unsigned char *window; /* mapped, and excluded from the search */
-
-static size_t search_window(const struct disguised *what, size_t n, unsigned long at)
-{
-    size_t hits = 0;
-    unsigned char first = what->bytes[0] ^ MASK;
-    for (unsigned char *p = window, *end = window + n;
-         p < end && (p = memchr(p, first, (size_t)(end - p))); p++) {
-        size_t same = 0;
-        while (same < what->n && p + same < end && (p[same] ^ MASK) == what->bytes[same])
-            same++;
-        if (same < LEAST)
-            continue;
-        print_message("          %zu bytes of it at %lx\n", same, at + (unsigned long)(p - window));
-        hits++;
-    }
-    return hits;
-}
-
-/* How often the password, or a beginning of it, is in memory. */
-static size_t search(const struct disguised *what)
-{
-    char line[512];
-    size_t hits = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    int memory = open("/proc/self/mem", O_RDONLY);
-    assert_non_null(maps);
-    assert_true(memory >= 0);
-    if (!window)
-        window = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    while (fgets(line, sizeof line, maps)) {
-        unsigned long from, to;
-        char rights[8];
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || rights[1] != 'w')
-            continue;
-        unsigned long skip = (unsigned long)window;
-        for (unsigned long at = from; at < to; at += WINDOW - 64) {
-            ssize_t n = to - at < WINDOW ? (ssize_t)(to - at) : WINDOW;
-            if (at < skip + WINDOW && at + (unsigned long)n > skip)
-                n = at < skip ? (ssize_t)(skip - at) : 0;
-            n = n > 0 ? pread(memory, window, (size_t)n, (off_t)at) : 0;
-            if (n > 0)
-                hits += search_window(what, (size_t)n, at);
-        }
-    }
-    memset(window, 0, WINDOW);
-    close(memory);
-    fclose(maps);
-    return hits;
-}
 
 static int64_t valid_ms;           /* 0: no login is renewed */
 static int64_t patience_ms = 8000; /* less where no server answers */
@@ -108,10 +33,10 @@ static int64_t patience_ms = 8000; /* less where no server answers */
  * logins.  A leak persists, or recurs with each login. */
 static void expect_between_logins(size_t expected)
 {
-    size_t hits = search(&password);
+    size_t hits = disguise_search(&password);
     for (int tries = 0; hits != expected && tries < 100; tries++) {
         nap_us(7000 * (1 + tries % 9));
-        hits = search(&password);
+        hits = disguise_search(&password);
     }
     assert_int_equal(hits, expected);
 }
@@ -119,7 +44,7 @@ static void expect_between_logins(size_t expected)
 /* Without a client it must be gone at once. */
 static void expect_gone(void)
 {
-    assert_int_equal(search(&password), 0);
+    assert_int_equal(disguise_search(&password), 0);
 }
 
 /* ---- Processes that know it -------------------------------------------------------------------- */
@@ -131,7 +56,7 @@ static void in_child(void (*work)(const char *canary))
     assert_true(pid >= 0);
     if (pid == 0) {
         char canary[65];
-        reveal(canary);
+        disguise_reveal(&password, canary);
         work(canary);
         _exit(0);
     }
@@ -196,7 +121,7 @@ static int give(void *data, snib_credentials *out)
 {
     (void)data;
     given++;
-    reveal(out->password);
+    disguise_reveal(&password, out->password);
     out->valid_ms = valid_ms;
     return fails;
 }
@@ -229,7 +154,7 @@ static snib_client *open_by(enum way way, const char *url)
     options.lease_ms = 3000;
     options.patience_ms = options.connect_timeout_ms = options.reply_timeout_ms = patience_ms;
     if (way <= BY_URL)
-        reveal(canary);
+        disguise_reveal(&password, canary);
     options.password = way == BY_OPTION ? canary : NULL;
     options.password_file = way == BY_FILE ? password_file() : NULL;
     options.credentials = way == BY_FUNCTION ? give : NULL;
@@ -315,10 +240,10 @@ static void search_finds(void **state)
     (void)state;
     char *copy = malloc(100);
     expect_gone();
-    reveal(copy + 9);
-    assert_int_equal(search(&password), 1);
-    copy[9 + LEAST] = 0;
-    assert_int_equal(search(&password), 1);
+    disguise_reveal(&password, copy + 9);
+    assert_int_equal(disguise_search(&password), 1);
+    copy[9 + DISGUISE_LEAST] = 0;
+    assert_int_equal(disguise_search(&password), 1);
     explicit_bzero(copy, 100);
     free(copy);
     expect_gone();
@@ -399,7 +324,7 @@ static void bad_urls(void **state)
         char canary[65], url[256];
         snib_error error = {0};
         snib_client *client = NULL;
-        reveal(canary);
+        disguise_reveal(&password, canary);
         snprintf(url, sizeof url, urls[i], canary, canary);
         assert_int_not_equal(snib_client_open(url, NULL, &client, &error), SNIB_OK);
         explicit_bzero(canary, sizeof canary);
@@ -416,7 +341,7 @@ static void key_passwords(void **state)
     snib_client *client = NULL;
     if (!server.tls_port)
         skip();
-    reveal(canary);
+    disguise_reveal(&password, canary);
     snprintf(url, sizeof url, "%s&tls_cert=%s/client.crt&tls_key=%s/client.enc&tls_key_password=%s",
              server.url, server_certs(), server_certs(), canary);
     EXPECT(snib_client_open(url, NULL, &client, err), SNIB_OK);
@@ -487,10 +412,98 @@ static void peers_that_are_no_server(void **state)
     }
 }
 
+/* ---- A core file --------------------------------------------------------------------------------- */
+
+/* What a core file must have, or the search has not found what there was. */
+static struct disguised decoy;
+
+#define CHILD "SNIB_TEST_CHILD" /* "PASSWORD DECOY TLS_PORT SOCKET URL" */
+
+/* Logins go wrong and well in every way. Then the process dies, with clients that are connected and idle: those that
+ * read the password or ask for it each time do not keep it. */
+static int die_after_logins(const char *how)
+{
+    char masked[2][2 * DISGUISE_MAX + 1], *kept = malloc(DISGUISE_MAX + 1);
+    if (sscanf(how, "%128s %128s %d %95s %159s", masked[0], masked[1], &server.tls_port,
+               server.socket, server.url) != 5)
+        return 1;
+    disguise_read(&password, masked[0]);
+    disguise_read(&decoy, masked[1]);
+    disguise_reveal(&decoy, kept);
+    size_t n = (size_t)(strrchr(server.socket, '/') - server.socket);
+    memcpy(server.dir, server.socket, n < sizeof server.dir ? n : 0);
+    server.admin = redisConnectUnix(server.socket);
+    bad_urls(NULL);
+    in_child(be_no_user);
+    in_child(write_file);
+    try_all(SNIB_EAUTH, false);
+    in_child(be_its_user);
+    for (enum way way = 0; way < WAYS; way++) {
+        snib_client *client = open_by(way, server.url);
+        use(client, SNIB_OK);
+        if (way <= BY_URL)
+            snib_client_free(client);
+    }
+    abort();
+}
+
+/* Whether the system writes core files into the folder that a process is in. */
+static bool core_is_a_file(void)
+{
+    char pattern[128] = "";
+    struct rlimit limit;
+    FILE *file = fopen("/proc/sys/kernel/core_pattern", "r");
+    bool read = file && fgets(pattern, sizeof pattern, file);
+    if (file)
+        fclose(file);
+    return read && strncmp(pattern, "core", 4) == 0 && !strchr(pattern, '/') &&
+           getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_max == RLIM_INFINITY;
+}
+
+static pid_t start_child(void)
+{
+    char masked[2][2 * DISGUISE_MAX + 1], how[1024];
+    struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+    pid_t parent = getpid();
+    disguise_write(&password, masked[0]);
+    disguise_write(&decoy, masked[1]);
+    snprintf(how, sizeof how, "%s %s %d %s %s", masked[0], masked[1], server.tls_port,
+             server.socket, server.url);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent && chdir(server.dir) == 0 && setrlimit(RLIMIT_CORE, &all) == 0 &&
+        setenv(CHILD, how, 1) == 0)
+        execl("/proc/self/exe", "canary", (char *)NULL);
+    _exit(127);
+}
+
+static void core_file(void **state)
+{
+    (void)state;
+    char path[400] = "";
+    int status;
+    if (!core_is_a_file())
+        skip();
+    disguise_make(&decoy, LETTERS);
+    assert_int_equal(waitpid(start_child(), &status, 0) > 0, 1);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && WCOREDUMP(status));
+    DIR *dir = opendir(server.dir);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (strncmp(entry->d_name, "core", 4) == 0)
+            snprintf(path, sizeof path, "%s/%s", server.dir, entry->d_name);
+    closedir(dir);
+    assert_int_equal(disguise_search_file(&decoy, path), 1);
+    assert_int_equal(disguise_search_file(&password, path), 0);
+}
+
 static int world_new(void **state)
 {
     (void)state;
-    make_password();
+    disguise_make(&password, LETTERS);
     server_start(&server, NULL);
     return 0;
 }
@@ -505,11 +518,19 @@ static int world_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(search_finds),   cmocka_unit_test(good_logins),
-        cmocka_unit_test(refused_logins), cmocka_unit_test(silent_server),
-        cmocka_unit_test(bad_files),      cmocka_unit_test(functions_that_fail),
-        cmocka_unit_test(bad_urls),       cmocka_unit_test(peers_that_are_no_server),
-        cmocka_unit_test(key_passwords),  cmocka_unit_test(server_that_repeats),
+        cmocka_unit_test(search_finds),
+        cmocka_unit_test(good_logins),
+        cmocka_unit_test(refused_logins),
+        cmocka_unit_test(silent_server),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(functions_that_fail),
+        cmocka_unit_test(bad_urls),
+        cmocka_unit_test(peers_that_are_no_server),
+        cmocka_unit_test(key_passwords),
+        cmocka_unit_test(core_file),
+        cmocka_unit_test(server_that_repeats),
     };
+    if (getenv(CHILD))
+        return die_after_logins(getenv(CHILD));
     return cmocka_run_group_tests(tests, world_new, world_free);
 }
