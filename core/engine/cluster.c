@@ -258,7 +258,7 @@ static void cluster_connect(struct snib__engine *e, snib__time now)
     for (uint32_t i = 1; i < c->n; i++)
         all += c->member[i].slots > 0;
     for (uint32_t tries = 0; tries < all; tries++) {
-        struct snib__address address = *cluster_candidate(e, c->turn++ % all);
+        struct snib__address address = *cluster_candidate(e, c->connect_turn++ % all);
         uint16_t member = snib__cluster_member(e, &address);
         struct snib__node *node = c->member[member].node;
         const struct snib__link *link = &node->links[SNIB__COMMAND];
@@ -274,12 +274,14 @@ static void cluster_ask(struct snib__engine *e, snib__time now)
     struct snib__cluster *c = e->map;
     bool urgent = cluster_urgent(e) <= now;
     struct snib__node *node = cluster_connected(c, now);
+    if (!urgent || now > c->next + CLUSTER_SLOW) /* nothing was missing meanwhile: a new trouble */
+        c->urgent_n = 0;
+    c->urgent_n += urgent;
     snib__time pace = c->urgent_n < 50 ? CLUSTER_PACE : CLUSTER_SLOW;
-    c->urgent_n = urgent ? c->urgent_n + 1 : 0;
     c->next = now + pace + snib__engine_random(e, pace / 2);
     if (node)
         cluster_question(e, node, now);
-    if (!node || (urgent && c->urgent_n % 4 == 0))
+    if (!node || (urgent && c->urgent_n % 4 == 2))
         cluster_connect(e, now);
 }
 

@@ -41,10 +41,11 @@ struct snib__cluster {
     bool trouble;   /* some request is not served */
     uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
-    uint32_t urgent_n;   /* queries in a row that did not help */
-    snib__time asked_at; /* the time of the last query */
-    snib__time next;     /* no query before this */
-    uint32_t turn;       /* the next node to ask or connect */
+    uint32_t urgent_n;     /* queries in a row that did not help */
+    snib__time asked_at;   /* the time of the last query */
+    snib__time next;       /* no query before this */
+    uint32_t turn;         /* the next connected node to query */
+    uint32_t connect_turn; /* the next address to connect to */
 };
 
 /* The member for an address, created if needed; 0: too many, or out of memory. */

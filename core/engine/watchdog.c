@@ -116,12 +116,19 @@ static snib__time watchdog_period(const struct snib__engine *e)
     return e->config.lease / 3;
 }
 
+/* Whether its node has become ready since it was last renewed. If a query about it is pending, that will do: nodes that
+ * redirect to each other move it back and forth, and each move would add a renewal that is redirected as well. */
+static bool watchdog_at_once(const struct snib__hold *hold, snib__time sent)
+{
+    return sent < hold->gate->node->ready_since && !(hold->flags & SNIB__ASKED);
+}
+
 /* When to renew the hold at the cursor: on time, or a little early if there are many holds. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
-    snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
+    snib__time due = watchdog_at_once(list->cursor, sent) ? node->ready_since : sent + period;
     snib__time at_once = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
@@ -213,7 +220,7 @@ static int watchdog_by_slot(const void *a, const void *b)
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
     struct snib__hold *holds[WATCHDOG_WINDOW];
-    snib__time period = watchdog_period(e), ready_since = list->cursor->gate->node->ready_since;
+    snib__time period = watchdog_period(e);
     uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
     watchdog_note_lateness(e, list->cursor, now);
     if (list->alone)
@@ -222,7 +229,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     for (; hold && n < most; hold = hold->next) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= ready_since && sent + period - period / 12 > now) ||
+        if ((!watchdog_at_once(hold, sent) && sent + period - period / 12 > now) ||
             (n > 0 && !e->slots && ids > WATCHDOG_IDS_MAX))
             break;
         holds[n++] = hold;
@@ -410,8 +417,11 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
                                 snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        node->renewals[kind].cursor = node->renewals[kind].head;
-        node->renewals[kind].retry = 0;
+        struct snib__renewals *list = &node->renewals[kind];
+        list->cursor = list->head;
+        list->retry = 0;
+        for (struct snib__hold *hold = list->head; hold; hold = hold->next)
+            hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {

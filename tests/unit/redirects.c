@@ -83,12 +83,13 @@ static void served_after_refusals(void **state)
 }
 
 /* Two nodes redirect requests to each other, including the hold's check: five times, then a pause,
- * and so on. */
+ * and so on, whichever of them is asked for the map first. */
 static void circle_is_no_storm(void **state)
 {
     (void)state;
     char there[64], back[64];
-    for (int holds = 0; holds < 2; holds++) {
+    for (int variant = 0; variant < 8; variant++) {
+        const int holds = variant % 2;
         struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
         struct snib__hold *hold = held(engine, holds ? "{bar}1" : "x"); /* x: 16287 */
         held(engine, "{bar}0");
@@ -96,6 +97,7 @@ static void circle_is_no_storm(void **state)
         if (!holds)
             snib__hold_drop(engine, hold, now);
         pass(engine, now + SECOND);
+        ((struct snib__cluster *)engine->map)->turn += (uint32_t)(variant / 2);
         peers[0].scripts = peers[1].scripts = 0;
         moved(there, "bar", 'b');
         moved(back, "bar", 'a');
@@ -245,6 +247,33 @@ static void failover_is_asked_for(void **state)
     assert_int_equal(served_by(engine, "foo"), 'c');
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     assert_int_equal(peers[2].renewals, 1);
+    snib__engine_free(engine);
+}
+
+/* One failover after the other: with each the map is queried as often as with the first, however many queries there
+ * were before. */
+static void each_failover_is_asked_for_as_often(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo"); /* 12182 */
+    held(engine, "bar"); /* 5061 */
+    for (int round = 0; round < 4; round++) {
+        const char dead = round % 2 ? 'c' : 'b', next = round % 2 ? 'b' : 'c';
+        char map[64];
+        crash(engine, dead);
+        pass(engine, now + 1500 * SNIB__MS);
+        const int asked = peers[0].asked;
+        pass(engine, now + SECOND);
+        assert_true(peers[0].asked - asked >= 8);
+        sprintf(map, "a:0-8191 %c:8192-16383", next);
+        common_epoch++;
+        map_of(common, map);
+        peers[next - 'a'].down = false;
+        pass(engine, now + 200 * SNIB__MS);
+        assert_int_equal(served_by(engine, "foo"), next);
+        pass(engine, now + 2 * SECOND);
+    }
     snib__engine_free(engine);
 }
 
@@ -513,6 +542,7 @@ int main(void)
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
+        cmocka_unit_test(each_failover_is_asked_for_as_often),
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
