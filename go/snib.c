@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "59381f94c397c368"
+#define SNIB_BUILD_ID "923fae218bd88648"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10790,6 +10790,11 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 #define FILES_QUOTED 80
 #define FILES_STACK (64 * 1024)
+/* What is overwritten of the heap: blocks up to this size, a few of each. A thread's cache in glibc holds seven. */
+#define FILES_LARGE (32 * 1024)
+#define FILES_LARGE_COUNT 4
+#define FILES_SMALL 1032
+#define FILES_SMALL_COUNT 12
 
 /* ---- The config ---- */
 
@@ -10999,18 +11004,55 @@ void snib__tls_files_free(struct snib__tls_files *files)
 }
 
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
-static __attribute__((noinline)) void files_scrub(void)
+static __attribute__((noinline)) void files_scrub_stack(void)
 {
     char below[FILES_STACK];
     explicit_bzero(below, sizeof below);
 }
 
+struct files_block { /* of the heap, to be overwritten */
+    struct files_block *next;
+};
+
+static struct files_block *files_take(struct files_block *taken, size_t n, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct files_block *block = malloc(n);
+        if (!block)
+            break;
+        explicit_bzero(block, n);
+        block->next = taken;
+        taken = block;
+    }
+    return taken;
+}
+
+/* OpenSSL frees the buffers in which it has read and decoded a private key, and does not overwrite them. An allocator
+ * reuses first what the same thread has freed, and this thread has done nothing else: so blocks of each size are
+ * allocated, overwritten and freed. Large ones come first, because what is left of a block that is split is small. */
+static void files_scrub_heap(void)
+{
+    struct files_block *taken = NULL;
+    for (size_t n = FILES_LARGE; n > FILES_SMALL; n -= n / 8)
+        taken = files_take(taken, n, FILES_LARGE_COUNT);
+    for (size_t n = FILES_SMALL; n > sizeof *taken; n -= 16)
+        taken = files_take(taken, n, FILES_SMALL_COUNT);
+    while (taken) {
+        struct files_block *next = taken->next;
+        free(taken);
+        taken = next;
+    }
+}
+
 static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
+    bool has_key = files->config.cert_file || files->config.key_file;
     snib__tls_context_load(&files->config, &files->context, &files->failure);
     snib__tls_config_free(&files->config);
-    files_scrub();
+    if (has_key)
+        files_scrub_heap();
+    files_scrub_stack();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
@@ -17743,10 +17785,11 @@ struct snib__cluster {
     bool trouble;   /* some request is not served */
     uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
-    uint32_t urgent_n;   /* queries in a row that did not help */
-    snib__time asked_at; /* the time of the last query */
-    snib__time next;     /* no query before this */
-    uint32_t turn;       /* the next node to ask or connect */
+    uint32_t urgent_n;     /* queries in a row that did not help */
+    snib__time asked_at;   /* the time of the last query */
+    snib__time next;       /* no query before this */
+    uint32_t turn;         /* the next connected node to query */
+    uint32_t connect_turn; /* the next address to connect to */
 };
 
 /* The member for an address, created if needed; 0: too many, or out of memory. */
@@ -18001,7 +18044,7 @@ static void cluster_connect(struct snib__engine *e, snib__time now)
     for (uint32_t i = 1; i < c->n; i++)
         all += c->member[i].slots > 0;
     for (uint32_t tries = 0; tries < all; tries++) {
-        struct snib__address address = *cluster_candidate(e, c->turn++ % all);
+        struct snib__address address = *cluster_candidate(e, c->connect_turn++ % all);
         uint16_t member = snib__cluster_member(e, &address);
         struct snib__node *node = c->member[member].node;
         const struct snib__link *link = &node->links[SNIB__COMMAND];
@@ -18017,12 +18060,14 @@ static void cluster_ask(struct snib__engine *e, snib__time now)
     struct snib__cluster *c = e->map;
     bool urgent = cluster_urgent(e) <= now;
     struct snib__node *node = cluster_connected(c, now);
+    if (!urgent || now > c->next + CLUSTER_SLOW) /* nothing was missing meanwhile: a new trouble */
+        c->urgent_n = 0;
+    c->urgent_n += urgent;
     snib__time pace = c->urgent_n < 50 ? CLUSTER_PACE : CLUSTER_SLOW;
-    c->urgent_n = urgent ? c->urgent_n + 1 : 0;
     c->next = now + pace + snib__engine_random(e, pace / 2);
     if (node)
         cluster_question(e, node, now);
-    if (!node || (urgent && c->urgent_n % 4 == 0))
+    if (!node || (urgent && c->urgent_n % 4 == 2))
         cluster_connect(e, now);
 }
 
@@ -25010,12 +25055,19 @@ static snib__time watchdog_period(const struct snib__engine *e)
     return e->config.lease / 3;
 }
 
+/* Whether its node has become ready since it was last renewed. If a query about it is pending, that will do: nodes that
+ * redirect to each other move it back and forth, and each move would add a renewal that is redirected as well. */
+static bool watchdog_at_once(const struct snib__hold *hold, snib__time sent)
+{
+    return sent < hold->gate->node->ready_since && !(hold->flags & SNIB__ASKED);
+}
+
 /* When to renew the hold at the cursor: on time, or a little early if there are many holds. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
-    snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
+    snib__time due = watchdog_at_once(list->cursor, sent) ? node->ready_since : sent + period;
     snib__time at_once = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
@@ -25107,7 +25159,7 @@ static int watchdog_by_slot(const void *a, const void *b)
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
     struct snib__hold *holds[WATCHDOG_WINDOW];
-    snib__time period = watchdog_period(e), ready_since = list->cursor->gate->node->ready_since;
+    snib__time period = watchdog_period(e);
     uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
     watchdog_note_lateness(e, list->cursor, now);
     if (list->alone)
@@ -25116,7 +25168,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     for (; hold && n < most; hold = hold->next) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= ready_since && sent + period - period / 12 > now) ||
+        if ((!watchdog_at_once(hold, sent) && sent + period - period / 12 > now) ||
             (n > 0 && !e->slots && ids > WATCHDOG_IDS_MAX))
             break;
         holds[n++] = hold;
@@ -25304,8 +25356,11 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
                                 snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        node->renewals[kind].cursor = node->renewals[kind].head;
-        node->renewals[kind].retry = 0;
+        struct snib__renewals *list = &node->renewals[kind];
+        list->cursor = list->head;
+        list->retry = 0;
+        for (struct snib__hold *hold = list->head; hold; hold = hold->next)
+            hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
