@@ -539,9 +539,16 @@ MUTANTS = [
         "unit_cluster",
     ),
     Mutant(
+        "queries that did not help are counted from one trouble to the next",
+        "engine/cluster.c",
+        "if (!urgent || now > c->next + CLUSTER_SLOW)",
+        "if (!urgent)",
+        "unit_redirects",
+    ),
+    Mutant(
         "the first who may know is connected to every time",
         "engine/cluster.c",
-        "*cluster_candidate(e, c->turn++ % all)",
+        "*cluster_candidate(e, c->connect_turn++ % all)",
         "*cluster_candidate(e, tries % all)",
         "unit_redirects",
     ),
