@@ -264,14 +264,169 @@ static void stall_is_left(void **state)
     proxy_stop(proxy);
 }
 
+/* ---- One lane of several -------------------------------------------------------------------------------- */
+
+enum { RIVALS = 8, NAMES = 4, KEPT = 20, WAIT_MS = 3000, ROUNDS = 2 };
+
+struct rivals {
+    snib_client *client;
+    _Atomic bool stop;
+    _Atomic int inside[NAMES]; /* how many believe that they hold the name */
+    _Atomic int doubled;
+    _Atomic int64_t late_ms; /* of the latest call, after its limit */
+    _Atomic long pairs[RIVALS];
+    pthread_t threads[RIVALS];
+    struct rival {
+        struct rivals *all;
+        int index;
+    } one[RIVALS];
+};
+
+/* Two threads want each name. */
+static void *rival_main(void *argument)
+{
+    struct rival *me = argument;
+    struct rivals *all = me->all;
+    const int name_index = me->index % NAMES;
+    char name[32];
+    snprintf(name, sizeof name, "rivals:%d", name_index);
+    snib_lock *lock = must_lock(all->client, name);
+    while (!all->stop) {
+        snib_hold *hold = NULL;
+        snib_error error = {0};
+        const int64_t limit = now_ms() + WAIT_MS;
+        int code = snib_lock_acquire(lock, 0, WAIT_MS, &hold, &error);
+        if (now_ms() - limit > all->late_ms)
+            all->late_ms = now_ms() - limit;
+        all->doubled += code != SNIB_OK && code != SNIB_TIMEDOUT;
+        if (code != SNIB_OK)
+            continue;
+        all->doubled += all->inside[name_index]++ != 0;
+        all->inside[name_index]--;
+        must_release(hold);
+        all->pairs[me->index]++;
+        nap_us(500);
+    }
+    snib_lock_free(lock);
+    return NULL;
+}
+
+static int rivals_ahead(struct rivals *all, const long *since, long more)
+{
+    int ahead = 0;
+    for (int i = 0; i < RIVALS; i++)
+        ahead += all->pairs[i] >= since[i] + more;
+    return ahead;
+}
+
+/* The proxy's number of the first lane, which carries the renewals, or of another one that carries scripts; 0: not
+ * known yet. */
+static int lane_number(struct proxy *proxy, const char *renew, bool first)
+{
+    int renewing = 0, other = 0;
+    for (size_t n = proxy_record_count(proxy), i = 0; i < n; i++) {
+        const struct record *record = proxy_record(proxy, i);
+        if (record_is(record, renew))
+            renewing = record->link;
+    }
+    for (size_t n = proxy_record_count(proxy), i = 0; i < n; i++) {
+        const struct record *record = proxy_record(proxy, i);
+        if (strcmp(record->argv[0], "EVALSHA") == 0 && record->link != renewing)
+            other = record->link;
+    }
+    return first || !renewing ? renewing : other;
+}
+
+/* One lane is as dead as can be, and the others are not: threads without a request on it go on, the others are served by
+ * another lane, holds are renewed, and no name has two holders. */
+static void stalled_lane_is_left(struct server *server, bool first, bool to_server, bool to_client)
+{
+    static struct rivals all;
+    snib_client_options options;
+    snib_hold *kept[KEPT];
+    long since[RIVALS];
+    char renew[41];
+    struct proxy *proxy = proxy_start(server->socket);
+    server_script(server, "mutex_renew", renew);
+    memset(&all, 0, sizeof all);
+    snib_client_options_init(&options, sizeof options);
+    options.lanes = 4;
+    options.lease_ms = 9000;
+    options.reply_timeout_ms = 700;
+    EXPECT(snib_client_open(proxy_url(proxy), &options, &all.client, err), SNIB_OK);
+    for (int i = 0; i < KEPT; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "kept:%d", i);
+        kept[i] = must_acquire(must_lock(all.client, name), 0);
+    }
+    for (int i = 0; i < RIVALS; i++) {
+        all.one[i] = (struct rival){&all, i};
+        assert_int_equal(pthread_create(&all.threads[i], NULL, rival_main, &all.one[i]), 0);
+    }
+    long long ids[16];
+    for (int round = 0; round < ROUNDS; round++) {
+        AWAIT(connections(server, ids, 16) >= 2, 20000);
+        for (int i = 0; i < RIVALS; i++)
+            since[i] = all.pairs[i];
+        proxy_forget(proxy);
+        uint64_t renewals = must_stats(all.client).renewals;
+        AWAIT(must_stats(all.client).renewals > renewals, 20000);
+        AWAIT(rivals_ahead(&all, since, 20) == RIVALS, 20000);
+        int lane = 0;
+        AWAIT((lane = lane_number(proxy, renew, first)) != 0, 20000);
+        for (int i = 0; i < RIVALS; i++)
+            since[i] = all.pairs[i];
+        renewals = must_stats(all.client).renewals;
+        proxy_stall_link(proxy, lane, to_server, to_client);
+        AWAIT(rivals_ahead(&all, since, 5) >= RIVALS / 2, 20000);
+        AWAIT(rivals_ahead(&all, since, 20) == RIVALS, 20000);
+        AWAIT(must_stats(all.client).renewals >= renewals + KEPT, 20000);
+        proxy_stall_link(proxy, lane, false, false); /* what it still has comes late */
+        for (int i = 0; i < KEPT; i++)
+            EXPECT(snib_hold_check(kept[i], err), SNIB_OK);
+    }
+    all.stop = true;
+    for (int i = 0; i < RIVALS; i++)
+        pthread_join(all.threads[i], NULL);
+    assert_int_equal(all.doubled, 0);
+    assert_true(all.late_ms < patient_ms(5000));
+    for (int i = 0; i < KEPT; i++)
+        must_release(kept[i]);
+    AWAIT(server_is_empty(server), 5000);
+    assert_int_equal(must_stats(all.client).lost_deleted, 0);
+    snib_client_free(all.client);
+    proxy_stop(proxy);
+}
+
+static void one_lane_stalls(void **state)
+{
+    stalled_lane_is_left(*state, false, true, true);
+}
+
+static void answers_of_one_lane_stall(void **state)
+{
+    stalled_lane_is_left(*state, false, false, true);
+}
+
+static void first_lane_stalls(void **state)
+{
+    stalled_lane_is_left(*state, true, true, true);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_thread_has_one_connection), TEST(threads_have_as_many_as_allowed),
-        TEST(loss_of_one_disturbs_nobody),   TEST(cuts_leave_nothing),
-        TEST(late_request_is_not_done),      TEST(stall_is_left),
+        TEST(one_thread_has_one_connection),
+        TEST(threads_have_as_many_as_allowed),
+        TEST(loss_of_one_disturbs_nobody),
+        TEST(cuts_leave_nothing),
+        TEST(late_request_is_not_done),
+        TEST(stall_is_left),
+        TEST(one_lane_stalls),
+        TEST(answers_of_one_lane_stall),
+        TEST(first_lane_stalls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ struct link {
     bool held_back; /* the client's side is gone, the server's side waits for proxy_let_go() */
     bool subscriber, filter;
     bool whole;               /* passes on whole commands and replies only */
+    bool stuck[2];            /* see proxy_stall_link() */
     uint64_t asked, answered; /* commands and replies so far */
     uint64_t spoils;          /* the command whose answer is to be replaced; 0: none */
     bool executed;            /* ... and whether the server gets it */
@@ -328,7 +329,8 @@ static void link_read(struct proxy *proxy, struct link *link, enum direction fro
 static int64_t link_write(struct proxy *proxy, struct link *link, enum direction to)
 {
     bool late = to == TO_CLIENT && link->subscriber && proxy->stall_messages;
-    while (link->first[to] && !proxy->stalled[to] && !late && !link->held_back) {
+    while (link->first[to] && !proxy->stalled[to] && !link->stuck[to] && !late &&
+           !link->held_back) {
         struct chunk *chunk = link->first[to];
         if (chunk->due_ns > now_ns())
             return chunk->due_ns;
@@ -529,6 +531,17 @@ void proxy_stall(struct proxy *proxy, enum direction direction, bool on)
 {
     pthread_mutex_lock(&proxy->mu);
     proxy->stalled[direction] = on;
+    proxy_poke(proxy);
+}
+
+void proxy_stall_link(struct proxy *proxy, int id, bool to_server, bool to_client)
+{
+    pthread_mutex_lock(&proxy->mu);
+    for (int i = 0; i < proxy->link_count; i++)
+        if (proxy->links[i]->id == id) {
+            proxy->links[i]->stuck[TO_SERVER] = to_server;
+            proxy->links[i]->stuck[TO_CLIENT] = to_client;
+        }
     proxy_poke(proxy);
 }
 

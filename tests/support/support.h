@@ -106,6 +106,8 @@ void proxy_stop(struct proxy *proxy);
 const char *proxy_url(const struct proxy *proxy);
 void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
+/* The same for one link, by its number in the records, and no more than that. */
+void proxy_stall_link(struct proxy *proxy, int link, bool to_server, bool to_client);
 void proxy_drop_messages(struct proxy *proxy, bool on);  /* for links that are opened after this */
 void proxy_stall_messages(struct proxy *proxy, bool on); /* of links that have subscribed */
 /* Shift the server's clock in replies to TIME, on links that are opened after the first call. */
