@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from . import Mutant
@@ -75,16 +76,12 @@ class Build:
         line = self.link[target]
         return self.folder / line[line.index("-o") + 1]
 
-    def _touched(self, mutant: Mutant, target: str) -> dict[Path, str]:
+    def _objects(self, target: str, is_wanted: Callable[[Path], bool]) -> dict[Path, str]:
         """The sources to be recompiled for the target, and their objects."""
         own = set(self.link[target])
         touched: dict[Path, str] = {}
         for made, (source, _) in self.compile.items():
-            if mutant.file.endswith(".lua"):
-                wanted = (made in own or source.is_relative_to(CORE)) and reads_texts(source)
-            else:
-                wanted = source == source_of(mutant)
-            if wanted and (made in own or source not in touched):
+            if is_wanted(source) and (made in own or (source not in touched and source.is_relative_to(CORE))):
                 touched[source] = made
         return touched
 
@@ -93,17 +90,27 @@ class Build:
         work.mkdir(parents=True, exist_ok=True)
         if mutant.file.endswith(".lua"):
             embed(planted_scripts(mutant, work), work)
+            return self._made(target, self._objects(target, reads_texts), None, "", work)
+        return self.changed(target, source_of(mutant), changed_text(mutant), work)
+
+    def changed(self, target: str, source: Path, text: str, work: Path) -> Path:
+        """The target with another text of one source, made in the folder `work`."""
+        return self._made(target, self._objects(target, lambda other: other == source), source, text, work)
+
+    def _made(self, target: str, touched: dict[Path, str], changed: Path | None, text: str, work: Path) -> Path:
+        """The target, linked with new objects of the touched sources, of which one may have another text."""
         link = list(self.link[target])
-        for number, (source, made) in enumerate(self._touched(mutant, target).items()):
-            new = str(work / f"{target}_{number}.o")
+        for source, made in touched.items():
+            new = str(work / made.replace("/", "_"))
             line = list(self.compile[made][1])
             line[line.index("-o") + 1] = new
             line[1:1] = [f"-I{work}"]
-            if source == source_of(mutant):
-                (work / source.name).write_text(changed_text(mutant))
+            if source == changed:
+                (work / source.name).write_text(text)
                 line[line.index("-c") + 1] = str(work / source.name)
                 line += [f"-I{source.parent}"]
-            run([*line, "-w"], self.folder)
+            if not Path(new).exists():  # for another target
+                run([*line, "-w"], self.folder)
             if made in link:
                 link[link.index(made)] = new
             else:  # it replaces the one in the archive
