@@ -11,6 +11,8 @@
  */
 #include "driver_sim.h"
 
+#include "../sim/engine_check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,9 +84,14 @@ static void check_driver(const struct snib__driver *driver, bool asleep)
 
 static void check_roles(bool asleep)
 {
-    for (int i = 0; i < clients_n; i++)
-        if (drivers[i])
-            check_driver(drivers[i], asleep);
+    for (int i = 0; i < clients_n; i++) {
+        if (!drivers[i])
+            continue;
+        check_driver(drivers[i], asleep);
+        const char *flaw = asleep ? engine_flaw(drivers[i]->engine) : NULL;
+        if (flaw)
+            world_fail("in the engine it is not true that %s", flaw);
+    }
 }
 
 /* ---- Building blocks ---------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* group_check.c - what must be true: of two holds of one lock one is over, a hold that reports
  * itself safe is at the servers for as long, losses are reported, holds that no program wants are
  * not kept, and waiters are served. */
+#include "engine_check.h"
 #include "group_sim.h"
 
 #include "engine/internal.h"
@@ -369,10 +370,22 @@ static void check_served(int index)
 
 /* ---- Everything --------------------------------------------------------------------------------- */
 
+/* Whenever nobody is inside an engine; not at each step, for that costs more than the step. */
+static void check_engines(const struct world_process *process)
+{
+    for (int i = 0; i < world.node_count && !world.nested && world.events % 8 == 0; i++) {
+        const char *flaw = engine_flaw(process->peers[i].client.driver.engine);
+        if (flaw != NULL) {
+            world_fail("%u: in an engine it is not true that %s", process->id, flaw);
+        }
+    }
+}
+
 void check_step(void)
 {
     for (int i = 0; i < world.slot_count; i++) {
         struct world_process *process = world.slots[i];
+        check_engines(process);
         for (int j = 0; j < WORLD_HOLDS; j++) {
             if (process->holds[j].users > 0) {
                 check_hold(&process->holds[j]);

@@ -10,6 +10,7 @@
  * trace.
  */
 #include "sim.h"
+#include "engine_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -223,7 +224,15 @@ static void end(void)
 static void check_memory(void)
 {
     for (uint32_t i = 0; i < sim.process_count; i++) {
-        process_end(sim.processes[i]);
+        struct sim_process *process = sim.processes[i];
+        if (process->engine != NULL) {
+            process_put_gates(process);
+            const char *remains = engine_remains(process->engine);
+            if (remains != NULL) {
+                sim_fail("%u: at the end it is not true that %s", process->id, remains);
+            }
+        }
+        process_end(process);
     }
     if (sim.objects != 0) {
         sim_fail("at the end %lld objects are left in memory", (long long)sim.objects);

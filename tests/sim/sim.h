@@ -422,6 +422,8 @@ void check_alarm(const struct sim_process *process, const struct snib__hold *hol
 /* sim_process.c */
 struct sim_process *process_new(int slot);
 void process_end(struct sim_process *process); /* abruptly, as by kill -9 */
+/* At its end: its program wants no lock any more. */
+void process_put_gates(struct sim_process *process);
 void process_close(struct sim_process *process);
 void process_pump(struct sim_process *process);  /* deliver what the engine has to send */
 void process_go_on(struct sim_process *process); /* the same, but it may be stopped */

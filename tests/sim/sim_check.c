@@ -6,6 +6,8 @@
  */
 #include "sim.h"
 
+#include "engine_check.h"
+
 #include "engine/internal.h"
 #include "locks/kind.h"
 #include "snib.h"
@@ -525,6 +527,15 @@ static void check_unwanted(const struct sim_name *name)
     }
 }
 
+/* Whenever nobody is inside an engine; not at each step, for that costs more than the step. */
+static void check_engine(const struct sim_process *process)
+{
+    const char *flaw = sim.events % 8 == 0 ? engine_flaw(process->engine) : NULL;
+    if (flaw != NULL) {
+        sim_fail("%u: in the engine it is not true that %s", process->id, flaw);
+    }
+}
+
 void check_step(void)
 {
     for (int i = 0; i < sim.slot_count; i++) {
@@ -532,6 +543,7 @@ void check_step(void)
         if (process->engine == NULL) {
             continue;
         }
+        check_engine(process);
         check_clock(process);
         check_holds(process);
         for (int j = 0; j < SIM_TASKS; j++) {

@@ -100,6 +100,22 @@ struct sim_process *process_new(int slot)
     return process;
 }
 
+void process_put_gates(struct sim_process *process)
+{
+    for (int i = 0; i < SIM_NAMES; i++) {
+        for (int side = 0; side < SIM_SIDES; side++) {
+            if (process->gates[i][side] != NULL) {
+                snib__gate_put(process->engine, process->gates[i][side]);
+            }
+        }
+    }
+    for (int i = 0; i < SIM_MULTIS; i++) {
+        if (process->multis[i] != NULL) {
+            snib__gate_put(process->engine, process->multis[i]);
+        }
+    }
+}
+
 struct snib__link *process_link(const struct sim_process *process, int link)
 {
     if (link < 2) {

@@ -6,6 +6,7 @@
  * a server took over that had not heard of it, or started without data, or another server acted as
  * a master beside the true one.
  */
+#include "engine_check.h"
 #include "topo.h"
 
 #include "locks/kind.h"
@@ -505,11 +506,21 @@ static void note_free(void)
     }
 }
 
+/* Whenever nobody is inside an engine; not at each step, for that costs more than the step. */
+static void check_engine(const struct topo_process *process)
+{
+    const char *flaw = process->dead || topo.events % 8 != 0 ? NULL : engine_flaw(process->engine);
+    if (flaw != NULL) {
+        topo_fail("%u: in the engine it is not true that %s", process->id, flaw);
+    }
+}
+
 void check_step(void)
 {
     note_islands();
     note_free();
     for (int i = 0; i < topo.slot_count; i++) {
+        check_engine(topo.slots[i]);
         check_holds(topo.slots[i]);
         check_waits(topo.slots[i]);
         check_served(topo.slots[i]);

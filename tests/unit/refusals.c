@@ -313,9 +313,9 @@ static bool refuse(const char *name, int (*call)(void), char makes, long n)
     if (refused == 0) {
         if (code != SNIB_OK)
             fail_msg("%s: %s", name, w.error.text);
-    } else if (code == SNIB_OK && makes == 'o') {
-        if (w.made != NOTHING && call != acquire_without_queue &&
-            snib_queue_drain(w.queue, &event, 1, NULL) == 1) {
+    } else if (code == SNIB_OK && makes == 'o') { /* its end says so */
+        assert_ptr_not_equal(w.made, NOTHING);
+        if (call != acquire_without_queue && snib_queue_drain(w.queue, &event, 1, NULL) == 1) {
             assert_int_equal(event.code, refused);
             assert_int_equal(event.token, 7);
             assert_null(event.hold);

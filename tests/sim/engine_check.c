@@ -1,0 +1,244 @@
+/* engine_check.c - lists that are lists, counts that count, references for all that refers. */
+#include "engine_check.h"
+
+#include <stdio.h>
+
+static char flaw[160];
+
+#define WRONG(...) (snprintf(flaw, sizeof flaw, __VA_ARGS__), flaw)
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return WRONG("%s (%s:%d)", #condition, __func__, __LINE__);                            \
+    } while (0)
+#define PASS_ON(call)                                                                              \
+    do {                                                                                           \
+        const char *found_ = (call);                                                               \
+        if (found_)                                                                                \
+            return found_;                                                                         \
+    } while (0)
+
+/* What is counted on the way. */
+struct census {
+    uint64_t held, releasing;
+    uint32_t gates, idle;
+};
+
+static const char *check_heap(const struct snib__engine *e)
+{
+    MUST(e->heap_n <= e->heap_owed);
+    MUST(e->heap_cap == 0 || e->heap_owed < e->heap_cap);
+    for (uint32_t i = 1; i <= e->heap_n; i++) {
+        MUST(*snib__timer_at(e->heap[i]) == i);
+        MUST(i == 1 || e->heap[i / 2].when <= e->heap[i].when);
+    }
+    return NULL;
+}
+
+static const char *check_live(const struct snib__engine *e)
+{
+    uint32_t n = 0;
+    const struct snib__op *before = NULL;
+    for (const struct snib__op *op = e->live; op; before = op, op = op->live_next, n++) {
+        MUST(op->live_prev == before);
+        MUST(!op->done);
+        MUST(op->place != SNIB__PLACE_NONE);
+        MUST(!op->hold || op->hold->op == op || op->place == SNIB__PLACE_OUTER);
+        MUST((op->place == SNIB__PLACE_ASK) == (op->kind > SNIB__OP_RELEASE));
+    }
+    MUST(n == e->live_n);
+    return NULL;
+}
+
+static const char *check_queue(const struct snib__gate *gate, struct census *census)
+{
+    const struct snib__wait *wait = gate->wait;
+    const struct snib__op *before = NULL;
+    uint32_t n = 0;
+    MUST(wait->gate == gate);
+    for (const struct snib__op *op = wait->head; op; before = op, op = op->next, n++) {
+        MUST(op->prev == before);
+        MUST(op->place == SNIB__PLACE_QUEUE);
+        MUST(op->gate == gate);
+    }
+    MUST(wait->tail == before);
+    MUST(wait->queued == n);
+    MUST(!wait->incoming || wait->incoming->gate == gate);
+    bool idle = wait->idle_since != SNIB__NEVER;
+    MUST(!idle || (!wait->head && !wait->incoming));
+    census->idle += idle;
+    if (!wait->chan)
+        return NULL;
+    MUST(wait->chan_prev ? wait->chan_prev->chan_next == wait : wait->chan->waits == wait);
+    MUST(!wait->chan_next || wait->chan_next->chan_prev == wait);
+    MUST(wait->chan->node == gate->node);
+    return NULL;
+}
+
+static const char *check_hold(const struct snib__gate *gate, const struct snib__hold *hold,
+                              struct census *census)
+{
+    MUST(hold->gate == gate);
+    MUST(hold->number != 0);
+    MUST(hold->phase != SNIB__GONE && hold->phase != SNIB__LOST);
+    MUST(!hold->op || hold->op->hold == hold);
+    MUST(!(hold->flags & SNIB__LISTED) || (hold->phase == SNIB__HELD && hold->lease_ms == 0));
+    MUST(!(hold->flags & SNIB__UNTOLD));
+    census->held += hold->phase == SNIB__HELD;
+    census->releasing += hold->phase == SNIB__RELEASING;
+    return NULL;
+}
+
+static const char *check_gate(const struct snib__engine *e, const struct snib__gate *gate,
+                              struct census *census)
+{
+    uint32_t refs = gate->unanswered + (gate->wait != NULL), trying = 0;
+    const struct snib__hold *before = NULL;
+    MUST(snib__gate_find(e, gate->kind->kind, gate->name, gate->name_len) == gate);
+    if (gate->slot_at)
+        MUST(*gate->slot_at == gate && e->slots);
+    for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+         before = hold, hold = snib__gate_next(gate, hold), refs++) {
+        PASS_ON(check_hold(gate, hold, census));
+        if (!snib__gate_sole(gate))
+            MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
+        trying += hold->phase == SNIB__TRYING;
+    }
+    for (const struct snib__op *op = e->live; op; op = op->live_next)
+        refs += op->gate == gate;
+    MUST(gate->refs >= refs);
+    MUST(gate->trying <= trying);
+    MUST(gate->unanswered == 0 || gate->lane);
+    return gate->wait ? check_queue(gate, census) : NULL;
+}
+
+static const char *check_lists(const struct snib__engine *e, const struct census *census)
+{
+    uint32_t n = 0;
+    const struct snib__wait *wait_before = NULL;
+    for (const struct snib__wait *wait = e->idle_head; wait;
+         wait_before = wait, wait = wait->idle_next, n++) {
+        MUST(wait->idle_prev == wait_before);
+        MUST(wait->idle_since != SNIB__NEVER);
+        MUST(!wait_before || wait_before->idle_since <= wait->idle_since);
+    }
+    MUST(e->idle_tail == wait_before);
+    MUST(n == census->idle);
+    const struct snib__hold *before = NULL;
+    for (const struct snib__hold *hold = e->lost_head; hold; before = hold, hold = hold->next) {
+        MUST(hold->prev == before);
+        MUST(hold->phase == SNIB__LOST && (hold->flags & SNIB__UNTOLD));
+    }
+    MUST(e->lost_tail == before);
+    return NULL;
+}
+
+static const char *check_chans(const struct snib__engine *e)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next, n++) {
+            MUST((chan->hash & (e->chans_cap - 1)) == i);
+            MUST(chan->waits || chan->state == SNIB__CHAN_LEAVING);
+        }
+    MUST(n == e->chans_n);
+    return NULL;
+}
+
+static const char *check_renewals(const struct snib__node *node, const struct snib__renewals *list)
+{
+    uint64_t n = 0;
+    bool cursor = list->cursor == NULL;
+    const struct snib__hold *before = NULL;
+    for (const struct snib__hold *hold = list->head; hold; before = hold, hold = hold->next, n++) {
+        MUST(hold->prev == before);
+        MUST(hold->flags & SNIB__LISTED);
+        MUST(hold->gate->node == node);
+        cursor = cursor || list->cursor == hold;
+    }
+    MUST(list->tail == before);
+    MUST(cursor);
+    MUST(n == list->n);
+    return NULL;
+}
+
+static const char *check_node(const struct snib__node *node)
+{
+    uint32_t gaps = 0;
+    for (uint32_t i = 0; i < node->todo_n; i++) {
+        gaps += node->todo[i].subject == NULL;
+        MUST(i >= node->todo_first || !node->todo[i].subject);
+    }
+    MUST(gaps == node->todo_gaps);
+    MUST(node->todo_n <= node->todo_cap);
+    for (int kind = 0; kind < SNIB__KINDS; kind++)
+        PASS_ON(check_renewals(node, &node->renewals[kind]));
+    return NULL;
+}
+
+/* Requests on their way, by gate and by the threads that wait for them. */
+static const char *check_links(const struct snib__engine *e)
+{
+    for (const struct snib__link *link = e->links; link; link = link->next) {
+        uint32_t called = 0;
+        for (uint32_t i = 0; i < link->conn.ring_count; i++) {
+            const struct snib__request *request =
+                &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)];
+            const struct snib__gate *gate = request->gate;
+            called += gate && request->called;
+            MUST(!gate || gate->unanswered > 0);
+        }
+        MUST(called == link->called);
+    }
+    return NULL;
+}
+
+const char *engine_flaw(const struct snib__engine *e)
+{
+    struct census census = {0};
+    PASS_ON(check_heap(e));
+    PASS_ON(check_live(e));
+    PASS_ON(check_chans(e));
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            PASS_ON(check_gate(e, gate, &census));
+            census.gates++;
+        }
+    MUST(census.gates == e->gates_n);
+    MUST(census.held == e->stats.held);
+    MUST(census.releasing <=
+         e->releasing); /* what is given back of an unknown grant is no gate's */
+    PASS_ON(check_lists(e, &census));
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        PASS_ON(check_node(node));
+    return check_links(e);
+}
+
+/* Everything that may want a timer is an operation, a hold or a wait, and all of them are free. */
+static const char *check_free(const struct snib__engine *e)
+{
+    uint32_t n = 0;
+    for (const struct snib__op *op = e->free_ops; op; op = op->next)
+        n++;
+    for (int i = 0; i < 2; i++)
+        for (const struct snib__hold *hold = e->free_holds[i]; hold; hold = hold->next)
+            n++;
+    MUST(n == e->heap_owed);
+    return NULL;
+}
+
+const char *engine_remains(const struct snib__engine *e)
+{
+    PASS_ON(engine_flaw(e));
+    PASS_ON(check_free(e));
+    MUST(e->live_n == 0);
+    MUST(e->gates_n == 0);
+    MUST(e->chans_n == 0);
+    MUST(e->heap_n == 0);
+    MUST(e->paused_n == 0);
+    MUST(e->stats.held == 0 && e->releasing == 0);
+    MUST(!e->lost_head && !e->done_head && !e->outers && !e->idle_head);
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        MUST(node->todo_n == 0);
+    return NULL;
+}
