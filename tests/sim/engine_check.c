@@ -185,7 +185,9 @@ static const char *check_links(const struct snib__engine *e)
             const struct snib__request *request =
                 &link->conn.ring[(link->conn.ring_head + i) & (link->conn.ring_cap - 1)];
             const struct snib__gate *gate = request->gate;
+            bool own = request->kind < 0 || snib__request_own(request);
             called += gate && request->called;
+            MUST(own || snib__durable_takes(e, request) == snib__durable_is(link));
             MUST(!gate || gate->unanswered > 0);
         }
         MUST(called == link->called);

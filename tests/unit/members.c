@@ -13,9 +13,9 @@ enum { CLIENTS = 5, MEMBERS = 24, SHUFFLES = 200 };
 
 /* By server and database; in a cluster the order of its nodes does not matter. */
 static const char *const urls[2][CLIENTS] = {
-    {"redis://a.test", "redis://a.test/2", "unix:///b.sock", "redis+cluster://c.test,d.test,e.test",
+    {"redis://a.test", "redis://a.test/2", "unix:///b.sock", "redis+cluster://c.test,h.test,i.test",
      "redis+sentinel://f.test,g.test/main"},
-    {"redis://a.test", "redis://a.test/2", "unix:///b.sock", "redis+cluster://e.test,c.test,d.test",
+    {"redis://a.test", "redis://a.test/2", "unix:///b.sock", "redis+cluster://i.test,c.test,h.test",
      "redis+sentinel://g.test,f.test/main"},
 };
 enum { CLUSTERED = 3 };

@@ -31,7 +31,7 @@ static int start(void **state)
     snib__handle_put(queue_handle);
     struct snib__gate *gate = snib__gate_get(queue->client->driver.engine, SNIB_MUTEX, "m", 1);
     for (int i = 0; i < MANY; i++)
-        losses[i] = (struct snib__hold){.gate = gate, .token = (uint64_t)i, .reason = 1};
+        losses[i] = (struct snib__hold){.gate = gate, .token = (uint64_t)i, .reason = SNIB_REASON_EXPIRED};
     return 0;
 }
 
@@ -74,8 +74,12 @@ static snib_event next(void)
 static void expect_lost(int i)
 {
     snib_event event = next();
+    assert_int_equal(event.size, sizeof event);
     assert_int_equal(event.kind, SNIB_EVENT_LOST);
+    assert_int_equal(event.code, SNIB_LOST);
+    assert_int_equal(event.reason, SNIB_REASON_EXPIRED);
     assert_int_equal(event.token, i);
+    assert_string_equal(event.text, "mutex \"m\" was lost (expired): stop working under it");
 }
 
 static void expect_nothing(void)

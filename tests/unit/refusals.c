@@ -369,7 +369,7 @@ static void clients(void **state)
         url = urls[i];
         assert_true(REFUSE(open_one, 'c') >= 5);
     }
-    url = urls[0];
+    url = "redis://another:password@a.test"; /* the program's go before them */
     assert_true(REFUSE(open_with_options, 'c') >= 7);
 }
 

@@ -124,6 +124,20 @@ static void patience_learns(void **state)
     assert_true(wait->offered_until - now >= 3 * SNIB__MS / 10);
 }
 
+/* Those that need longer are given longer: three times what they have needed. */
+static void patience_suffices(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        released(1);
+        now += SNIB__MS / 4;
+        snib__turn_heard(wait, now);
+    }
+    released(1);
+    const snib__time first_of_one = 3 * SNIB__MS / 10;
+    assert_in_range(wait->offered_until - now - first_of_one, 3 * SNIB__MS / 4, 4 * SNIB__MS / 5);
+}
+
 /* Strangers that were heard before the release's own reply have had their turns already. */
 static void heard_before_the_reply(void **state)
 {
@@ -163,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(absent_for_a_while, start, stop),
         cmocka_unit_test_setup_teardown(patience_ends, start, stop),
         cmocka_unit_test_setup_teardown(patience_learns, start, stop),
+        cmocka_unit_test_setup_teardown(patience_suffices, start, stop),
         cmocka_unit_test_setup_teardown(heard_before_the_reply, start, stop),
         cmocka_unit_test_setup_teardown(who_has_just_come, start, stop),
     };
