@@ -1063,6 +1063,8 @@ static const struct story {
     {"groups", random_groups, 4},
     {"queues", random_queues, 2},
     {"queue_rules", queue_rules, 50},
+    {"login_renewals", login_renewals, 50},
+    {"login_answers", login_answers, 100},
     {"many_wakes", many_wakes, 200},
     {"end_while_idle", end_while_idle, 50},
     {"answers_together", answers_together, 50},

@@ -44,6 +44,10 @@ void abandoned_group(void *argument);
 void short_rounds(void *argument);
 void random_groups(void *argument);
 
+/* login_stories.c */
+void login_renewals(void *argument);
+void login_answers(void *argument);
+
 /* queue_stories.c */
 void random_queues(void *argument);
 void queue_rules(void *argument);

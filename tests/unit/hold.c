@@ -391,6 +391,36 @@ static void closed_and_refused(void **state)
     }
 }
 
+/* The log's line of a loss shows the name, and of a long one whole characters. */
+static void logged_name(void **state)
+{
+    (void)state;
+    static const char *const beginnings[] = {"", "n"};
+    for (size_t length = 98; length <= 120; length++)
+        for (size_t k = 0; k < COUNT(beginnings); k++) {
+            char name[160] = "", want[260];
+            const char *text, *last = NULL;
+            int32_t level = 0;
+            strcpy(name, beginnings[k]);
+            while (strlen(name) + 2 <= length)
+                strcat(name, "\xc3\xa9");
+            struct snib__engine *engine = begin();
+            snib__engine_log_level(engine, SNIB_LOG_INFO);
+            struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, name), &renewed);
+            now = hold->deadline;
+            assert_true(snib__hold_over(engine, hold, now));
+            while ((text = snib__engine_take_log(engine, &level)))
+                last = text;
+            bool whole = strlen(name) <= 100;
+            int shown = whole ? (int)strlen(name) : 100 - (int)strlen(beginnings[k]);
+            snprintf(want, sizeof want, "lock \"%.*s%s\" was lost: unreachable", shown, name,
+                     whole ? "" : "...");
+            assert_string_equal(last, want);
+            assert_int_equal(level, SNIB_LOG_WARNING);
+            snib__engine_free(engine);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +440,7 @@ int main(void)
         cmocka_unit_test(closed_after_the_end),
         cmocka_unit_test(closed_after_the_end_is_told_once),
         cmocka_unit_test(closed_and_refused),
+        cmocka_unit_test(logged_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,153 @@
+/* login_stories.c - a program that is asked for credentials: when, what its answers lead to, and how soon again.
+ *
+ * Nothing but the questions wakes the program, so each comes at its moment or the world ends.
+ */
+#include "driver_sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WORD "a password"
+
+static snib_queue *questions;
+static snib__time asked_at;
+
+static void open_asking(int64_t lease_ms)
+{
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.ask_credentials = 1;
+    model_require_password(world.server, WORD);
+    open_client_with("redis://name.test", &options);
+    MUST(snib_queue_new(clients[0], &questions, err), SNIB_OK);
+    MUST(snib_client_credentials(clients[0], questions, err), SNIB_OK);
+}
+
+static void end_asking(void)
+{
+    snib_queue_free(questions);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
+    expect_nothing_left();
+}
+
+static void await_event(snib_event *out)
+{
+    while (snib_queue_wait(questions, out, 1, 24 * 3600 * 1000, NULL) == 0)
+        ;
+}
+
+/* The next question, which is the next event. */
+static uint64_t question(void)
+{
+    snib_event event;
+    await_event(&event);
+    if (event.kind != SNIB_EVENT_CREDENTIALS || event.token == 0)
+        world_fail("an event of kind %d instead of a question", (int)event.kind);
+    asked_at = world.now;
+    return event.token;
+}
+
+static snib_credentials good_for(int64_t valid_ms)
+{
+    snib_credentials answer = {.size = sizeof answer, .valid_ms = valid_ms, .password = WORD};
+    return answer;
+}
+
+static void tell(uint64_t token, const snib_credentials *answer)
+{
+    MUST(snib_client_login(clients[0], token, answer, err), SNIB_OK);
+}
+
+/* The result of the ping that has token 7; until it has one there may be more questions. */
+static void expect_ping(int32_t code, const char *words)
+{
+    snib_event event;
+    do
+        await_event(&event);
+    while (event.kind == SNIB_EVENT_CREDENTIALS);
+    if (event.kind != SNIB_EVENT_DONE || event.token != 7 || event.code != code ||
+        !strstr(event.text, words))
+        world_fail("event %d, %s: %s", (int)event.kind, snib_code_name(event.code), event.text);
+}
+
+static void ping(int64_t wait_ms)
+{
+    MUST(snib_client_ping_submit(clients[0], wait_ms, questions, 7, NULL, err), SNIB_OK);
+}
+
+/* A question has come so long after another moment, and not by chance some other time. */
+static void expect_after(snib__time from, snib__time span)
+{
+    if (asked_at + 20 * SNIB__MS < from + span || asked_at > from + span + 20 * SNIB__MS)
+        world_fail("asked after %lld ms instead of %lld", (long long)((asked_at - from) / SNIB__MS),
+                   (long long)(span / SNIB__MS));
+}
+
+/* After four fifths of its time a password is asked for again; without an answer soon, but not too often. */
+void login_renewals(void *argument)
+{
+    static const struct {
+        int64_t valid_ms, again_ms;
+    } cases[] = {{500, 50}, {10000, 500}, {800000, 30000}, {3000, 150}};
+    (void)argument;
+    int64_t valid_ms = cases[world.number % 4].valid_ms;
+    const snib__time again = (snib__time)cases[world.number % 4].again_ms * SNIB__MS;
+    snib_credentials answer = good_for(valid_ms);
+    open_asking(LEASE_MS);
+    ping(-1);
+    tell(question(), &answer);
+    expect_ping(SNIB_OK, "");
+    for (int round = 0; round < 2; round++) {
+        snib__time before = asked_at;
+        uint64_t token = question();
+        expect_after(before, (snib__time)valid_ms * SNIB__MS / 5 * 4);
+        for (int refused = 0; refused < 2; refused++) {
+            snib_credentials none = good_for(valid_ms);
+            none.password[0] = 0; /* none, or one that the server refuses */
+            if (world_chance(2))
+                strcpy(none.password, "another");
+            snib__time told = world.now;
+            tell(token, world_chance(3) ? NULL : &none);
+            token = question();
+            expect_after(told, again);
+        }
+        tell(token, &answer);
+    }
+    end_asking();
+}
+
+/* An answer that is none: why is said, in the event of whoever waits, and the next attempt asks again. */
+void login_answers(void *argument)
+{
+    snib_credentials answers[6];
+    static const char *const words[6] = {"there are no credentials: the vault is shut",
+                                         "no password",
+                                         "have ended already",
+                                         "there are no credentials",
+                                         "",
+                                         ""};
+    (void)argument;
+    for (int i = 0; i < 6; i++)
+        answers[i] = good_for(0);
+    strcpy(answers[0].why, "the vault is shut");
+    answers[1].password[0] = 0;
+    answers[2].valid_ms = -1;
+    strcpy(answers[4].password, "another");
+    for (int i = 0; i < 6; i++) {
+        open_asking(LEASE_MS);
+        ping(300);
+        tell(question(), i == 3 ? NULL : &answers[i]);
+        tell(1000, &answers[5]); /* to a question that nobody has asked */
+        if (i == 5) {
+            expect_ping(SNIB_OK, "");
+            world_sleep(600 * 1000 * SNIB__MS); /* without an end nobody asks again */
+            ping(-1);
+            expect_ping(SNIB_OK, "");
+        } else {
+            expect_ping(i == 4 ? SNIB_EAUTH : SNIB_ECREDENTIALS, words[i]);
+        }
+        end_asking();
+    }
+}
