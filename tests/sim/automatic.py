@@ -153,6 +153,16 @@ def passes(command: list[str], environment: dict[str, str], seeds: int, limit: f
     return f"fails ({process.returncode})"
 
 
+def end_strays(work: Path) -> None:
+    """What a test has left that was ended in its middle: processes of programs that lie in this folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "exe").readlink().is_relative_to(work):
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended, or is somebody else's
+
+
 class Judge:
     def __init__(self, programs: Programs, folder: Path) -> None:
         self.programs, self.folder = programs, folder
@@ -168,6 +178,8 @@ class Judge:
                 return self._found(mutant, work)
             except NotMade:
                 return None
+            finally:
+                end_strays(work)
 
     def _found(self, mutant: Drawn, work: Path) -> str:
         tests = self.programs.tests_for(mutant)
