@@ -31,7 +31,8 @@ static int start(void **state)
     snib__handle_put(queue_handle);
     struct snib__gate *gate = snib__gate_get(queue->client->driver.engine, SNIB_MUTEX, "m", 1);
     for (int i = 0; i < MANY; i++)
-        losses[i] = (struct snib__hold){.gate = gate, .token = (uint64_t)i, .reason = SNIB_REASON_EXPIRED};
+        losses[i] =
+            (struct snib__hold){.gate = gate, .token = (uint64_t)i, .reason = SNIB_REASON_EXPIRED};
     return 0;
 }
 
