@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "923fae218bd88648"
+#define SNIB_BUILD_ID "fb445836b963d458"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -4604,25 +4604,23 @@ static void carrier_home(struct carrier *c)
 static void carrier_step(struct carrier *c)
 {
     pthread_mutex_lock(&c->mutex);
-    bool mine = !c->stepping;
     uint32_t debts = c->debts;
     c->debts = 0;
     c->listed = false;
-    c->again = true;
-    c->stepping = true;
-    pthread_mutex_unlock(&c->mutex);
-    while (mine) {
-        pthread_mutex_lock(&c->mutex);
-        mine = c->again;
-        c->again = false;
-        c->stepping = mine;
-        pthread_mutex_unlock(&c->mutex);
-        if (!mine)
-            break;
-        carrier_home(c);
-        while (carrier_wish(c))
-            ;
+    c->again = true; /* for whoever is at it already, or for this thread */
+    if (!c->stepping) {
+        c->stepping = true;
+        while (c->again) {
+            c->again = false;
+            pthread_mutex_unlock(&c->mutex);
+            carrier_home(c);
+            while (carrier_wish(c))
+                ;
+            pthread_mutex_lock(&c->mutex);
+        }
+        c->stepping = false;
     }
+    pthread_mutex_unlock(&c->mutex);
     carrier_unref(c, 1 + debts); /* the list's, and the debts */
 }
 
