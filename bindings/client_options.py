@@ -74,7 +74,7 @@ def read_options() -> list[Option]:
     options = []
     for name, field, kind, state, least, most, standard, words, text in row.findall(source):
         if kind not in KINDS:
-            raise SystemExit(f"{TABLE}: {name} is of no kind")
+            raise SystemExit(f"{TABLE}: {name} has an unknown kind")
         pairs = {word: int(value) for word, value in (pair.split(":") for pair in words.split())}
         text = "".join(re.findall(r'"([^"]*)"', text))
         numbers = int(least), int(most), int(standard)
@@ -173,9 +173,9 @@ class Options:
 
 {chr(10).join(rows)}
 
-    credentials: a function without arguments, called at each connect on a thread of its own, which
-    gives a snib.Credentials or a password; instead of a password.  It may take its time, up to
-    connect_timeout for the attempt to succeed.  What it raises is logged, and shown in errors as
+    credentials: a function without arguments, called at each connect on a separate thread, which
+    returns a snib.Credentials or a password; instead of a password.  It may take up to
+    connect_timeout.  What it raises is logged, and shown in errors as
     CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
     """
 

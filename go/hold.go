@@ -213,7 +213,7 @@ func (c *Client) release(ctx context.Context, handle uint64) error {
 }
 
 func unconfirmed(err *Error) *Error {
-	err.Text += "; the release goes on by itself"
+	err.Text += "; the release continues in the background"
 	err.maybe = true
 	return err
 }

@@ -162,7 +162,7 @@ func HoldFrom(ctx context.Context) *Hold {
 // do runs work under the hold that acquire returns.
 func do(ctx context.Context, work func(context.Context) error, acquire func(context.Context) (*Hold, error)) (err error) {
 	if work == nil {
-		return makeError(ErrInvalidArgument, "there is no work to be done: the function is nil", 0)
+		return makeError(ErrInvalidArgument, "the work function is nil", 0)
 	}
 	hold, err := acquire(ctx)
 	if err != nil {

@@ -121,7 +121,7 @@ class BasePermits(BaseHoldable[H]):
 
     __slots__ = ()
 
-    _busy = "{!r} has not that many permits to be had"
+    _busy = "{!r} does not have that many free permits"
 
     def _number(self, caller: int, n: int) -> int:
         return n
@@ -138,8 +138,8 @@ class BasePermits(BaseHoldable[H]):
             raise self._not_held()
         raise self._named(
             InvalidPermits(
-                f"{n} permits of {self.name!r} cannot be given back: what one acquire() took "
-                "goes back as a whole"
+                f"{n} permits of {self.name!r} cannot be released: the permits of one acquire() "
+                "are released together"
             )
         )
 

@@ -61,9 +61,9 @@ class Options:
     lanes               connections for commands to each server, at most; more than one only
                         while several threads call at the same time (4)
 
-    credentials: a function without arguments, called at each connect on a thread of its own, which
-    gives a snib.Credentials or a password; instead of a password.  It may take its time, up to
-    connect_timeout for the attempt to succeed.  What it raises is logged, and shown in errors as
+    credentials: a function without arguments, called at each connect on a separate thread, which
+    returns a snib.Credentials or a password; instead of a password.  It may take up to
+    connect_timeout.  What it raises is logged, and shown in errors as
     CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
     """
 

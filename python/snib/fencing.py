@@ -134,7 +134,7 @@ def _library(connection: Any) -> str:
             if library in _DIALECTS:
                 return library
     raise TypeError(
-        f"a {type(connection).__module__}.{type(connection).__name__} is no connection of sqlite3, psycopg, "
+        f"a {type(connection).__module__}.{type(connection).__name__} is not a connection of sqlite3, psycopg, "
         "PyMySQL, mysqlclient, SQLAlchemy or Django; execute snib.fencing.SQL_ACCEPT yourself"
     )
 
@@ -190,7 +190,7 @@ def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
         execute(SQL_NOTE_MYSQL, values)
         accepted = execute(SQL_VERIFY_MYSQL, values).fetchone() is not None
     else:
-        raise NotSupported(f"there is no check of fencing tokens for {dialect}")
+        raise NotSupported(f"fencing tokens are not supported for {dialect}")
     if not accepted:
         raise _stale(token, repr(name))
 

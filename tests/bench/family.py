@@ -33,9 +33,9 @@ from servers import Independent
 CONTENDED = "contended:0"  # the lock's name in all programs
 
 ORDER_NOTE = (
-    "Order inversions are counted in turns of their own (subject 'watched'), in which MONITOR shows"
-    " every command in the server's order: an inversion is a pair of waiters of whom the one that"
-    " pushed itself to the queue later had the lock earlier.  Who is dropped and queues again keeps"
+    "Order inversions are counted in separate turns (subject 'watched'), in which MONITOR shows"
+    " every command in the server's order: an inversion is a pair of waiters of which the one that"
+    " pushed itself to the queue later had the lock earlier.  A waiter that is dropped and queues again keeps"
     " its first time; who takes the lock without queueing overtakes all who wait."
 )
 
@@ -124,7 +124,7 @@ def mixed_fair_row() -> Row:
 
     return Row(
         "fair-mixed",
-        f"fair lock, {each} processes of ours and {each} of Redisson's",
+        f"fair lock, {each} Snib and {each} Redisson processes",
         {"watched": mixed_fair(each, hold_us=2000, watched=CONTENDED)},
         [
             inversions("watched"),
@@ -135,8 +135,8 @@ def mixed_fair_row() -> Row:
         rounds=5,
         keeps_keys=True,  # a Snib mark may stay for ten seconds if a Redisson client is the last
         notes=[
-            "Each holder keeps the lock for 2 ms, so that everybody is back in the queue when the"
-            " others have had it; who comes late has no right to a share."
+            "Each holder keeps the lock for 2 ms, so that all are back in the queue when the"
+            " others have had it; a late waiter has no right to a share."
         ],
     )
 
@@ -241,7 +241,7 @@ def quorum_rows() -> list[Row]:
             "quorum of 5, one of them stalled, links of 1 ms, C",
             1000,
             [
-                "The last of the five servers is stopped (SIGSTOP) when everybody has connected."
+                "The last of the five servers is stopped (SIGSTOP) when all clients have connected."
                 "  A process in user space holds back every byte for 1 ms in each direction, on the"
                 " single lock's link as well.  redsync waits 250 ms for a server that does not"
                 " answer, without further tries; by default it would be 3 s and three more."

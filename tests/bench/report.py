@@ -221,7 +221,7 @@ with the lowest and the highest.  Rows marked *pinned* run the server and the cl
 because waking a thread on another core costs more at some times than at others.  What it costs here
 was measured before each row: half of the time that two threads need to wake each other in turn, by
 a futex, a loopback TCP connection and an eventfd; the median over the run with the lowest and the
-highest.  Ratios of rows that are not pinned depend on it.  Servers run in a session of their own,
+highest.  Ratios of rows that are not pinned depend on it.  Servers run in separate sessions,
 as services do, so that the scheduler does not weigh them as one of 64 client threads.  Compare
 ratios; absolute figures belong to this machine alone.  Where threads contend for a lock, a counter
 of its holders is shared by all processes and watched: had it ever exceeded one, the row would have

@@ -128,7 +128,7 @@ def wakes(setting: Setting) -> dict[str, float | None]:
 
 def count_of_rounds(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds; give 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds; give 1 or more")
     return int(text)
 
 
@@ -138,13 +138,13 @@ def writable(text: str) -> Path:
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
     if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {path.parent} to write to")
+        raise argparse.ArgumentTypeError(f"there is not a folder {path.parent} to write to")
     return Path(text)
 
 
 def folder(text: str) -> Path:
     if Path(text).exists() and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a folder")
     return Path(text)
 
 

@@ -119,7 +119,7 @@ def draw(buyers: list[Buyer], begin: int, end: int) -> str:
     moment.axis(10_000, 1000, "ms", at)
     moment.rows()
     whole.text(LEFT, 34, "Who held the lock", 'font-size="18" font-weight="bold"')
-    whole.text(LEFT, 54, "one row a process, one bar a hold; holds never overlap", 'fill="#667"')
+    whole.text(LEFT, 54, "one row per process, one bar per hold; holds never overlap", 'fill="#667"')
     moment.text(
         LEFT,
         top - 18,

@@ -45,7 +45,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + 60
     while not condition():
         if time.monotonic() > end:
-            raise SystemExit(f"rights: waited in vain for {what}")
+            raise SystemExit(f"rights: timed out waiting for {what}")
         time.sleep(0.005)
 
 

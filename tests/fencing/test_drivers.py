@@ -214,5 +214,5 @@ def test_unknown_connections_and_dialects() -> None:
 
     with pytest.raises(fencing.NotSupported, match="for oracle"):
         fencing.sql_check(Other(), "x", 1, "a")
-    with pytest.raises(TypeError, match="AsyncConnection is no connection of"):
+    with pytest.raises(TypeError, match="AsyncConnection is not a connection of"):
         fencing.sql_check(psycopg.AsyncConnection.__new__(psycopg.AsyncConnection), "x", 1, "a")
