@@ -2,6 +2,7 @@
 """Small mistakes made at random places of the core's C, one at a time: how many of them do the tests find?
 
     automatic.py --draw WORD [--sample N] [--only api,driver] [--seeds N] [--live SECONDS] [--jobs N] [--build FOLDER]
+    automatic.py --draw WORD --quick  without looking what executes the line: unit tests and simulators alone
     automatic.py --draw WORD --list   only show what is drawn
     automatic.py --holes [--only ...] show the lines that no test executes
 
@@ -18,6 +19,7 @@ import hashlib
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,11 +74,13 @@ def draw(word: str, only: list[str]) -> list[Drawn]:
 class Programs:
     """The tests, and the mutant in the programs that they need."""
 
-    def __init__(self, build: Path, seeds: int, live: float) -> None:
+    def __init__(self, build: Path, seeds: int, live: float, quick: bool) -> None:
         self.folder = build / "core"
         self.tests = {test.name: test for test in tests_of(self.folder)}
         self.build = Build(self.folder, sorted({test.target for test in self.tests.values()}))
-        self.covered = Covered(build / "coverage", list(self.tests.values()))
+        for link in self.build.link.values():  # most of the time goes into linking
+            link += ["-Wl,-S", *(["-fuse-ld=gold"] if shutil.which("ld.gold") else [])]
+        self.covered = None if quick else Covered(build / "coverage", list(self.tests.values()))
         self.seeds, self.live = seeds, live
         self.same: dict[str, str] = {}
 
@@ -108,8 +112,19 @@ class Programs:
             return [str(made.parent) if each == str(self.folder / "tests") else each for each in test.command], environment
         return [str(made), *test.command[1:]], environment
 
+    def quick_tests_for(self, mutant: Drawn) -> list[tuple[Test, int, float]]:
+        """All unit tests, that of the file itself first, and few worlds of the simulators."""
+        stem = Path(mutant.file).stem
+        unit = sorted((name for name in self.tests if name.startswith("unit_")), key=lambda name: stem not in name)
+        sims = sorted(name for name in self.tests if name.startswith("sim"))
+        return [(self.tests[name], FEW_SEEDS, CHEAP) for name in unit] + [
+            (self.tests[name], self.seeds, 2 * CHEAP) for name in sims
+        ]
+
     def tests_for(self, mutant: Drawn) -> list[tuple[Test, int, float]]:
         """What is to find it: test, worlds, seconds that it takes; the cheapest first."""
+        if not self.covered:
+            return self.quick_tests_for(mutant)
         chosen = []
         for name in self.covered.executing(mutant.file, list(mutant.change.places)):
             if name not in self.tests or (name.startswith("cli_") and not mutant.file.startswith("cli/")):
@@ -217,6 +232,7 @@ class Judge:
 
 def holes(programs: Programs, only: list[str]) -> None:
     """The lines of code that no test executes."""
+    assert programs.covered
     for path in sorted(CORE.glob("*/*.c")):
         file = str(path.relative_to(CORE))
         if not any(file.startswith(part) for part in only):
@@ -236,6 +252,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(f"{each}/" for each in FOLDERS), help="files whose path begins so")
     parser.add_argument("--seeds", type=int, default=400, help="worlds of each simulator")
     parser.add_argument("--live", type=float, default=1e9, help="no tests but simulators that take more seconds")
+    parser.add_argument("--quick", action="store_true", help="all unit tests and the simulators, nothing else")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--list", action="store_true", help="plant none")
     parser.add_argument("--holes", action="store_true", help="show what no test executes")
@@ -247,7 +264,7 @@ def main() -> None:
     if arguments.list:
         print("\n".join(map(str, drawn[: arguments.sample])))
         return
-    programs = Programs(arguments.build, arguments.seeds, arguments.live)
+    programs = Programs(arguments.build, arguments.seeds, arguments.live, arguments.quick)
     if arguments.holes:
         holes(programs, only)
         return

@@ -203,6 +203,22 @@ static void replicas_are_of_the_last_map(void **state)
     snib__engine_free(engine);
 }
 
+/* A replica is named with each range of its master, and is one. */
+static void replica_of_two_ranges(void **state)
+{
+    (void)state;
+#define RANGE(from, to)                                                                            \
+    "*4\r\n:" from "\r\n:" to "\r\n*4\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*0\r\n"                   \
+    "*4\r\n$1\r\nd\r\n:6379\r\n$2\r\nid\r\n*0\r\n"
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    strcpy(common, "*2\r\n" RANGE("0", "100") RANGE("101", "16383"));
+    held(engine, "m");
+    const struct snib__cluster *map = engine->map;
+    assert_int_equal(map->spares_n, 1);
+    assert_string_equal(map->spare[0].host, "d");
+    snib__engine_free(engine);
+}
+
 /* A stale map takes no slots back, unless no newer one is seen for long. */
 static void old_maps_are_not_believed(void **state)
 {
@@ -428,6 +444,7 @@ int main(void)
         cmocka_unit_test(slots_that_come_back),
         cmocka_unit_test(expected_messages_do_not_move),
         cmocka_unit_test(replicas_are_of_the_last_map),
+        cmocka_unit_test(replica_of_two_ranges),
         cmocka_unit_test(old_maps_are_not_believed),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(node_that_has_gone_is_left),

@@ -145,6 +145,24 @@ static void forbidden_wait_is_no_error(void **state)
     snib__engine_free(engine);
 }
 
+/* An error that says nothing about replicas decides nothing: the connection is made anew, and the
+ * grant is asked for again. */
+static void other_errors_decide_nothing(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {"-MISCONF disk is full\r\n", "+OK\r\n", "*0\r\n"};
+    for (size_t i = 0; i < COUNT(replies); i++) {
+        struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REPORT, TWO);
+        grant_line();
+        wait_line(replies[i]);
+        assert_false(op->done);
+        assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CLOSE);
+        snib__engine_link_down(engine, line, SNIB_OK, 0, now);
+        assert_false(op->done);
+        snib__engine_free(engine);
+    }
+}
+
 /* Acquisitions that come while a WAIT is in flight share the next one. */
 static void batch_shares_a_wait(void **state)
 {
@@ -385,6 +403,7 @@ int main(void)
         cmocka_unit_test(majority_is_of_all_servers),
         cmocka_unit_test(no_replicas_no_waiting),
         cmocka_unit_test(forbidden_wait_is_no_error),
+        cmocka_unit_test(other_errors_decide_nothing),
         cmocka_unit_test(batch_shares_a_wait),
         cmocka_unit_test(lease_includes_the_wait),
         cmocka_unit_test(lost_link_leaves_doubt),

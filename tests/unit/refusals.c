@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include "api/handle.h"
 #include "snib.h"
 
 #include <dirent.h>
@@ -28,6 +29,7 @@ void *__libc_realloc(void *old, size_t n);
 void __libc_free(void *old);
 
 static _Thread_local long countdown; /* to the one that is refused, of this thread's; 0: none is */
+static size_t too_large;             /* malloc() refuses so much; 0: nothing is too much */
 static int refused;                  /* the code that this must give */
 static atomic_long blocks;
 
@@ -44,6 +46,10 @@ static bool refuses(int code)
 
 void *malloc(size_t n)
 {
+    if (too_large && n >= too_large) {
+        refused = SNIB_ENOMEM;
+        return NULL;
+    }
     void *made = refuses(SNIB_ENOMEM) ? NULL : __libc_malloc(n);
     blocks += made != NULL;
     return made;
@@ -400,12 +406,50 @@ static void operations(void **state)
     REFUSE(describe, 'o');
 }
 
+/* The table of handles is full and cannot grow, which each call finds at its very end. */
+static void handles(void **state)
+{
+    (void)state;
+    static int (*const calls[])(void) = {open_one,  new_queue,  new_lock, new_multi,
+                                         new_group, new_quorum, acquire,  ping};
+    kind = SNIB_MUTEX;
+    url = "unix:///nowhere";
+    begin();
+    for (int i = 0; i < MANY; i++) /* the next part of the table is larger than anything else */
+        for (int k = 0; k < 20; k++)
+            assert_non_null(snib__handle_new(SNIB__OP, &w));
+    too_large = 65536;
+    while (snib__handle_new(SNIB__OP, &w))
+        ;
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        long before = blocks;
+        int open_before = descriptors();
+        for (int turn = 0; turn < 3; turn++) {
+            refused = 0;
+            int code = calls[i]();
+            assert_int_equal(refused, SNIB_ENOMEM);
+            assert_int_equal(code, SNIB_ENOMEM);
+            assert_true(says_so(code));
+            assert_ptr_equal(w.made, NOTHING);
+            if (turn == 0) /* what the engine and the driver have kept for later */
+                before = blocks, open_before = descriptors();
+            assert_int_equal(blocks, before);
+            assert_int_equal(descriptors(), open_before);
+        }
+    }
+    too_large = 0;
+    assert_int_equal(new_queue(), SNIB_OK);
+    snib_queue_free(w.made);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients),
         cmocka_unit_test(queues_and_locks),
         cmocka_unit_test(operations),
+        cmocka_unit_test(handles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
