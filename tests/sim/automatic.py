@@ -115,7 +115,7 @@ class Programs:
     def quick_tests_for(self, mutant: Drawn) -> list[tuple[Test, int, float]]:
         """All unit tests, that of the file itself first, and few worlds of the simulators."""
         stem = Path(mutant.file).stem
-        unit = sorted((name for name in self.tests if name.startswith("unit_")), key=lambda name: stem not in name)
+        unit = sorted((name for name in self.tests if name.startswith("unit_")), key=lambda name: (stem not in name, name == "unit_tls"))
         sims = sorted(name for name in self.tests if name.startswith("sim"))
         return [(self.tests[name], FEW_SEEDS, CHEAP) for name in unit] + [
             (self.tests[name], self.seeds, 2 * CHEAP) for name in sims

@@ -193,6 +193,7 @@ static inline struct snib__op *acquire(struct snib__engine *engine, struct snib_
     struct snib__acquire how = {.owner = owner, .wait = SNIB__NEVER};
     struct snib__op *op = snib__engine_acquire(engine, gate, &how, now, &code);
     assert_non_null(op);
+    assert_int_equal(code, SNIB_OK);
     return op;
 }
 
