@@ -22,6 +22,14 @@ else()
     add_compile_options($<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
 endif()
 
+# What tests do takes no time, and compiling it took a third of all the time of a run: so the programs of tests are not
+# optimized, except simulators.  Optimization sees more to warn about: -DSNIB_TESTS_OPTIMIZED=ON, which --all does.
+option(SNIB_TESTS_OPTIMIZED "Optimize the programs of tests" OFF)
+add_library(snib_test_code INTERFACE)
+if(NOT SNIB_TESTS_OPTIMIZED)
+    target_compile_options(snib_test_code INTERFACE -O0 -U_FORTIFY_SOURCE -Wno-format-truncation)
+endif()
+
 # For hand-written code; generated code is compiled without these.
 add_library(snib_warnings INTERFACE)
 target_compile_options(snib_warnings INTERFACE
