@@ -11,6 +11,12 @@ module=github.com/snib-lock/snib/go
 version=v0.1.0
 export GOFLAGS=-modcacherw GOWORK=off
 
+# Each of the ways compiles the core anew, and shows that it is all there; how it is when optimized others show.
+compiler=$(go env CC)
+printf '#!/bin/sh\nexec %s "$@" -O0\n' "$compiler" >"$work/cc"
+chmod +x "$work/cc"
+export CC="$work/cc"
+
 fail() {
     echo "outside: $*" >&2
     exit 1
