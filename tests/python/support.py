@@ -34,13 +34,15 @@ PATIENT = "patience=30s&try_timeout=30s&reply_timeout=30s&connect_timeout=30s"
 
 def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Wait until the condition is true; fail with its last value."""
-    end = time.monotonic() + seconds
+    start = time.monotonic()
+    end = start + seconds
     while True:
         value = condition()
         if value:
             return
-        assert time.monotonic() < end, f"still {value!r} after {seconds} s"
-        time.sleep(0.002)
+        now = time.monotonic()
+        assert now < end, f"still {value!r} after {seconds} s"
+        time.sleep(min(0.02, max(0.002, (now - start) / 10)))  # what takes long is not asked often
 
 
 def brief(lock: Any) -> snib.Hold:
