@@ -375,6 +375,30 @@ static void given_back_again_after_a_failover(void **state)
     }
 }
 
+/* A client that only waits has nothing under way on the silent node but a ping; it looks for the failover all the same,
+ * before its next attempt. */
+static void silence_is_noticed_while_waiting(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.lease = 3 * SECOND;
+    held(engine, "bar");
+    peers[1].says = peers[2].says = ":86400000"; /* another client has it, for a day */
+    peers[1].times = peers[2].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    const int scripts = peers[1].scripts;
+    peers[1].silent = true;
+    pass(engine, now + 1500 * SNIB__MS);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 200 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_int_equal(peers[1].scripts, scripts);
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
 /* A sleeping waiter's patience is with its present server's outage, not with the previous one's. */
 static void patience_is_with_the_present_server(void **state)
 {
@@ -547,6 +571,7 @@ int main(void)
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(given_back_again_after_a_failover),
+        cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
         cmocka_unit_test(paused_try_that_is_cancelled),

@@ -539,6 +539,13 @@ MUTANTS = [
         "unit_cluster",
     ),
     Mutant(
+        "a ping without an answer concerns nobody else",
+        "engine/cluster.c",
+        "if (cluster_probe_at(&c->member[i]) <= now)",
+        "if (false)",
+        "unit_redirects",
+    ),
+    Mutant(
         "queries that did not help are counted from one trouble to the next",
         "engine/cluster.c",
         "if (!urgent || now > c->next + CLUSTER_SLOW)",
