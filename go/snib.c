@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fb445836b963d458"
+#define SNIB_BUILD_ID "2aee7958ed5f9e31"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -18318,6 +18318,18 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
+/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping: who sleeps until a lock is
+ * free has nothing under way on a command link, and would notice a silent server only at its next attempt. */
+static snib__time cluster_probe_at(const struct snib__member *member)
+{
+    const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];
+    if (member->slots == 0 || !snib__node_ready(member->node) || ear->owed == 0 ||
+        ear->conn.state != SNIB__CONN_READY || ear->heard_at == SNIB__NEVER ||
+        snib__node_oldest(member->node) != SNIB__NEVER)
+        return SNIB__NEVER;
+    return ear->heard_at + CLUSTER_SILENCE;
+}
+
 /* Disconnect a node that has left the cluster. */
 static void cluster_leave(struct snib__engine *e, const struct snib__member *member, snib__time now)
 {
@@ -18342,6 +18354,8 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
                 snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
             snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
         }
+        if (cluster_probe_at(&c->member[i]) <= now)
+            snib__node_ask(e, node, CLUSTER_INFO, now);
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }
@@ -18355,7 +18369,9 @@ static snib__time cluster_deadline(const struct snib__engine *e)
     snib__time next = cluster_due(e);
     for (uint32_t i = 1; i < c->n; i++) {
         snib__time overdue = cluster_overdue(&c->member[i]);
+        snib__time probe = cluster_probe_at(&c->member[i]);
         next = overdue < next ? overdue : next;
+        next = probe < next ? probe : next;
     }
     return next;
 }
