@@ -110,8 +110,8 @@ MUTANTS = [
     Mutant(
         "lanes of a silent node that serves nothing are kept",
         "engine/cluster.c",
-        "snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now); } if (c->known)",
-        "} if (c->known)",
+        "snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now); } if (cluster_probe_at",
+        "} if (cluster_probe_at",
         "unit_deposed",
     ),
     Mutant(
