@@ -42,6 +42,7 @@ struct snib__cluster {
     uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
     uint32_t urgent_n;     /* queries in a row that did not help */
+    snib__time calm_since; /* since when all requests are served; NEVER: they are not */
     snib__time asked_at;   /* the time of the last query */
     snib__time next;       /* no query before this */
     uint32_t turn;         /* the next connected node to query */

@@ -548,8 +548,8 @@ MUTANTS = [
     Mutant(
         "queries that did not help are counted from one trouble to the next",
         "engine/cluster.c",
-        "if (!urgent || now > c->next + CLUSTER_SLOW)",
-        "if (!urgent)",
+        "now - c->calm_since > CLUSTER_REST)",
+        "false)",
         "unit_redirects",
     ),
     Mutant(
