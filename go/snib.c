@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2aee7958ed5f9e31"
+#define SNIB_BUILD_ID "fd9fba829fa74bea"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -17784,6 +17784,7 @@ struct snib__cluster {
     uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
     uint32_t urgent_n;     /* queries in a row that did not help */
+    snib__time calm_since; /* since when all requests are served; NEVER: they are not */
     snib__time asked_at;   /* the time of the last query */
     snib__time next;       /* no query before this */
     uint32_t turn;         /* the next connected node to query */
@@ -17804,8 +17805,9 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
 #include <stdlib.h>
 #include <string.h>
 
-#define CLUSTER_PACE (60 * SNIB__MS)   /* between queries while some request is not served */
-#define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
+#define CLUSTER_PACE (60 * SNIB__MS)  /* between queries while some request is not served */
+#define CLUSTER_SLOW (400 * SNIB__MS) /* ... when that lasts */
+#define CLUSTER_REST (300 * SNIB__MS) /* without trouble, and the pace is that of the start again */
 #define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are served, but something has changed */
 #define CLUSTER_PERIOD (10000 * SNIB__MS)
 /* After a node is silent this long others are asked about its role, and take over its
@@ -18053,14 +18055,26 @@ static void cluster_connect(struct snib__engine *e, snib__time now)
     }
 }
 
+/* After a time in which nothing was missing the queries are counted anew. It is longer than the pause of a request that
+ * no node serves, which is the same trouble when it comes back. */
+static void cluster_note_calm(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    if (cluster_urgent(e) > now) {
+        c->calm_since = c->calm_since == SNIB__NEVER ? now : c->calm_since;
+        return;
+    }
+    if (c->calm_since != SNIB__NEVER && now - c->calm_since > CLUSTER_REST)
+        c->urgent_n = 0;
+    c->calm_since = SNIB__NEVER;
+}
+
 static void cluster_ask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     bool urgent = cluster_urgent(e) <= now;
     struct snib__node *node = cluster_connected(c, now);
-    if (!urgent || now > c->next + CLUSTER_SLOW) /* nothing was missing meanwhile: a new trouble */
-        c->urgent_n = 0;
-    c->urgent_n += urgent;
+    c->urgent_n = urgent ? c->urgent_n + 1 : 0;
     snib__time pace = c->urgent_n < 50 ? CLUSTER_PACE : CLUSTER_SLOW;
     c->next = now + pace + snib__engine_random(e, pace / 2);
     if (node)
@@ -18359,6 +18373,7 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }
+    cluster_note_calm(e, now);
     if (cluster_due(e) <= now)
         cluster_ask(e, now);
 }
