@@ -76,8 +76,7 @@ func TryTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.tryTimeout = atLeastTick(d) }
 }
 
-// Recheck is the option recheck: a waiter asks again after this time at the latest. It takes 50ms to 1m and
-// defaults to 3s.
+// Recheck is the option recheck: a waiter retries at least this often. It takes 50ms to 1m and defaults to 3s.
 func Recheck(d time.Duration) Option {
 	return func(o *clientOptions) { o.recheck = atLeastTick(d) }
 }
@@ -94,8 +93,8 @@ func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
 }
 
-// PasswordFile is the option password_file: file with the password, read at each connect and not kept; a line's
-// end is not part of it.
+// PasswordFile is the option password_file: file with the password, read at each connect and not kept; a trailing
+// newline is removed.
 func PasswordFile(text string) Option {
 	return func(o *clientOptions) { o.passwordFile = text }
 }
@@ -156,8 +155,8 @@ func Durability(n int32) Option {
 	return func(o *clientOptions) { o.durability = given(n, -1) }
 }
 
-// DurabilityTimeout is the option durability_timeout: how long the replicas may take for it, and a third of the
-// lease at most. It takes 1ms to 24h and defaults to 1s.
+// DurabilityTimeout is the option durability_timeout: how long the replicas may take for it, at most a third of
+// the lease. It takes 1ms to 24h and defaults to 1s.
 func DurabilityTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.durabilityTimeout = atLeastTick(d) }
 }
@@ -172,7 +171,7 @@ const (
 )
 
 // DurabilityPolicy is the option durability_policy: what happens when too few have it in time: the grant is
-// undone, or the hold says how many. It defaults to refuse.
+// undone, or the hold reports how many have it. It defaults to refuse.
 func DurabilityPolicy(how DurabilityReaction) Option {
 	return func(o *clientOptions) { o.durabilityPolicy = given(int32(how), math.MinInt32) }
 }
@@ -194,8 +193,8 @@ func Publish(how PublishMode) Option {
 	return func(o *clientOptions) { o.publish = given(int32(how), math.MinInt32) }
 }
 
-// Lanes is the option lanes: connections for commands to each server, at most; more than one only while several
-// threads call at the same time. It takes 1 to 4 and defaults to 4.
+// Lanes is the option lanes: maximum number of command connections to each server; more than one only while
+// several threads call at the same time. It takes 1 to 4 and defaults to 4.
 func Lanes(n int32) Option {
 	return func(o *clientOptions) { o.lanes = given(n, math.MinInt32) }
 }

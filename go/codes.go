@@ -6,16 +6,16 @@ package snib
 
 // What can be wrong; for errors.Is.
 const (
-	ErrBusy            Code = 1   // somebody else holds the lock
+	ErrBusy            Code = 1   // another owner holds the lock
 	ErrTimeout         Code = 2   // the wait ended before the lock was free
 	ErrCancelled       Code = 3   // the operation was cancelled
 	ErrLost            Code = 4   // the hold was lost; stop the protected work and acquire again
 	ErrNotHeld         Code = 6   // nothing was held, so nothing was released
 	ErrInvalidArgument Code = -1  // an argument is out of range
 	ErrInvalidHandle   Code = -2  // the handle is NULL, freed or of another kind
-	ErrInvalidName     Code = -3  // the lock name cannot be used; take 1 to 512 bytes of UTF-8 without control characters
-	ErrInvalidLease    Code = -4  // the lease is out of range; take 100 ms to 24 hours
-	ErrInvalidURL      Code = -5  // the URL cannot be understood; take redis://host:port/database or unix:///path
+	ErrInvalidName     Code = -3  // the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters
+	ErrInvalidLease    Code = -4  // the lease is out of range; use 100 ms to 24 hours
+	ErrInvalidURL      Code = -5  // the URL cannot be understood; use redis://host:port/database or unix:///path
 	ErrInvalidOption   Code = -6  // an option is out of range or unknown
 	ErrNotSupported    Code = -7  // this build or this kind of lock cannot do that
 	ErrQueueInUse      Code = -8  // another thread is reading the queue; a queue has one consumer at a time
@@ -25,12 +25,12 @@ const (
 	ErrLimitReached    Code = -21 // a limit of the client is reached; wait for operations to end or raise it
 	ErrSystem          Code = -22 // the operating system refused a request
 	ErrUnreachable     Code = -30 // the server did not answer in time; the request may have been applied
-	ErrHostNotFound    Code = -31 // the host name has no address; look at the URL and the name service
-	ErrNotRedis        Code = -32 // the peer does not speak the Redis protocol; look at the URL's host and port
+	ErrHostNotFound    Code = -31 // the host name has no address; check the URL and the name service
+	ErrNotRedis        Code = -32 // the peer does not speak the Redis protocol; check the URL's host and port
 	ErrNotConnected    Code = -33 // there is no connection to the server; nothing was applied
-	ErrTLS             Code = -34 // no secure connection to the server could be made; look at the certificates here and there
-	ErrTopology        Code = -35 // the server is not part of the deployment that the URL names; look at the URL's scheme and hosts
-	ErrCredentials     Code = -36 // there is nothing to log in with; look at the password's file, or at what is asked for it
+	ErrTLS             Code = -34 // no secure connection to the server could be made; check the certificates of client and server
+	ErrTopology        Code = -35 // the server is not part of the deployment that the URL names; check the URL's scheme and hosts
+	ErrCredentials     Code = -36 // no credentials to log in with; check the password file, or the function or queue that supplies them
 	ErrAuth            Code = -40 // the server refused the user name or password
 	ErrPermission      Code = -41 // the server's user may not run a needed command or touch the key or channel
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed
@@ -40,7 +40,7 @@ const (
 	ErrServer          Code = -46 // the server answered with an error; the request may have been applied
 	ErrInvalidDatabase Code = -47 // the server has no database of this number
 	ErrMisconfigured   Code = -48 // the server refuses writes because its persistence or its replicas are in trouble
-	ErrTooFewReplicas  Code = -49 // too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability
+	ErrTooFewReplicas  Code = -49 // too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability
 	ErrClosed          Code = -60 // the client is closed
 	ErrForked          Code = -61 // it belongs to the process before the fork; acquire again in the child
 )

@@ -131,13 +131,13 @@ func TestMisfits(t *testing.T) {
 	startServer(t, "--port", replica, "--replicaof", "127.0.0.1", single)
 	sentinel := startSentinel(t, single)
 	for url, says := range map[string]string{
-		"redis://127.0.0.1:" + node:                         "is a node of a cluster: take redis+cluster://127.0.0.1:" + node,
-		"redis+cluster://127.0.0.1:" + single:               "is no node of a cluster: take redis://127.0.0.1:" + single,
-		"redis+sentinel://127.0.0.1:" + single + "/main":    "is no sentinel of \"main\"",
-		"redis://127.0.0.1:" + sentinel:                     "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
-		"redis://127.0.0.1:" + sentinel + "/3":              "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
-		"redis+cluster://127.0.0.1:" + sentinel:             "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
-		"redis+sentinel://127.0.0.1:" + sentinel + "/other": "no sentinel knows a service \"other\", 1 of 1 answered",
+		"redis://127.0.0.1:" + node:                         "is a cluster node: use redis+cluster://127.0.0.1:" + node,
+		"redis+cluster://127.0.0.1:" + single:               "is not a cluster node: use redis://127.0.0.1:" + single,
+		"redis+sentinel://127.0.0.1:" + single + "/main":    "is not a sentinel for \"main\"",
+		"redis://127.0.0.1:" + sentinel:                     "is a sentinel: use redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis://127.0.0.1:" + sentinel + "/3":              "is a sentinel: use redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis+cluster://127.0.0.1:" + sentinel:             "is a sentinel: use redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis+sentinel://127.0.0.1:" + sentinel + "/other": "no sentinel knows the service \"other\" (1 of 1 answered)",
 	} {
 		if err := openError(t, url); !errors.Is(err, snib.ErrTopology) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", url, err)

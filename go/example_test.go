@@ -66,7 +66,7 @@ func ExampleMutex_TryLock() {
 	}
 	fmt.Println(hold.Unlock(ctx))
 	// Output:
-	// snib: mutex "report": somebody else holds the lock
+	// snib: mutex "report": another owner holds the lock
 	// <nil>
 }
 
@@ -127,7 +127,7 @@ func ExampleHold_Downgrade() {
 	// Output:
 	// <nil>
 	// <nil>
-	// snib: write lock "page": somebody else holds the lock
+	// snib: write lock "page": another owner holds the lock
 }
 
 func ExamplePermits() {
@@ -168,7 +168,7 @@ func ExampleMulti() {
 	fmt.Println(err, hold.Unlock(ctx))
 	// Output:
 	// <nil>
-	// snib: mutex "account:2": somebody else holds the lock <nil>
+	// snib: mutex "account:2": another owner holds the lock <nil>
 }
 
 func ExampleMutex_Do() {

@@ -56,7 +56,7 @@ func answer(ctx context.Context, client, question uint64, ask func(context.Conte
 		case login.Password == "":
 			why = "there is no password"
 		case login.Valid < 0:
-			why = "they have ended already"
+			why = "they have already expired"
 		}
 		answerLogin(client, question, &login, why)
 	}()

@@ -106,7 +106,7 @@ func TestLoginThatFails(t *testing.T) {
 		"no reason was given":  func(context.Context) (snib.Login, error) { return snib.Login{}, errors.New("") },
 		"panic: at the disco":  func(context.Context) (snib.Login, error) { panic("at the disco") },
 		"there is no password": func(context.Context) (snib.Login, error) { return snib.Login{}, nil },
-		"have ended already": func(context.Context) (snib.Login, error) {
+		"have already expired": func(context.Context) (snib.Login, error) {
 			return snib.Login{Password: "canary", Valid: -1}, nil
 		},
 		"zero byte": func(context.Context) (snib.Login, error) { return snib.Login{Password: "canary\x00"}, nil },

@@ -96,20 +96,20 @@ var provoke = map[string]func(*testing.T, recorder){
 	"may evict locks": func(t *testing.T, log recorder) {
 		open(t, startServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").url(), log.option())
 	},
-	"was restarted or is another": func(t *testing.T, log recorder) {
+	"was restarted or replaced": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		client := open(t, s.url(), log.option())
 		s.restart(t)
 		await(t, func() bool { return client.Ping(background) == nil })
 	},
-	"gets too little time": tooLittleTime,
+	"gets too little CPU time": tooLittleTime,
 	"does not answer TIME": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		s.do(t, "ACL", "SETUSER", "timeless", "on", "nopass", "~*", "&*", "+@all", "-time")
 		hold := lock(t, open(t, "unix://timeless:none@"+s.path, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))
 		t.Cleanup(func() { _ = hold.Unlock(background) })
 	},
-	"cannot be ended when it breaks": func(t *testing.T, log recorder) {
+	"cannot be killed": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		s.do(t, "ACL", "SETUSER", "endless", "on", "nopass", "~*", "&*", "+@all", "-client")
 		open(t, "unix://endless:none@"+s.path, log.option())
@@ -228,7 +228,7 @@ func tooLittleTime(t *testing.T, log recorder) {
 		select {
 		case record := <-told:
 			log.records <- record
-			if strings.Contains(record.Message, "too little time") {
+			if strings.Contains(record.Message, "too little CPU time") {
 				return
 			}
 		case <-time.After(500 * time.Millisecond):

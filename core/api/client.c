@@ -39,9 +39,8 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which is not on this machine; install it");
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
     return SNIB_OK;
 }
 
@@ -580,7 +579,7 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
     }
     code = SNIB_OK;
     if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO) {
-        code = snib__fail(err, SNIB_EINVAL, 0, "there is no such level of log records");
+        code = snib__fail(err, SNIB_EINVAL, 0, "no such log level");
     } else if (queue && queue->client != client) {
         code = snib__fail_queue(err);
     } else {

@@ -87,8 +87,9 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
     if (logins->source != SNIB__LOGIN_QUEUE) {
         code = credentials_unasked(err);
     } else if (answer && !credentials_end(answer)) {
-        code = snib__fail(err, SNIB_EINVAL, 0,
-                          "the credentials have no size, no reserved 0, or a text without an end");
+        code = snib__fail(
+            err, SNIB_EINVAL, 0,
+            "the credentials have no size, a non-zero reserved field or an unterminated text");
     } else {
         snib__driver_enter(&client->driver);
         snib__login_answer(logins, token, answer);

@@ -36,7 +36,7 @@ int snib__fail_null(snib_error *err, const char *argument)
 int snib__fail_wait(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
-                      "%s is out of range; take -1 for no limit, or 0 to 86400000 ms", argument);
+                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
 }
 
 int snib__fail_size(snib_error *err)
@@ -55,13 +55,13 @@ int snib__fail_silent(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
-        "there is neither a queue nor out_op, so the result would reach nobody; give one");
+        "neither a queue nor out_op was given, so the result would be lost; pass one");
 }
 
 int snib__fail_system(snib_error *err, const char *doing, int os_error)
 {
     return snib__fail(err, SNIB_ESYSTEM, os_error,
-                      "cannot %s: %s; look at the limits of this process and of the system", doing,
+                      "cannot %s: %s; check the limits of this process and of the system", doing,
                       strerror(os_error));
 }
 

@@ -44,7 +44,7 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
                                          : 0;
     bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
     if (o->flags & ~known)
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "semaphores and latches have no lease and no limit");
@@ -84,13 +84,13 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (!out_lock || (!name && name_len > 0))
         return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
-        return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
+        return snib__fail(err, SNIB_ENOTSUP, 0, "this build has no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
     if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
         memchr(name, '{', name_len))
         code = snib__fail(
             err, SNIB_ENAME, 0,
-            "in a cluster a latch's name cannot have a hash tag, for Redisson's channel of it "
+            "in a cluster a latch's name cannot have a hash tag, because Redisson's channel for it "
             "would be in another slot");
     if (!code)
         code = snib__lock_options(options, &o, err);
@@ -245,7 +245,7 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
         code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
         code = snib__fail(err, SNIB_EPERMITS, 0,
-                          "the number of permits is out of range; take 1 to %d", LOCK_PERMITS_MAX);
+                          "the number of permits is out of range; use 1 to %d", LOCK_PERMITS_MAX);
     else
         code = lock_run(lock, call, queue, err);
     if (queue)

@@ -142,8 +142,8 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
-                "a cluster cannot tell how long it has remembered, so it cannot vote; "
-                "take single servers, or the flag for no quarantine");
+                "a cluster cannot prove how long its memory reaches back, so it cannot vote; "
+                "use single servers, or SNIB_LOCK_NO_QUARANTINE");
         if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
             (quorum && lock->kind != SNIB_MUTEX))
             return snib__fail(err, SNIB_EINVAL, 0, "%s",
@@ -157,15 +157,15 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
                 same_node && members_database(&members[i]) == members_database(&members[j]);
             bool same_name = members_by_name(&members[i], &members[j]) == 0;
             if (!quorum && same_server && same_name)
-                return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
+                return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is given twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
             if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
-                                  "two members of the quorum are on one server");
+                                  "two members of the quorum are on the same server");
             if (quorum && !same_name)
                 return snib__fail(err, SNIB_EINVAL, 0,
-                                  "the members of a quorum must have one name");
+                                  "the members of a quorum must have the same name");
         }
     return SNIB_OK;
 }
@@ -266,7 +266,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
     bool one = !quorum && members_run(members, n, 0) == n && members[0].letter;
     size_t used = one ? members_text(members, n, text) : members_full_text(members, n, text);
     if (used == 0) {
-        code = snib__fail(err, SNIB_EINVAL, 0, "the members' names are too long together");
+        code = snib__fail(err, SNIB_EINVAL, 0, "the members' names together are too long");
         goto fail;
     }
     if (quorum)
@@ -312,7 +312,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     if (code)
         return code;
     if (o.flags & ~(quorum ? SNIB_LOCK_NO_QUARANTINE : 0u))
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     struct member *members = members_enter(locks, n, err, &code);
     if (!members)
         return code;

@@ -27,7 +27,7 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
     if (!name || n == 0)
         return snib__fail(err, SNIB_ENAME, 0, "the lock name is empty");
     if (n > SNIB__NAME_BYTES_MAX)
-        return snib__fail(err, SNIB_ENAME, 0, "the lock name has %zu bytes; %d are the limit", n,
+        return snib__fail(err, SNIB_ENAME, 0, "the lock name has %zu bytes; the limit is %d", n,
                           SNIB__NAME_BYTES_MAX);
     for (size_t i = 0; i < n;) {
         uint32_t c;

@@ -167,7 +167,7 @@ static int option_refused(const struct option *option, snib_error *err)
     if (strcmp(option->name, "lease") == 0) /* has its own code and sentence */
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     option_say_range(option, range, sizeof range);
-    return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; take %s",
+    return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; use %s",
                       option->name, range);
 }
 
@@ -310,23 +310,24 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                                               : NULL;
     bool asks = o->credentials || o->ask_credentials;
     if (url->password && url->password_file)
-        return options_bad(err, "there is a password and a password_file; take one of them");
+        return options_bad(err, "both a password and a password_file are given; use one of them");
     if (asks && (url->password || url->password_file || (o->credentials && o->ask_credentials)))
-        return options_bad(err, "there are credentials and another password; take one of them");
+        return options_bad(err, "both credentials and a password are given; use one of them");
     if (tls && !url->tls)
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "the option %s is for TLS, but the URL is without; take rediss://", tls);
+                          "the option %s is for TLS, but the URL does not use TLS; use rediss://",
+                          tls);
     if (url->tls_key && !url->tls_cert)
-        return options_bad(err, "the option tls_key is of no use without tls_cert");
+        return options_bad(err, "the option tls_key requires tls_cert");
     if (url->tls_key_password && !url->tls_cert)
-        return options_bad(err, "the option tls_key_password is of no use without tls_cert");
+        return options_bad(err, "the option tls_key_password requires tls_cert");
     if (url->tls_ca && o->tls_insecure > 0)
-        return options_bad(err, "tls_insecure believes any certificate, so leave tls_ca out");
+        return options_bad(err, "tls_insecure accepts any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)
         return options_bad(err, "the sentinels' user and password are for redis+sentinel:// only");
     if ((o->durability_timeout_ms || o->durability_policy) &&
         (o->durability == 0 || o->durability == SNIB_DURABILITY_NONE))
-        return options_bad(err, "durability_timeout and durability_policy are of no use without "
+        return options_bad(err, "durability_timeout and durability_policy require "
                                 "durability");
     return SNIB_OK;
 }

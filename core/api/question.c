@@ -93,7 +93,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
         known = latch;
         break;
     default:
-        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to do with a count");
+        return snib__fail(err, SNIB_EINVAL, 0, "no such operation on a count");
     }
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
@@ -286,7 +286,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     if (q->list && !q->text && q->n)
         return snib__fail_null(err, "pattern");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; %d are the limit", q->n,
+        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
     if (!q->list && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
@@ -312,7 +312,7 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     if (!q->text && q->n)
         return snib__fail_null(err, q->list ? "pattern" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
-        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it takes %d", q->cap,
+        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
     q->slice = SNIB__NEVER;
     q->out_event = &event;
@@ -379,7 +379,7 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
-        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to ask a server");
+        return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
 }

@@ -247,7 +247,7 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
 static int queue_no_room(snib_error *err)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
-                      "events is NULL or cap is 0, so there is room for no event");
+                      "events is NULL or cap is 0, so there is no room for an event");
 }
 
 int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)

@@ -183,7 +183,7 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
         return snib__fail(err, code, 0, "%s",
                           code == SNIB_EINUSE
                               ? "another thread is waiting for this operation"
-                              : "the operation has a queue: its result comes there");
+                              : "the operation has a queue: its result arrives there");
     }
     op->busy = true;
     bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);

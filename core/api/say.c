@@ -50,10 +50,12 @@ static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
     if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
-        return "its slot is on its way to another node, complete that move or give it up";
+        return "its slot is being moved to another node: complete or cancel the move";
     if (strncmp(words, "CLUSTERDOWN", 11) == 0)
-        return "nobody serves its slot";
-    return strncmp(words, "MOVED ", 6) == 0 ? "the nodes do not agree whose its slot is" : NULL;
+        return "no node serves its slot";
+    return strncmp(words, "MOVED ", 6) == 0
+               ? "the nodes disagree about which of them serves its slot"
+               : NULL;
 }
 
 static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)

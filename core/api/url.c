@@ -163,7 +163,7 @@ static int url_host_port(struct url_span in, struct snib__url *out, snib_error *
     struct url_span rest = {host.at + host.n + is_bracketed,
                             in.n - host.n - 2 * (size_t)is_bracketed};
     if (is_bracketed && !url_is_ipv6(host))
-        return url_bad(err, "what the URL has in brackets is no IPv6 address");
+        return url_bad(err, "the text in brackets in the URL is not an IPv6 address");
     if (!is_bracketed && rest.n > 1 && memchr(rest.at + 1, ':', rest.n - 1))
         return url_bad(err, "the URL's host has two colons; IPv6 goes in brackets, as [::1]:6379");
     if (host.n == 0)
@@ -232,7 +232,7 @@ static int url_service(struct url_span path, struct snib__url *out, snib_error *
     for (size_t i = 0, step; code == SNIB_OK && out->service[i]; i += step)
         if (!(step = snib__utf8_next(out->service + i, strlen(out->service + i), &c)) ||
             snib__is_control(c) || c == ' ')
-            return url_bad(err, "the URL's service has a blank or is no UTF-8");
+            return url_bad(err, "the URL's service contains a space or is not UTF-8");
     return code == SNIB_OK && digits.n > 0 ? url_database(digits, out, err) : code;
 }
 
@@ -285,8 +285,8 @@ static int url_option(struct url_span in, struct snib__url *out, snib_client_opt
     for (size_t i = 0; i < n; i++)
         if (n > URL_OPTION_NAME_MAX || ((in.at[i] < 'a' || in.at[i] > 'z') && in.at[i] != '_'))
             return snib__fail(err, SNIB_EOPTION, 0,
-                              "an option in the URL's query is not known; names are of small "
-                              "letters and underlines");
+                              "an option in the URL's query is not known; names have lower-case "
+                              "letters and underscores");
     memcpy(name, in.at, n);
     if (strcmp(name, "db") == 0)
         return url_database(text, out, err);
@@ -322,7 +322,7 @@ static const struct url_scheme *url_scheme(const char *url, snib_error *err)
     size_t n = end ? (size_t)(end - url) : 0;
     for (const unsigned char *p = (const unsigned char *)url; *p; p++)
         if (*p <= 0x20 || *p == 0x7f || *p == '#') {
-            url_bad(err, "the URL has a blank, a control byte or a #; encode it");
+            url_bad(err, "the URL contains a space, a control byte or a #; encode it");
             return NULL;
         }
     for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
@@ -347,7 +347,7 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
     struct url_span query = {path.at + path.n, strlen(path.at + path.n)};
     size_t user = authority.n;
     if (memchr(query.at, '@', query.n) || (!scheme->is_unix && memchr(path.at, '@', path.n)))
-        return url_bad(err, "the URL has an @ behind its hosts; inside user, password and options "
+        return url_bad(err, "the URL has an @ after its hosts; inside user, password and options "
                             "write %2F for /, %3F for ? and %40 for @");
     while (user > 0 && at[user - 1] != '@')
         user--;

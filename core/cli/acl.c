@@ -190,8 +190,8 @@ int cli_acl(const struct cli *cli)
     for (const char *at = cli->name; *at; at++)
         if ((unsigned char)*at <= ' ' || *at == 0x7f)
             return cli_usage(cli,
-                             "a rule of the server cannot have spaces or control characters, so "
-                             "not the prefix ",
+                             "an ACL rule cannot contain spaces or control characters, so "
+                             "neither can the prefix ",
                              cli->name);
     add_all(&rules);
     int code = cli->has_url ? add_what_server_knows(&rules) : 0;

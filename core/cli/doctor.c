@@ -85,9 +85,9 @@ static bool setting(struct doctor *doctor, int32_t what, char *out, size_t cap)
     char *texts = ask(doctor, what, &used, &err);
     size_t name = texts ? strlen(texts) + 1 : 0;
     if (!texts)
-        snprintf(out, cap, "not told: %.100s", err.text);
+        snprintf(out, cap, "unknown: %.100s", err.text);
     else
-        snprintf(out, cap, "%s", name < used ? texts + name : "not told");
+        snprintf(out, cap, "%s", name < used ? texts + name : "unknown");
     bool told = texts && name < used;
     free(texts);
     return told;
@@ -114,13 +114,13 @@ static void look_at_role(struct doctor *doctor)
 {
     const char *role = info(doctor, "role"), *replicas = info(doctor, "connected_slaves");
     char text[128], least[64];
-    snprintf(text, sizeof text, "%s, %s replicas", *role ? role : "not told",
+    snprintf(text, sizeof text, "%s, %s replicas", *role ? role : "unknown",
              *replicas ? replicas : "?");
     if (strcmp(role, "slave") == 0)
         found(doctor, BROKEN, "role", text, "locks live on the master: give its address");
     else
         found(doctor, *role ? FINE : NOTE, "role", text,
-              *role ? "" : "allow this user +info: a replica is known by its refusals only");
+              *role ? "" : "allow this user +info: a replica is recognised only by its refusals");
     if (atoi(replicas) == 0)
         return;
     bool told = setting(doctor, SNIB_SERVER_MIN_REPLICAS, least, sizeof least);
@@ -130,7 +130,7 @@ static void look_at_role(struct doctor *doctor)
           : told ? FINE
                  : NOTE,
           "min-replicas", least,
-          none ? "a master that is cut off goes on granting locks: set min-replicas-to-write 1 and "
+          none ? "an isolated master keeps granting locks: set min-replicas-to-write 1 and "
                  "min-replicas-max-lag 10"
                : "");
 }
@@ -141,8 +141,8 @@ static void look_at_memory(struct doctor *doctor)
     bool evicts = *policy && strcmp(policy, "noeviction") != 0;
     bool limited = *limit && strcmp(limit, "0") != 0;
     char text[128];
-    snprintf(text, sizeof text, "maxmemory %s, policy %s", *limit ? limit : "not told",
-             *policy ? policy : "not told");
+    snprintf(text, sizeof text, "maxmemory %s, policy %s", *limit ? limit : "unknown",
+             *policy ? policy : "unknown");
     found(doctor,
           !evicts   ? FINE
           : limited ? WARNING
@@ -167,11 +167,11 @@ static void look_at_persistence(struct doctor *doctor)
     }
     if (failed)
         found(doctor, WARNING, "persistence", "the last write to disk failed",
-              "the server may refuse writes at any time (MISCONF): look at its log");
+              "the server may refuse writes at any time (MISCONF): check its log");
     found(doctor, always ? FINE : NOTE, "persistence", text,
           always ? ""
           : aof  ? "a crash forgets the locks of the last second"
-                 : "a restart frees all locks; holders are told at the next renewal");
+                 : "a restart frees all locks; holders learn of it at the next renewal");
 }
 
 static void look_at_clock(struct doctor *doctor)
@@ -209,14 +209,14 @@ static void look_at_login(struct doctor *doctor)
     snib_error err;
     size_t used;
     char *user = ask(doctor, SNIB_SERVER_USER, &used, &err);
-    snprintf(text, sizeof text, "%.100s", user ? user : "not told");
+    snprintf(text, sizeof text, "%.100s", user ? user : "unknown");
     bool all = user && strcmp(user, "default") == 0;
     found(doctor, all ? NOTE : FINE, "user", text,
-          all ? "a user of its own for each application: see snib acl" : "");
+          all ? "give each application its own user: see snib acl" : "");
     free(user);
     if (setting(doctor, SNIB_SERVER_IDLE_TIMEOUT, text, sizeof text) && strcmp(text, "0") != 0)
         found(doctor, NOTE, "idle timeout", text,
-              "idle connections are closed after so many seconds, and made anew: 0 is better");
+              "idle connections are closed after this many seconds and reopened: 0 is better");
 }
 
 /* ---- rights ---------------------------------------------------------------------------------- */
@@ -382,8 +382,8 @@ static void look_at_replicas(struct doctor *doctor)
                  code == SNIB_OK ? "no replica had a grant in time" : err.text);
     found(doctor, had > 0 ? FINE : NOTE, "durability", text,
           had > 0 ? ""
-                  : "the option durability has no effect or fails: allow this user +wait, and look "
-                    "at the replicas");
+                  : "the option durability has no effect or fails: allow this user +wait, and "
+                    "check the replicas");
 }
 
 /* The trials' waiters have subscribed, or were refused and polled, which is counted. */
@@ -395,9 +395,8 @@ static void look_at_messages(struct doctor *doctor)
                     "channels, see snib acl"
                   : "");
     if (!polling && !hears(doctor))
-        found(
-            doctor, WARNING, "publish", "releases are not told: PUBLISH is refused",
-            "waiters find out after 3 seconds only: allow +publish and the channels, see snib acl");
+        found(doctor, WARNING, "publish", "releases are not announced: PUBLISH is refused",
+              "waiters notice only after 3 seconds: allow +publish and the channels, see snib acl");
 }
 
 /* Commands that Snib does without if they are refused. */
@@ -408,13 +407,12 @@ static void look_at_commands(struct doctor *doctor)
         const char *name, *advice;
     } commands[] = {
         {SNIB_SERVER_CONNECTION, "CLIENT ID",
-         "an old connection cannot be ended after a break, so what it left unread may still be "
-         "carried out, until a lease ends: allow +client|id and +client|kill"},
+         "an old connection cannot be killed after a break, so requests left unread on it may "
+         "still be carried out, until a lease ends: allow +client|id and +client|kill"},
         {SNIB_SERVER_LOAD, "SCRIPT LOAD",
          "scripts are sent whole, by EVAL, where the server does not know them: allow "
          "+script|load"},
-        {SNIB_SERVER_MIN_REPLICAS, "CONFIG",
-         "only this command asks for settings: no lock needs it"},
+        {SNIB_SERVER_MIN_REPLICAS, "CONFIG", "only snib doctor reads settings: no lock needs it"},
         {SNIB_SERVER_ROLE, "ROLE", "the role is taken from INFO: no lock needs it"},
         {SNIB_SERVER_WAIT, "WAIT", "the option durability has no effect: allow +wait"},
     };

@@ -24,10 +24,10 @@ static const char help[] =
     "       snib acl PREFIX [KIND]\n"
     "\n"
     "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
-    "  info     show what NAME is, who holds it and who waits\n"
-    "  list     list the locks that exist now with their kinds; PATTERN as in Redis' SCAN,\n"
+    "  info     show what NAME is, its holders and its waiters\n"
+    "  list     list the locks that exist now with their kinds; PATTERN as in Redis's SCAN,\n"
     "           such as 'orders:*'\n"
-    "  release  delete the lock NAME, whoever holds it\n"
+    "  release  delete the lock NAME, regardless of its holder\n"
     "  doctor   inspect the server and try each kind of lock, on names that begin with PREFIX;\n"
     "           say what this means for the locks, and what to change\n"
     "  acl      print the rules for a user who may use locks whose names begin with PREFIX\n"
@@ -37,7 +37,7 @@ static const char help[] =
     "  --read          one of many readers\n"
     "  --write         the only writer, and no reader\n"
     "  --permits N     one of N permits; sets N if it was never set; release: without N\n"
-    "  --spin          like Redisson's spin lock: waiters poll, a release notifies nobody\n"
+    "  --spin          like Redisson's spin lock: waiters poll, a release sends no message\n"
     "  --plain         a string, like the locks of redis-py, redsync and node-redlock\n"
     "  --semaphore, --latch  release only\n"
     "Without KIND, run takes a mutex, and release deletes what it finds.\n"
@@ -52,7 +52,7 @@ static const char help[] =
     "                  then release the lock; the default), wait (hold the lock until they end\n"
     "                  by themselves) or ignore (they continue without the lock)\n"
     "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
-    "  --force         needed by release\n"
+    "  --force         required by release\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password\n"
@@ -227,7 +227,7 @@ int cli_fail_errno(const struct cli *cli, const char *what)
 int cli_usage(const struct cli *cli, const char *what, const char *which)
 {
     char text[256];
-    snprintf(text, sizeof text, "%s%s; snib --help tells more", what, which);
+    snprintf(text, sizeof text, "%s%s; see snib --help", what, which);
     tell(cli, "error", NULL, text);
     return EXIT_USAGE;
 }
@@ -373,7 +373,7 @@ static int take_kind(int id, struct cli *cli)
                                     SNIB_SPIN, SNIB_PLAIN, SNIB_SEMAPHORE, SNIB_LATCH};
     int32_t kind = kinds[id - OPTION_FAIR];
     if (cli->kind && cli->kind != kind)
-        return cli_usage(cli, "a lock is of one kind only, so not also --", option_name(id));
+        return cli_usage(cli, "a lock has only one kind, so do not add --", option_name(id));
     cli->kind = kind;
     return 0;
 }
@@ -427,7 +427,7 @@ static int take_option(int id, const char *value, struct cli *cli)
         cli->is_verbose = true;
         return 0;
     default:
-        return cli_usage(cli, "an unknown option, or one without its value: ", value);
+        return cli_usage(cli, "unknown option, or its value is missing: ", value);
     }
 }
 
@@ -469,11 +469,11 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     for (const struct option *option = options; option->name; option++) {
         if (!(given & BIT(option->val) & ~command->options))
             continue;
-        snprintf(text, sizeof text, "there is no --%s for ", option->name);
+        snprintf(text, sizeof text, "--%s cannot be used with ", option->name);
         return cli_usage(cli, text, command->name);
     }
     if (command->run == cli_release && !cli->is_forced)
-        return cli_usage(cli, "without --force there is no release", "");
+        return cli_usage(cli, "release requires --force", "");
     if (command->needs_name && !cli->name)
         return cli_usage(cli,
                          command->run == cli_acl ? "a prefix of names is missing after "
@@ -526,7 +526,7 @@ int main(int argc, char **argv)
         else if (!cli.name)
             cli.name = optarg;
         else
-            code = cli_usage(&cli, "one argument too many: ", optarg);
+            code = cli_usage(&cli, "too many arguments: ", optarg);
         if (code != 0)
             return code;
         if (id >= 256)

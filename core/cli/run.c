@@ -179,7 +179,7 @@ static void on_deaf(struct run *run, int pid)
     char text[160];
     snprintf(
         text, sizeof text,
-        "process %d cannot be ended (it has rights of its own): the lock is kept until it ends",
+        "process %d cannot be killed (it has other privileges): the lock is kept until it ends",
         pid);
     cli_tell(run->cli, "warning", text);
 }
@@ -215,7 +215,8 @@ static int take_words(struct run *run)
     if (got == 0)
         return -1;
     take_terminal_back(run);
-    cli_tell(run->cli, "error", "the guardian of the command was killed: the command is ended");
+    cli_tell(run->cli, "error",
+             "the guardian of the command was killed, so the command is killed too");
     return EXIT_USAGE;
 }
 

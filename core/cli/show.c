@@ -92,7 +92,7 @@ static void print_row(const struct row *row)
     if (row->count != 1)
         printf(", count %" PRId64, row->count);
     if (row->left_ms < 0)
-        puts(is_waiter ? ", place without an end" : ", no lease");
+        puts(is_waiter ? ", place without expiry" : ", no lease");
     else
         printf(", %s ends in %" PRId64 ".%03" PRId64 " s\n", is_waiter ? "place" : "lease",
                row->left_ms / 1000, row->left_ms % 1000);
@@ -282,14 +282,14 @@ static int32_t find_kind(const struct cli *cli, const struct description *descri
     struct row row;
     if (strcmp(description->kind, "counter") == 0) {
         cli_usage(cli,
-                  "this number may be anything; say --semaphore, --permits or --latch if it "
+                  "this number may be anything; add --semaphore, --permits or --latch if it "
                   "is one",
                   "");
         return 0;
     }
     if (strcmp(description->kind, "plain") == 0 &&
         !(cli_next_row(description, &at, &row) && is_owner(row.owner))) {
-        cli_usage(cli, "this string may be anything; say --plain if it is a lock", "");
+        cli_usage(cli, "this string may be anything; add --plain if it is a lock", "");
         return 0;
     }
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

@@ -80,7 +80,7 @@ static bool login_read(struct snib__question *question)
     int error = errno;
     close(fd);
     if (!regular)
-        return login_fail(question, 0, "the password file %s is no regular file", quoted);
+        return login_fail(question, 0, "the password file %s is not a regular file", quoted);
     if (got < 0)
         return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
                           strerror(error));
@@ -114,11 +114,11 @@ static bool login_check(struct snib__question *question, int code)
                           shown);
     if (!login_ended(answer->username, sizeof answer->username) ||
         !login_ended(answer->password, sizeof answer->password))
-        return login_fail(question, EAGAIN, "the credentials have no end");
+        return login_fail(question, EAGAIN, "the user name or password has no terminating NUL");
     if (answer->password[0] == 0)
         return login_fail(question, EAGAIN, "the credentials have no password");
     if (answer->valid_ms < 0)
-        return login_fail(question, EAGAIN, "the credentials have ended already");
+        return login_fail(question, EAGAIN, "the credentials have already expired");
     return true;
 }
 

@@ -349,14 +349,15 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
         if (tls_flush(tls, fd))
             tls_unlock(tls);
         if (tls->closed)
-            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS while it began", tls->host);
+            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS during the handshake",
+                           tls->host);
         if (done == 1 || tls->failure.outcome)
             return done == 1 ? 1 : -1;
     } while (tls_receive(tls, fd, bytes, sizeof bytes, false));
     if (errno == EAGAIN || errno == EINTR)
         return 0;
     snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
-                   "%s ended the connection while TLS began", tls->host);
+                   "%s ended the connection during the TLS handshake", tls->host);
     return -1;
 }
 

@@ -75,7 +75,7 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
     if (out_folder)
         *out_folder = folder;
     return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
-           snib__tls_fail(failure, outcome, "the %s %s is no regular file", what,
+           snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
                           files_quote(quoted, path));
 }
 
@@ -127,7 +127,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
         (good && o->SSL_CTX_check_private_key(context) != 1))
         return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
-                              "the key in %s is not the one of the certificate in %s", quoted,
+                              "the key in %s does not match the certificate in %s", quoted,
                               files_quote(other, config->cert_file));
     if (!good && password.asked)
         return snib__tls_fail(failure, SNIB__TLS_PASSWORD,
@@ -136,7 +136,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
                                   : "the key file %s is encrypted; give its password",
                               quoted);
     return good || snib__tls_fail(failure, SNIB__TLS_KEY,
-                                  "the key file %s holds no private key in PEM form", quoted);
+                                  "the key file %s contains no private key in PEM form", quoted);
 }
 
 static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
@@ -160,7 +160,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                               quoted, words ? words : "no reason given");
     }
     return snib__tls_fail(failure, SNIB__TLS_CERT,
-                          "the certificate file %s holds no certificate in PEM form", quoted);
+                          "the certificate file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
@@ -171,7 +171,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *failure = (struct snib__tls_failure){0};
     if (!o)
         return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
-                              "TLS needs OpenSSL 3 (libssl.so.3), which is not here; install it");
+                              "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
     o->ERR_clear_error();
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;

@@ -152,8 +152,8 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
         return o->SSL_CTX_load_verify_dir(context, ca) ||
                snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
     return o->SSL_CTX_load_verify_file(context, ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA, "the CA file %s holds no certificate in PEM form",
-                          quoted);
+           snib__tls_fail(failure, SNIB__TLS_CA,
+                          "the CA file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,

@@ -84,9 +84,9 @@ static void why_certificate(struct snib__tls_failure *out, long verdict, const c
                        host);
         return;
     case WHY_X_EARLY:
-        snib__tls_fail(out, SNIB__TLS_EARLY,
-                       "the certificate of %s is not valid yet; look at the clocks here and there",
-                       host);
+        snib__tls_fail(
+            out, SNIB__TLS_EARLY,
+            "the certificate of %s is not valid yet; check the clocks of client and server", host);
         return;
     case WHY_X_SELF_SIGNED:
         snib__tls_fail(out, SNIB__TLS_SELF_SIGNED,
@@ -122,7 +122,7 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     switch (alert) {
     case 70: /* protocol_version */
         snib__tls_fail(out, SNIB__TLS_VERSION,
-                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+                       "%s does not offer TLS 1.2 or newer; enable it on the server", host);
         return;
     case 20: /* bad_record_mac */
     case 80: /* internal_error */
@@ -141,11 +141,11 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     case 116: /* certificate_required */
         if (context->has_cert && alert != 40)
             snib__tls_fail(out, SNIB__TLS_CERT_REFUSED,
-                           "%s refuses the client certificate (%s); look at it and at the CA there",
+                           "%s refuses the client certificate (%s); check it and the server's CA",
                            host, words);
         else if (!context->has_cert)
             snib__tls_fail(out, SNIB__TLS_CERT_WANTED,
-                           "%s wants a client certificate (%s); give certificate and key file",
+                           "%s requires a client certificate (%s); give its file and the key file",
                            host, words);
         else
             snib__tls_fail(out, SNIB__TLS_REFUSED,
@@ -181,23 +181,23 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
         snib__tls_fail(out, SNIB__TLS_CUT, "%s ended the connection without ending TLS", host);
         return;
     case WHY_BAD_RECORD:
-        snib__tls_fail(out, SNIB__TLS_BROKEN, "a record of %s is damaged", host);
+        snib__tls_fail(out, SNIB__TLS_BROKEN, "a TLS record from %s is damaged", host);
         return;
     case WHY_NO_PROTOCOLS:
     case WHY_UNSUPPORTED_PROTOCOL:
     case WHY_WRONG_SSL_VERSION:
     case WHY_VERSION_TOO_LOW:
         snib__tls_fail(out, SNIB__TLS_VERSION,
-                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+                       "%s does not offer TLS 1.2 or newer; enable it on the server", host);
         return;
     case WHY_WRONG_VERSION_NUMBER:
     case WHY_PACKET_TOO_LONG:
     case WHY_UNEXPECTED_MESSAGE:
     case WHY_UNKNOWN_PROTOCOL:
     case WHY_BAD_RECORD_TYPE:
-        snib__tls_fail(
-            out, SNIB__TLS_NO_TLS,
-            "%s does not speak TLS; take its TLS port, or redis:// in a network of trust", host);
+        snib__tls_fail(out, SNIB__TLS_NO_TLS,
+                       "%s does not speak TLS; use its TLS port, or redis:// on a trusted network",
+                       host);
         return;
     default:
         snib__tls_fail(out, SNIB__TLS_REFUSED, "TLS with %s failed: %s", host, words);

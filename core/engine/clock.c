@@ -80,8 +80,8 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
-        "may end early",
+        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
+        "rate; leases may end early",
         (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     snib__watchdog_reconnected(e, node, true, now);
@@ -98,7 +98,7 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not answer TIME: when its clock is set, nobody notices; "
+                         "the server does not answer TIME: changes of its clock go unnoticed; "
                          "allow this user +time");
         return;
     }

@@ -90,7 +90,7 @@ static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
 static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
 {
     if (!node->durable->told)
-        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants are on the master only",
+        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants exist on the master only",
                          snib__node_where(e, node), why);
     node->durable->told = true;
 }
@@ -279,8 +279,7 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     free(op->words);
     if ((op->words = malloc(SNIB__WORDS_MAX)))
         snprintf(op->words, SNIB__WORDS_MAX,
-                 "%u of the %u replicas that were asked for had the grant within %llu ms: it was "
-                 "taken back",
+                 "only %u of the %u required replicas had the grant within %llu ms: it was undone",
                  reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
     snib__op_done(e, op, SNIB_EREPLICAS);
 }

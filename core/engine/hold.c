@@ -138,8 +138,9 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
     int shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, level, "lock \"%.*s%s\"%s was %s: %s", shown, name,
-                     shown < length ? "..." : "", many ? " and its others" : "", what, why);
+    snib__engine_log(e, level, "lock \"%.*s%s\" %s %s: %s", shown, name,
+                     shown < length ? "..." : "", many ? "and the other members were" : "was", what,
+                     why);
 }
 
 /* Why the server does not know a hold being released: its time is over, or the key is missing. */
@@ -306,7 +307,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
         snib__outer_tell(e, hold);
     e->stats.held--;
     e->stats.abandoned++;
-    hold_log(e, SNIB_LOG_WARNING, gate, "forgotten, not released",
+    hold_log(e, SNIB_LOG_WARNING, gate, "dropped without a release",
              gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
                                                 : "it is free when its lease ends");
     snib__gate_ref(gate);

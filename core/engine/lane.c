@@ -202,9 +202,10 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     if (other) {
         /* the address leads to several servers; until the first lane reconnects */
         node->alone = true;
-        snib__engine_log(e, SNIB_LOG_INFO,
-                         "another connection to %s came to another server: there will be one only",
-                         snib__node_where(e, node));
+        snib__engine_log(
+            e, SNIB_LOG_INFO,
+            "a further connection to %s reached another server: using only one connection",
+            snib__node_where(e, node));
         snib__link_close(e, link, SNIB_OK, now);
         /* Durability is decided on that server, so the first lane follows; but not back and
          * forth between several servers. */

@@ -198,7 +198,7 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
 
 void snib__engine_no_relogin(struct snib__engine *e, const char *why)
 {
-    snib__engine_log(e, SNIB_LOG_WARNING, "no renewed login: %s", why);
+    snib__engine_log(e, SNIB_LOG_WARNING, "cannot renew the login: %s", why);
 }
 
 bool snib__engine_take_refusal(struct snib__engine *e)
@@ -219,7 +219,7 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
     if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
         e->refused = true;
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "%s refused a renewed login and goes on under the last one: %s",
+                         "%s refused a renewed login; the connection keeps its previous login: %s",
                          snib__node_where(e, link->node), link->conn.words);
         link->conn.words[0] = 0;
     }

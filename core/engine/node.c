@@ -287,15 +287,14 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
     if (left)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
-            "a broken connection to %s could not be ended: what was left on it may take "
-            "a lock for a lease; allow this user +info +client|id +client|kill",
+            "a broken connection to %s could not be killed: requests left on it may take "
+            "a lock for one lease; allow this user +info +client|id +client|kill",
             snib__node_where(e, node));
     else
-        snib__engine_log(
-            e, SNIB_LOG_INFO,
-            "a connection to %s cannot be ended when it breaks: what is left on it may take "
-            "a lock for a lease; allow this user +info +client|id +client|kill",
-            snib__node_where(e, node));
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "broken connections to %s cannot be killed: requests left on one may take "
+                         "a lock for one lease; allow this user +info +client|id +client|kill",
+                         snib__node_where(e, node));
 }
 
 /* Warn if broken connections cannot be ended at the server, or one was not. */
@@ -328,13 +327,13 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
-            "tls_insecure: certificates are not verified, so anybody on the way to the "
-            "server can read and change everything");
+            "tls_insecure: certificates are not verified, so anyone between the client "
+            "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
+        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;

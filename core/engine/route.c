@@ -92,14 +92,13 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
     const char *at = where[0] ? where : snib__engine_where(e);
     if (link->node->kind == SNIB__A_SENTINEL)
         snprintf(out, SNIB__WORDS_MAX,
-                 "%s is no sentinel of \"%.40s\": name sentinels in the URL, or take redis://", at,
-                 e->config.service);
+                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis://",
+                 at, e->config.service);
     else if (link->conn.mode == SNIB__MODE_SENTINEL)
-        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: take redis+sentinel://%s/service", at,
-                 at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis+sentinel://%s/service", at, at);
     else if (e->config.topology == SNIB__CLUSTER)
-        snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis://%s", at, at);
     else
-        snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
+        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis+cluster://%s", at,
                  at[0] == '/' ? "host:port" : at);
 }

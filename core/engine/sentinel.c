@@ -229,7 +229,7 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
     if (unknown) {
         snprintf(
             words, sizeof words,
-            "no sentinel knows a service \"%.100s\", %u of %u answered: look at the URL's path",
+            "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
         sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
     } else if (refused) {
@@ -518,7 +518,7 @@ static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
     one->deaf = true;
     one->heard = false;
     snib__engine_log(e, SNIB_LOG_WARNING,
-                     "%s refused the subscription to +switch-master: allow this user subscribe",
+                     "%s refused the subscription to +switch-master: allow this user +subscribe",
                      one->node->where);
 }
 

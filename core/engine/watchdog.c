@@ -167,7 +167,7 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (now > due + e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal was sent %d ms late: this process gets too little time",
+                         "a renewal was sent %d ms late: this process gets too little CPU time",
                          (int)((now - due) / SNIB__MS));
 }
 

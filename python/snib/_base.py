@@ -63,7 +63,7 @@ class BaseHoldable(BaseNamed, Generic[H]):
 
     __slots__ = ("_found",)
 
-    _busy: ClassVar[str] = "somebody else holds {!r}"
+    _busy: ClassVar[str] = "another owner holds {!r}"
     _others: ClassVar[bool] = True  # other callers may release what this caller acquired
 
     def __init__(

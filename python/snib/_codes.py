@@ -29,7 +29,7 @@ class StateError(Error):
 
 
 class Busy(Error):
-    """Somebody else holds the lock."""
+    """Another owner holds the lock."""
 
     code = 1
     retryable = True
@@ -73,19 +73,19 @@ class InvalidHandle(UsageError):
 
 
 class InvalidName(UsageError):
-    """The lock name cannot be used; take 1 to 512 bytes of UTF-8 without control characters."""
+    """The lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters."""
 
     code = -3
 
 
 class InvalidLease(UsageError):
-    """The lease is out of range; take 100 ms to 24 hours."""
+    """The lease is out of range; use 100 ms to 24 hours."""
 
     code = -4
 
 
 class InvalidURL(UsageError):
-    """The URL cannot be understood; take redis://host:port/database or unix:///path."""
+    """The URL cannot be understood; use redis://host:port/database or unix:///path."""
 
     code = -5
 
@@ -150,14 +150,14 @@ class Unreachable(NetworkError):
 
 
 class HostNotFound(NetworkError):
-    """The host name has no address; look at the URL and the name service."""
+    """The host name has no address; check the URL and the name service."""
 
     code = -31
     retryable = True
 
 
 class NotRedis(NetworkError):
-    """The peer does not speak the Redis protocol; look at the URL's host and port."""
+    """The peer does not speak the Redis protocol; check the URL's host and port."""
 
     code = -32
     maybe_applied = True
@@ -172,20 +172,22 @@ class NotConnected(Unreachable):
 
 
 class TLSError(NetworkError):
-    """No secure connection to the server could be made; look at the certificates here and there."""
+    """No secure connection to the server could be made; check the certificates of client and
+    server."""
 
     code = -34
 
 
 class TopologyError(NetworkError):
-    """The server is not part of the deployment that the URL names; look at the URL's scheme
-    and hosts."""
+    """The server is not part of the deployment that the URL names; check the URL's scheme and
+    hosts."""
 
     code = -35
 
 
 class CredentialsError(NetworkError):
-    """There is nothing to log in with; look at the password's file, or at what is asked for it."""
+    """No credentials to log in with; check the password file, or the function or queue that
+    supplies them."""
 
     code = -36
     retryable = True
@@ -252,8 +254,8 @@ class Misconfigured(ServerError):
 
 
 class TooFewReplicas(ServerError):
-    """Too few replicas had the grant in time, so it was taken back; look at the replicas, or
-    ask for less durability."""
+    """Too few replicas had the grant in time, so it was undone; check the replicas, or ask for
+    less durability."""
 
     code = -49
     retryable = True

@@ -32,13 +32,13 @@ class Options:
     reply_timeout       if a reply takes longer, the connection is closed (3s)
     patience            how long an operation tolerates an unreachable server (5s)
     try_timeout         how long a call that does not wait tolerates an unreachable server (1s)
-    recheck             a waiter asks again after this time at the latest (3s)
+    recheck             a waiter retries at least this often (3s)
     handover_max        consecutive hand-overs inside this process (16)
     waiters_max         concurrent operations; any more are refused (200000)
     username            user name at the server, instead of the URL's
     password            password at the server, instead of the URL's
-    password_file       file with the password, read at each connect and not kept; a line's end
-                        is not part of it
+    password_file       file with the password, read at each connect and not kept; a trailing
+                        newline is removed
     sentinel_username   user name at the sentinels
     sentinel_password   password at the sentinels
     tls_ca              file or directory of trusted certificate authorities, instead of the
@@ -52,13 +52,12 @@ class Options:
     tls_insecure        accept any certificate: an attacker on the network can then read and
                         change everything (no)
     durability          replicas that must have a grant before it counts (none)
-    durability_timeout  how long the replicas may take for it, and a third of the lease at most
-                        (1s)
+    durability_timeout  how long the replicas may take for it, at most a third of the lease (1s)
     durability_policy   what happens when too few have it in time: the grant is undone, or the
-                        hold says how many (refuse)
+                        hold reports how many have it (refuse)
     publish             how releases are announced in a cluster; auto follows Redisson's rule
                         (auto)
-    lanes               connections for commands to each server, at most; more than one only
+    lanes               maximum number of command connections to each server; more than one only
                         while several threads call at the same time (4)
 
     credentials: a function without arguments, called at each connect on a separate thread, which

@@ -81,7 +81,7 @@ static void outcomes_name_it(void **state)
     snib_lock *lock = must_lock(client, "orders");
     snib_error error = {0};
     says(snib_lock_acquire(lock, 0, 0, &hold, &error), SNIB_BUSY, &error,
-         "mutex \"orders\": somebody else");
+         "mutex \"orders\": another owner");
     says(snib_lock_acquire(lock, 0, 30, &hold, &error), SNIB_TIMEDOUT, &error,
          "mutex \"orders\": the wait ended");
     snib_queue *queue = must_queue(client);
@@ -100,7 +100,7 @@ static void outcomes_name_it(void **state)
     says(snib_lock_acquire(must_lock(client, name), 0, 0, NULL, &error), SNIB_EINVAL, &error, "");
     snib_hold *none = NULL;
     says(snib_lock_acquire(must_lock(client, name), 0, 0, &none, &error), SNIB_BUSY, &error,
-         "nnn\"...: somebody else holds the lock");
+         "nnn\"...: another owner holds the lock");
     must_release(hold);
     snib_queue_free(queue);
     snib_client_free(client);

@@ -9,7 +9,7 @@ enum { LEASE_MS = 10000 };
 
 #define POLLS "the server refused a subscription: waiters poll instead"
 #define UNTIMED "the server does not answer TIME"
-#define ENDLESS "cannot be ended when it breaks"
+#define ENDLESS "cannot be killed"
 
 static const struct {
     const char *rule;
@@ -72,7 +72,7 @@ static int count_told(snib_queue *log, const char *rule, const char *told, bool 
         else if (endless && strstr(event.text, ENDLESS))
             endless = false;
         else if (strncmp(event.text, "connected to ", 13) != 0 &&
-                 !strstr(event.text, "this process gets too little time"))
+                 !strstr(event.text, "this process gets too little CPU time"))
             fail_msg("%s: the log says: %s", rule, event.text);
     }
     if (endless)

@@ -420,7 +420,7 @@ static void abandoned_is_logged(void **state)
     assert_int_equal(event.kind, SNIB_EVENT_LOG);
     assert_int_equal(event.reason, SNIB_LOG_WARNING);
     assert_string_equal(event.text,
-                        "lock \"kind:mutex\" was forgotten, not released: it is free when "
+                        "lock \"kind:mutex\" was dropped without a release: it is free when "
                         "its lease ends");
     EXPECT(snib_client_log(world->ours, NULL, SNIB_LOG_NONE, err), SNIB_OK);
     kinds_expect_base(world, PROMPT_MS);

@@ -174,10 +174,10 @@ static void files_that_are_none(void **state)
     unlink(password_file());
     no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "cannot be read: No such file");
     mkdir(password_file(), 0700);
-    no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "is no regular file");
+    no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "is not a regular file");
     rmdir(password_file());
     mkfifo(password_file(), 0600);
-    no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "is no regular file");
+    no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "is not a regular file");
     unlink(password_file());
     write_password("");
     no_credentials(open_by_file(600000), SNIB_ECREDENTIALS, "is empty");

@@ -51,21 +51,21 @@ static void node_of_a_cluster(void **state)
 {
     (void)state;
     struct server node;
-    char port[8], bus[8], where[32], url[64], take[64];
+    char port[8], bus[8], where[32], url[64], advice[64];
     snprintf(port, sizeof port, "%d", free_port());
     snprintf(bus, sizeof bus, "%d", free_port());
     server_start(&node, "--cluster-enabled", "yes", "--port", port, "--cluster-port", bus, NULL);
     server_do(&node, "CLUSTER ADDSLOTSRANGE 0 16383");
     snprintf(where, sizeof where, "127.0.0.1:%s", port);
-    snprintf(take, sizeof take, "take redis+cluster://%s", where);
+    snprintf(advice, sizeof advice, "use redis+cluster://%s", where);
     snprintf(url, sizeof url, "redis://%s", where);
-    REFUSED(url, SNIB_ETOPOLOGY, where, "is a node of a cluster", take);
-    REFUSED(node.url, SNIB_ETOPOLOGY, node.socket, "is a node of a cluster",
+    REFUSED(url, SNIB_ETOPOLOGY, where, "is a cluster node", advice);
+    REFUSED(node.url, SNIB_ETOPOLOGY, node.socket, "is a cluster node",
             "redis+cluster://host:port");
     snprintf(url, sizeof url, "redis://%s/3", where);
-    REFUSED(url, SNIB_ETOPOLOGY, where, "is a node of a cluster", take);
+    REFUSED(url, SNIB_ETOPOLOGY, where, "is a cluster node", advice);
     snprintf(url, sizeof url, "redis+sentinel://%s/main", where);
-    REFUSED(url, SNIB_ETOPOLOGY, where, "is no sentinel of \"main\"");
+    REFUSED(url, SNIB_ETOPOLOGY, where, "is not a sentinel for \"main\"");
     snprintf(url, sizeof url, "redis+cluster://%s", where);
     snib_client *client = must_open(url);
     must_release(must_acquire(must_lock(client, "x"), 5000));
@@ -78,15 +78,15 @@ static void single_server(void **state)
 {
     (void)state;
     struct server server;
-    char port[8], where[32], url[64], take[64], replica[96];
+    char port[8], where[32], url[64], advice[64], replica[96];
     snprintf(port, sizeof port, "%d", free_port());
     server_start(&server, "--port", port, NULL);
     snprintf(where, sizeof where, "127.0.0.1:%s", port);
-    snprintf(take, sizeof take, "take redis://%s", where);
+    snprintf(advice, sizeof advice, "use redis://%s", where);
     snprintf(url, sizeof url, "redis+cluster://%s", where);
-    REFUSED(url, SNIB_ETOPOLOGY, where, "is no node of a cluster", take);
+    REFUSED(url, SNIB_ETOPOLOGY, where, "is not a cluster node", advice);
     snprintf(url, sizeof url, "redis+sentinel://%s/main", where);
-    REFUSED(url, SNIB_ETOPOLOGY, where, "is no sentinel of \"main\"", "redis://");
+    REFUSED(url, SNIB_ETOPOLOGY, where, "is not a sentinel for \"main\"", "redis://");
     server_do(&server, "REPLICAOF 127.0.0.1 1");
     snprintf(url, sizeof url, "redis://%s", where);
     snprintf(replica, sizeof replica, "%s is a read-only replica; connect to its primary", where);

@@ -236,9 +236,9 @@ static void abandoned_move_is_told(void **state)
     struct move move = cluster_move_begin(&cluster, slot_of(names[0]), to);
     cluster_move_key(&move, names[0]); /* without the reader's own lease */
     cluster_move_key(&move, names[2]);
-    expect_told(read, SNIB_ECONNECT, "on its way to another node");
-    expect_told(write, SNIB_ECONNECT, "on its way to another node");
-    expect_told(multi, SNIB_ECONNECT, "on its way to another node");
+    expect_told(read, SNIB_ECONNECT, "being moved to another node");
+    expect_told(write, SNIB_ECONNECT, "being moved to another node");
+    expect_told(multi, SNIB_ECONNECT, "being moved to another node");
     expect_hold_lost(reads, SNIB_REASON_UNREACHABLE, 10000);
     snib_hold_free(reads);
     AWAIT(snib_hold_state(held, NULL) == SNIB_HOLD_VALID, 10000); /* it has one key */

@@ -385,7 +385,7 @@ static void urls_that_do_not_fit(void **state)
     const struct node *sentinel = sentinels_sentinel(&world, 0), *server = &world.nodes[0];
     snprintf(url, sizeof url, "%.*snobody", (int)(strlen(world.url) - strlen(SERVICE)), world.url);
     refused_at_once(url, SNIB_ETOPOLOGY,
-                    WORDS("no sentinel knows a service \"nobody\"", "3 of 3 answered", "URL"));
+                    WORDS("no sentinel knows the service \"nobody\"", "3 of 3 answered", "URL"));
     snprintf(where, sizeof where, "127.0.0.1:%d", sentinel->port);
     snprintf(url, sizeof url, "redis://%s", where);
     refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "take redis+sentinel://"));
@@ -394,7 +394,7 @@ static void urls_that_do_not_fit(void **state)
     snprintf(where, sizeof where, "127.0.0.1:%d", server->port);
     snprintf(url, sizeof url, "redis+sentinel://%s/" SERVICE, where);
     refused_at_once(url, SNIB_ETOPOLOGY,
-                    WORDS(where, "no sentinel of \"" SERVICE "\"", "redis://"));
+                    WORDS(where, "not a sentinel for \"" SERVICE "\"", "redis://"));
     snprintf(url, sizeof url, "%s?sentinel_password=unasked", world.url);
     refused_at_once(url, SNIB_EAUTH, WORDS("sentinel 127.0.0.1:", "without any password"));
 }

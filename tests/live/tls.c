@@ -109,7 +109,7 @@ static void certificates(void **state)
         {"server", "", "not signed by the system's CAs"},
         {"server", "tls_ca=%s/ca.crt&tls_server_name=b.test", "not for b.test"},
         {"server", "tls_ca=%s/none", "none\" cannot be read: No such file"},
-        {"server", "tls_ca=%s/ca.key", "holds no certificate"},
+        {"server", "tls_ca=%s/ca.key", "contains no certificate"},
         {"server", "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/server.key", "not the one"},
     };
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {

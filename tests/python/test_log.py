@@ -79,7 +79,7 @@ def test_another_server(tmp_path: Path, log: Records) -> None:
         second = Server(tmp_path)
         try:
             client.ping()
-            log.wait("restarted or is another one", logging.WARNING)
+            log.wait("restarted or replaced", logging.WARNING)
         finally:
             second.end()
 
@@ -92,7 +92,7 @@ def test_a_loss_and_a_forgotten_hold(server: Server, log: Records) -> None:
         hold = client.lock("left").hold()
         with pytest.warns(ResourceWarning):
             del hold
-        log.wait('"left".* was forgotten, not released', logging.WARNING)
+        log.wait('"left".* was dropped without a release', logging.WARNING)
         client.lock("left").force_release()
 
 
@@ -178,43 +178,43 @@ def test_a_connection_that_cannot_be_ended(server: Server, log: Records) -> None
     try:
         with snib.connect(server.url, username="endless", password="pw", patience=PATIENCE) as client:
             client.ping()
-            log.wait("cannot be ended when it breaks", logging.INFO)
+            log.wait("cannot be killed", logging.INFO)
             # A request stays unread on the connection: the server is stopped until the client gives up.
             with server.stopped():
                 asked = threading.Thread(target=client.ping)
                 asked.start()
                 log.wait("no connection to ", logging.WARNING)
             asked.join()
-            log.wait("could not be ended", logging.WARNING)
+            log.wait("could not be killed", logging.WARNING)
     finally:
         server.admin.execute_command("ACL", "DELUSER", "endless")
 
 
 def test_no_replicas_for_durability(server: Server, log: Records) -> None:
     with snib.connect(server.url, durability=1) as client, client.lock("name"):
-        log.wait("durability: .*: grants are on the master only", logging.WARNING)
+        log.wait("durability: .*: grants exist on the master only", logging.WARNING)
 
 
 # The beginnings of the records tested above.  Late renewals are left to tests that stop the watchdog, and records of
 # TLS, sentinels and lanes to tests/live/tls.c, tests/unit/ears.c and tests/unit/lanes.c; all are delivered in the same
 # way.
 TRIED = {
-    "another connection to %s came to another server",
+    "a further connection to %s reached another server",
     "durability",
     "lost one of the connections to %s",
-    "%s refused a renewed login and goes on under the last one",
+    "%s refused a renewed login; the connection keeps its previous login",
     "%s refused the subscription to +switch-master",
-    "a broken connection to %s could not be ended",
-    "a connection to %s cannot be ended when it breaks",
+    "a broken connection to %s could not be killed",
+    "broken connections to %s cannot be killed",
     "a renewal was sent %d ms late",
     "connected to %s",
-    'lock \\"%.*s%s\\"%s was %s',
+    'lock \\"%.*s%s\\" %s %s',
     "no connection to %s",
-    "no renewed login",
+    "cannot renew the login",
     "the server does not answer TIME",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
-    "the server was restarted or is another one",
+    "the server was restarted or replaced",
     "the server's clock has moved by at least %+lld ms",
     "tls_insecure",
 }
@@ -232,9 +232,9 @@ def test_renewed_logins(server: Server, log: Records) -> None:
     with snib.connect(server.url, credentials=login) as client:
         client.ping()
         answer = "second"
-        log.wait("refused a renewed login and goes on under the last one: WRONGPASS", logging.WARNING)
+        log.wait("refused a renewed login; the connection keeps its previous login: WRONGPASS", logging.WARNING)
         answer = None
-        log.wait("no renewed login: there are no credentials: IndexError", logging.WARNING)
+        log.wait("cannot renew the login: there are no credentials: IndexError", logging.WARNING)
     server.admin.execute_command("ACL", "DELUSER", "app")
 
 

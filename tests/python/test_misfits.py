@@ -47,7 +47,7 @@ def sentinel_of(master: int, folder: Path) -> Iterator[int]:
 def test_a_node_of_a_cluster(new_server: NewServer) -> None:
     port, bus = free_port(), free_port()
     new_server("--cluster-enabled", "yes", "--port", str(port), "--cluster-port", str(bus))
-    says = rf"127.0.0.1:{port} is a node of a cluster: take redis\+cluster://127.0.0.1:{port}"
+    says = rf"127.0.0.1:{port} is a cluster node: use redis\+cluster://127.0.0.1:{port}"
     with snib.connect(f"redis://127.0.0.1:{port}") as client, pytest.raises(snib.TopologyError, match=says):
         client.ping()
 
@@ -56,10 +56,10 @@ def test_a_server_that_is_no_cluster_and_no_sentinel(new_server: NewServer) -> N
     port = free_port()
     new_server("--port", str(port))
     with snib.connect(f"redis+cluster://127.0.0.1:{port}") as client:
-        with pytest.raises(snib.TopologyError, match=f"is no node of a cluster: take redis://127.0.0.1:{port}"):
+        with pytest.raises(snib.TopologyError, match=f"is not a cluster node: use redis://127.0.0.1:{port}"):
             client.ping()
     with snib.connect(f"redis+sentinel://127.0.0.1:{port}/main") as client:
-        with pytest.raises(snib.TopologyError, match='is no sentinel of "main"'):
+        with pytest.raises(snib.TopologyError, match='is not a sentinel for "main"'):
             client.ping()
 
 
@@ -69,12 +69,12 @@ def test_a_sentinel_is_no_server(new_server: NewServer, tmp_path: Path) -> None:
     new_server("--port", str(master))
     with sentinel_of(master, tmp_path) as port:
         where = f"127.0.0.1:{port}"
-        says = rf"^mutex \"x\": {where} is a sentinel: take redis\+sentinel://{where}/service$"
+        says = rf"^mutex \"x\": {where} is a sentinel: use redis\+sentinel://{where}/service$"
         for url in f"redis://{where}", f"redis://{where}/3", f"redis+cluster://{where}":
             with snib.connect(url) as client, pytest.raises(snib.TopologyError, match=says):
                 client.lock("x").acquire()
         with snib.connect(f"redis+sentinel://{where}/other") as client:
-            with pytest.raises(snib.TopologyError, match='no sentinel knows a service "other", 1 of 1 answered'):
+            with pytest.raises(snib.TopologyError, match='no sentinel knows the service "other" \(1 of 1 answered\)'):
                 client.lock("x").acquire()
         with snib.connect(f"redis+sentinel://{where}/main?{PATIENT}") as client, client.lock("x") as hold:
             hold.check()

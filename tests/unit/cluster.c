@@ -428,7 +428,7 @@ static void servers_that_are_no_cluster(void **state)
         pass(engine, now + 500 * SNIB__MS);
         assert_true(op->done);
         assert_int_equal(op->code, i == 2 ? SNIB_ETOPOLOGY : SNIB_OK);
-        assert_true(i < 2 || strstr(op->words, "is no node of a cluster: take redis://"));
+        assert_true(i < 2 || strstr(op->words, "is not a cluster node: use redis://"));
         snib__engine_free(engine);
     }
 }

@@ -233,7 +233,7 @@ static void lane_to_another_server_is_refused(void **state)
     meet(engine, 1);
     snib__engine_log_level(engine, SNIB_LOG_INFO);
     connect_lane(engine, 1, "xyz");
-    assert_true(was_logged(engine, SNIB_LOG_INFO, "another connection to "));
+    assert_true(was_logged(engine, SNIB_LOG_INFO, "a further connection to "));
     assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
     assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
     now += 60 * SECOND;

@@ -658,7 +658,7 @@ static void connection_that_cannot_be_ended(void **state)
 {
     (void)state;
     enum { CONN_KILL = -8 };
-    static const char ahead[] = "cannot be ended when it breaks", was[] = "could not be ended";
+    static const char ahead[] = "cannot be killed", was[] = "could not be killed";
     static const int16_t refused[] = {CONN_ID, CONN_INFO, CONN_KILL, 0};
     for (size_t i = 0; i < COUNT(refused); i++) {
         struct snib__engine *engine = begin();
@@ -694,7 +694,7 @@ static void right_goes_with_the_connection(void **state)
     cut_link(engine);
     await_connect(engine);
     connect_without(engine, CONN_INFO);
-    assert_int_equal(records(engine, "could not be ended", SNIB_LOG_WARNING), 1);
+    assert_int_equal(records(engine, "could not be killed", SNIB_LOG_WARNING), 1);
     snib__engine_free(engine);
 }
 

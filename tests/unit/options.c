@@ -123,52 +123,53 @@ static void bad_options(void **state)
         {"redis://h?lease_ms=5", SNIB_EOPTION, "there is no option lease_ms"},
         {"redis://h?flags=1", SNIB_EOPTION, "there is no option flags"},
         {"redis://h?Lease=5", SNIB_EOPTION,
-         "an option in the URL's query is not known; names are of small letters and underlines"},
-        {"redis://h?lease=99ms", SNIB_ELEASE, "the lease is out of range; take 100 ms to 24 hours"},
+         "an option in the URL's query is not known; names have lower-case letters and "
+         "underscores"},
+        {"redis://h?lease=99ms", SNIB_ELEASE, "the lease is out of range; use 100 ms to 24 hours"},
         {"redis://h?lease=x", SNIB_EOPTION,
          "the option lease is not a time; write it as 500ms, 10s, 2m, 1h or plain seconds"},
         {"redis://h?patience=0", SNIB_EOPTION,
-         "the option patience cannot have this value; take 1 to 86400000 ms"},
+         "the option patience cannot have this value; use 1 to 86400000 ms"},
         {"redis://h?recheck=61s", SNIB_EOPTION,
-         "the option recheck cannot have this value; take 50 to 60000 ms"},
+         "the option recheck cannot have this value; use 50 to 60000 ms"},
         {"redis://h?max_hold=25h", SNIB_EOPTION,
-         "the option max_hold cannot have this value; take 1 to 86400000 ms or none"},
+         "the option max_hold cannot have this value; use 1 to 86400000 ms or none"},
         {"redis://h?handover_max=-1", SNIB_EOPTION,
-         "the option handover_max cannot have this value; take 1 to 2147483647 or none"},
+         "the option handover_max cannot have this value; use 1 to 2147483647 or none"},
         {"redis://h?handover_max=2147483648", SNIB_EOPTION,
-         "the option handover_max cannot have this value; take 1 to 2147483647 or none"},
+         "the option handover_max cannot have this value; use 1 to 2147483647 or none"},
         {"redis://h?waiters_max=0", SNIB_EOPTION,
-         "the option waiters_max cannot have this value; take 1 to 2147483647"},
+         "the option waiters_max cannot have this value; use 1 to 2147483647"},
         {"redis://h?waiters_max=many", SNIB_EOPTION,
-         "the option waiters_max cannot have this value; take 1 to 2147483647"},
+         "the option waiters_max cannot have this value; use 1 to 2147483647"},
         {"redis://h?publish=loud", SNIB_EOPTION,
-         "the option publish cannot have this value; take auto, classic, sharded or both"},
+         "the option publish cannot have this value; use auto, classic, sharded or both"},
         {"redis://h?durability=most", SNIB_EOPTION,
-         "the option durability cannot have this value; take 1 to 100, none, majority or all"},
+         "the option durability cannot have this value; use 1 to 100, none, majority or all"},
         {"redis://h?durability=101", SNIB_EOPTION,
-         "the option durability cannot have this value; take 1 to 100, none, majority or all"},
+         "the option durability cannot have this value; use 1 to 100, none, majority or all"},
         {"redis://h?durability=1&durability_policy=1", SNIB_EOPTION,
-         "the option durability_policy cannot have this value; take refuse or report"},
-        {"redis://h?lanes=5", SNIB_EOPTION, "the option lanes cannot have this value; take 1 to 4"},
+         "the option durability_policy cannot have this value; use refuse or report"},
+        {"redis://h?lanes=5", SNIB_EOPTION, "the option lanes cannot have this value; use 1 to 4"},
         {"rediss://h?tls_insecure=maybe", SNIB_EOPTION,
-         "the option tls_insecure cannot have this value; take yes or no"},
+         "the option tls_insecure cannot have this value; use yes or no"},
         {"redis://h?tls_ca=/ca", SNIB_EOPTION,
-         "the option tls_ca is for TLS, but the URL is without; take rediss://"},
+         "the option tls_ca is for TLS, but the URL does not use TLS; use rediss://"},
         {"unix:///s?tls_insecure=yes", SNIB_EOPTION,
-         "the option tls_insecure is for TLS, but the URL is without; take rediss://"},
-        {"rediss://h?tls_key=/k", SNIB_EOPTION, "the option tls_key is of no use without tls_cert"},
+         "the option tls_insecure is for TLS, but the URL does not use TLS; use rediss://"},
+        {"rediss://h?tls_key=/k", SNIB_EOPTION, "the option tls_key requires tls_cert"},
         {"rediss://h?tls_ca=/ca&tls_insecure=1", SNIB_EOPTION,
-         "tls_insecure believes any certificate, so leave tls_ca out"},
+         "tls_insecure accepts any certificate, so leave tls_ca out"},
         {"redis://:p@h?password_file=/f", SNIB_EOPTION,
-         "there is a password and a password_file; take one of them"},
+         "both a password and a password_file are given; use one of them"},
         {"redis://h?sentinel_password=p", SNIB_EOPTION,
          "the sentinels' user and password are for redis+sentinel:// only"},
         {"redis+cluster://h?sentinel_username=u", SNIB_EOPTION,
          "the sentinels' user and password are for redis+sentinel:// only"},
         {"redis://h?durability_timeout=1s", SNIB_EOPTION,
-         "durability_timeout and durability_policy are of no use without durability"},
+         "durability_timeout and durability_policy require durability"},
         {"redis://h?durability=none&durability_policy=report", SNIB_EOPTION,
-         "durability_timeout and durability_policy are of no use without durability"},
+         "durability_timeout and durability_policy require durability"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         snib_client_options o;
@@ -186,7 +187,7 @@ static void bad_fields(void **state)
     snib_client_options_init(&o, sizeof o);
     o.recheck_ms = 49;
     assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
-    assert_string_equal(err.text, "the option recheck cannot have this value; take 50 to 60000 ms");
+    assert_string_equal(err.text, "the option recheck cannot have this value; use 50 to 60000 ms");
     snib_client_options_init(&o, sizeof o);
     o.handover_max = -2;
     assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
@@ -305,8 +306,7 @@ static void asked_for_passwords(void **state)
         o.password_file = way == 1 ? "/f" : NULL;
         o.credentials = way == 2 ? ask : NULL;
         assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
-        assert_string_equal(err.text,
-                            "there are credentials and another password; take one of them");
+        assert_string_equal(err.text, "both credentials and a password are given; use one of them");
     }
 }
 

@@ -116,8 +116,10 @@ static void what_will_not_change_is_told_at_once(void **state)
     static const char noauth[] = "-NOAUTH Authentication required.\r\n";
     struct snib__engine *engine = world(3);
     tell_all(3, NULL, 0);
-    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "no sentinel knows a service \"main\"", NULL);
-    ends_with(engine, SNIB_ETOPOLOGY, 300 * SNIB__MS, "no sentinel knows a service \"main\"", NULL);
+    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "no sentinel knows the service \"main\"",
+              NULL);
+    ends_with(engine, SNIB_ETOPOLOGY, 300 * SNIB__MS, "no sentinel knows the service \"main\"",
+              NULL);
     tell_all(3, "m1", 1);
     released(engine, held(engine, "m", 0), SNIB_OK);
     snib__engine_free(engine);
@@ -137,7 +139,7 @@ static void what_will_not_change_is_told_at_once(void **state)
         engine = world(1);
         peer("s0")->server = true;
         peer("s0")->mode = hidden ? NULL : "standalone";
-        ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "s0:26379 is no sentinel of \"main\"",
+        ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "s0:26379 is not a sentinel for \"main\"",
                   "sentinel s0:26379");
         snib__engine_free(engine);
     }
@@ -151,7 +153,7 @@ static void server_that_is_something_else(void **state)
     peers_n = 0;
     peer("m0")->mode = "sentinel";
     engine->config.login.database = 3; /* SELECT is refused, and says less */
-    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "is a sentinel: take redis+sentinel://", NULL);
+    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "is a sentinel: use redis+sentinel://", NULL);
     peer("m0")->state = DOWN; /* its earlier role is not reported once it is silent */
     ends_with(engine, SNIB_ECONNECT, 6 * SECOND, NULL, NULL);
     snib__engine_free(engine);
@@ -307,7 +309,8 @@ static void old_reason_is_not_told(void **state)
     const struct snib__acquire how = {.wait = SECOND};
     struct snib__engine *engine = world(3);
     tell_all(3, NULL, 0);
-    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "no sentinel knows a service \"main\"", NULL);
+    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "no sentinel knows the service \"main\"",
+              NULL);
     peer("m1")->state = SILENT;
     tell_all(3, "m1", 1);
     struct snib__op *op =

@@ -405,9 +405,9 @@ static void files(void **state)
     } tries[] = {
         {"none.crt", NULL, NULL, NULL, SNIB__TLS_CA, "No such file"},
         {"secret.crt", NULL, NULL, NULL, SNIB__TLS_CA, "Permission denied"},
-        {"pipe", NULL, NULL, NULL, SNIB__TLS_CA, "no regular file"},
-        {"server.key", NULL, NULL, NULL, SNIB__TLS_CA, "holds no certificate"},
-        {"empty", NULL, NULL, NULL, SNIB__TLS_CA, "holds no certificate"},
+        {"pipe", NULL, NULL, NULL, SNIB__TLS_CA, "not a regular file"},
+        {"server.key", NULL, NULL, NULL, SNIB__TLS_CA, "contains no certificate"},
+        {"empty", NULL, NULL, NULL, SNIB__TLS_CA, "contains no certificate"},
         {"ca.crt", "none", "client.key", NULL, SNIB__TLS_CERT, "No such file"},
         {"ca.crt", "client.key", "client.key", NULL, SNIB__TLS_CERT, "no certificate in PEM"},
         {"ca.crt", NULL, "client.key", NULL, SNIB__TLS_CERT, "give both"},
