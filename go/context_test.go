@@ -289,7 +289,7 @@ func TestDoLost(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if strings.Count(err.Error(), "expired") != 1 {
-			t.Errorf("%s: the loss is not told once: %v", what, err)
+			t.Errorf("%s: the loss is not reported once: %v", what, err)
 		}
 		if what == "has its own error" && !errors.Is(err, why) {
 			t.Errorf("the work's error is gone: %v", err)

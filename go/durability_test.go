@@ -42,7 +42,7 @@ func TestReplicas(t *testing.T) {
 	}
 	if !errors.Is(&snib.Error{Code: snib.ErrTooFewReplicas}, snib.ErrTooFewReplicas) ||
 		!strings.Contains(snib.ErrTooFewReplicas.Error(), "replicas") {
-		t.Error("ErrTooFewReplicas is no error of its own")
+		t.Error("ErrTooFewReplicas does not match itself")
 	}
 }
 

@@ -210,7 +210,7 @@ func TestBadMembers(t *testing.T) {
 	}{
 		"no member":              {snib.Multi(), snib.ErrInvalidArgument},
 		"nil":                    {snib.Multi(client.Mutex("a"), nil), snib.ErrInvalidArgument},
-		"made by nobody":         {snib.Multi(new(snib.Mutex)), snib.ErrInvalidArgument},
+		"not made by a client":   {snib.Multi(new(snib.Mutex)), snib.ErrInvalidArgument},
 		"101":                    {snib.Multi(many...), snib.ErrInvalidArgument},
 		"doubled":                {snib.Multi(client.Mutex("a"), client.Mutex("b"), client.Mutex("a")), snib.ErrInvalidArgument},
 		"a bad name":             {snib.Multi(client.Mutex("a"), client.Mutex("")), snib.ErrInvalidName},
@@ -325,7 +325,7 @@ func TestQuarantine(t *testing.T) {
 		locks = append(locks, open(t, s.url(), snib.WatchdogLease(renewed)).Mutex("orders"))
 	}
 	if _, err := snib.Quorum(locks...).TryLock(background); err == nil {
-		t.Error("servers vote that nobody knows")
+		t.Error("unknown servers vote")
 	}
 	must(t, lock(t, snib.Quorum(locks...)).Unlock(background))
 }

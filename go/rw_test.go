@@ -102,7 +102,7 @@ func TestDowngrade(t *testing.T) {
 	must(t, soon(t, reader).Unlock(background)) // the waiting reader gets in
 	select {
 	case <-writer:
-		t.Fatal("somebody writes beside a reader")
+		t.Fatal("a writer holds the lock beside a reader")
 	default:
 	}
 	if info, err := mine.RLocker().Info(background); err != nil || info.Count != 1 {

@@ -254,7 +254,7 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     if (step != 0 || now < sock->until)
         return step;
     if (sock->secure)
-        sock_no_login(sock, "the request for credentials was not answered in time", ETIMEDOUT);
+        sock_no_login(sock, "the request for credentials had no answer in time", ETIMEDOUT);
     else if (sock->resolve && sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
     else if (sock->tls)

@@ -192,7 +192,7 @@ class Round:
         buyer.struck_us = (at, now_us())
         until(lambda: '"lost"' in buyer.log.read_text(), f"the news of its loss in {name}")
         buyer.fate = (
-            f"stopped while holding; the others went on after {after:.2f} s; told that it lost"
+            f"stopped while holding; the others went on after {after:.2f} s; learned of the loss"
         )
         print(f"  {buyer.name}: {buyer.fate}")
 

@@ -49,13 +49,13 @@ static void check_command(const struct snib__driver *driver, const struct snib__
     if (!sock || !asleep || driver->stop)
         return;
     if (driver->wake_raised)
-        world_fail("the thread is said to be called, and sleeps");
+        world_fail("the thread is marked as woken, and sleeps");
     if (sock->reader == SNIB__READER_NOBODY && snib__link_in_flight(command) > 0)
-        world_fail("answers are to come, nobody reads and nobody was called");
+        world_fail("replies are pending, no thread reads and none was woken");
     if (sock->reader == SNIB__READER_TRANSIT)
-        world_fail("the role is on its way to one who sleeps");
+        world_fail("the role is being passed to a thread that sleeps");
     if (sock->writing)
-        world_fail("all sleep, and one is writing");
+        world_fail("all threads sleep, and one is writing");
     if (!caller_reads(driver) && driver->sleep_until > 0 &&
         snib__engine_deadline(driver->engine) < driver->sleep_until)
         world_fail("the thread sleeps beyond a deadline");
@@ -69,7 +69,7 @@ static void check_driver(const struct snib__driver *driver, bool asleep)
         if (carrier && carrier->dead)
             world_fail("a dropped socket is still in its place");
         if (carrier && carrier->way != *snib__link_way((struct snib__link *)link))
-            world_fail("a socket goes a way that is nobody's any more");
+            world_fail("the way of a socket is not that of its link");
         check_command(driver, link, asleep);
     }
     const struct snib__waiter *last = NULL;
@@ -302,7 +302,7 @@ static void submit(int i)
     snib_queue_free(queue);
     int mine = snib__sys_bell();
     if (world_readable(mine, world_draw(SNIB__MS)))
-        world_fail("somebody rings a descriptor that is no queue's any more");
+        world_fail("a descriptor that belongs to no queue is signalled");
     snib__sys_close(mine);
     snib_lock_free(lock);
 }
@@ -434,7 +434,7 @@ static void no_address(void *argument)
         if (code != SNIB_ECONNECT && code != SNIB_TIMEDOUT)
             world_fail("no address answers, and ping gave %s", snib_code_name(code));
         if (world.now - since > 10500 * SNIB__MS)
-            world_fail("it took %.3f s to say so", (double)(world.now - since) / 1e9);
+            world_fail("it took %.3f s to report it", (double)(world.now - since) / 1e9);
     }
     close_client();
 }
@@ -556,7 +556,7 @@ static void suspended_watcher(void *argument)
     (void)argument;
     MUST(snib_hold_wait(suspended_hold, -1, NULL, err), SNIB_LOST);
     if (!resumed || world.now - resumed > 50 * SNIB__MS)
-        world_fail("the watcher was told %.3f s after the resume",
+        world_fail("the watcher was notified %.3f s after the resume",
                    (double)(world.now - resumed) / 1e9);
     running--;
 }
@@ -607,9 +607,9 @@ static void lost_rings(void *argument)
     snib_hold *hold = event.hold;
     if (!world_readable(snib_queue_fd(queue, NULL), 2000 * SNIB__MS) ||
         world.now - since > 2000 * SNIB__MS)
-        world_fail("the descriptor does not tell of the loss");
+        world_fail("the descriptor does not signal the loss");
     if (snib_queue_drain(queue, &event, 1, NULL) != 1 || event.kind != SNIB_EVENT_LOST)
-        world_fail("what the descriptor told was no loss");
+        world_fail("the event that the descriptor signalled was not a loss");
     snib_hold_free(hold);
     snib_queue_free(queue);
     snib_lock_free(lock);
@@ -706,7 +706,7 @@ static void kept_from_ringing(void *argument)
     world.freeze_next_ring = 20000 * SNIB__MS;
     world.silent = false;
     if (!world_readable(snib_queue_fd(queue, NULL), 1500 * SNIB__MS))
-        world_fail("the descriptor tells nothing");
+        world_fail("the descriptor signals nothing");
     world.freeze_next_ring = 0;
     next_event(queue, &event);
     MUST(snib_hold_release(event.hold, err), SNIB_OK);
@@ -742,7 +742,7 @@ static void kept_from_leading(void *argument)
     world.silent = false;
     bool passed = world_readable(snib_queue_fd(queue, NULL), 2000 * SNIB__MS);
     if (!passed)
-        world_fail("nobody reads in place of the nominee");
+        world_fail("no thread reads in place of the nominee");
     next_event(queue, &event);
     MUST(snib_hold_release(event.hold, err), SNIB_OK);
     snib_hold_free(event.hold);
@@ -768,7 +768,7 @@ static void leaving_caller(void *argument)
         MUST(snib_hold_release(event.hold, err), SNIB_OK);
         snib_hold_free(event.hold);
     } else if (event.code != SNIB_CANCELLED) {
-        world_fail("what was cancelled ended by %s", snib_code_name(event.code));
+        world_fail("the cancelled operation ended by %s", snib_code_name(event.code));
     }
     snib_lock_free(lock);
     running--;
@@ -947,7 +947,7 @@ static void end_while_idle(void *argument)
         world_cut();
         world_sleep(1000 * SNIB__MS);
         if (world.connects == connects)
-            world_fail("nobody has noticed that the connection has ended");
+            world_fail("the end of the connection was not noticed");
     }
     MUST(snib_hold_release(hold, err), SNIB_OK);
     snib_hold_free(hold);
@@ -974,7 +974,7 @@ static uint32_t expect_unused(void)
         const struct snib__sock *sock = snib__link_carrier(link);
         open += sock && sock->open;
         if (sock && sock->users > 1)
-            world_fail("%u use a connection, and nobody is there", (unsigned)sock->users);
+            world_fail("%u use a connection, and no thread is inside", (unsigned)sock->users);
     }
     return open;
 }

@@ -101,7 +101,7 @@ static void expect_given_back(int theirs)
     snib__time since = world.now;
     while (votes() > theirs) {
         if (world.now - since > 100 * SNIB__MS)
-            world_fail("%d votes, and nobody wants them", votes() - theirs);
+            world_fail("%d votes, and no attempt wants them", votes() - theirs);
         world_sleep(SNIB__MS);
     }
     world_sleep(5 * SNIB__MS); /* the last replies */
@@ -130,7 +130,7 @@ void lost_votes(void *argument)
     snib__time since = world.now;
     while (votes() < NODES) {
         if (world.now - since > 80 * SNIB__MS)
-            world_fail("%d votes, and nobody asks for more", votes());
+            world_fail("%d votes, and no attempt asks for more", votes());
         world_sleep(SNIB__MS);
     }
     MUST(snib_hold_check(hold, err), SNIB_OK);
@@ -199,7 +199,7 @@ static void decide(snib_lock *quorum, snib_queue *queue, snib_lock *rivals[3], e
         snib_hold_free(event.hold);
     world_sleep(10 * SNIB__MS + world_draw(SNIB__MS));
     if (votes() != (by == BY_GRANT ? NODES : late + theirs))
-        world_fail("%d votes, and %d nodes cannot be told", votes(), late);
+        world_fail("%d votes, and %d nodes cannot be reached", votes(), late);
     hold_back(late, false);
     if (by == BY_GRANT) {
         world_sleep(20 * SNIB__MS);
@@ -228,7 +228,7 @@ static void wait_while_held(snib_lock *quorum, snib_queue *queue, snib_lock *riv
     world_sleep(20 * SNIB__MS);
     for (int i = 0; i < 2; i++)
         if (stats_of(i).waiting != 1)
-            world_fail("nobody waits for the vote of node %d", i);
+            world_fail("no attempt waits for the vote of node %d", i);
     MUST(snib_hold_release(event.hold, err), SNIB_OK);
     snib_hold_free(event.hold);
     expect_given_back(2);
@@ -319,7 +319,7 @@ void returning_node(void *argument)
     snib__time since = world.now;
     while (stats_of(NODES - 1).held == 0) {
         if (world.now - since > LEASE_MS * SNIB__MS)
-            world_fail("a node is there again, and nobody asks for its vote");
+            world_fail("a node is back, and no attempt asks for its vote");
         world_sleep(SNIB__MS);
     }
     MUST(snib_hold_release(hold, err), SNIB_OK);
@@ -364,7 +364,7 @@ void closed_members(void *argument)
     snib_hold_free(hold);
     MUST(snib_lock_acquire(quorum, 0, -1, &none, err), SNIB_ECLOSED);
     if (world.now - since > 100 * SNIB__MS)
-        world_fail("told after %.3f s", (double)(world.now - since) / 1e9);
+        world_fail("reported after %.3f s", (double)(world.now - since) / 1e9);
     expect_given_back(0);
     free_locks(two, 2, multi);
     free_locks(locks, NODES, quorum);
@@ -424,7 +424,7 @@ void short_rounds(void *argument)
     for (int i = 0; i < MILLISECONDS; i++) {
         bool has = has_vote(2);
         if (!has && kept > 0 && kept < SHORTEST_MS)
-            world_fail("a vote was kept for %d ms: who is slow has no chance", kept);
+            world_fail("a vote was kept for %d ms: a slow client has no chance", kept);
         rounds += has && kept == 0;
         kept = has ? kept + 1 : 0;
         if (kept > LONGEST_MS)

@@ -85,7 +85,7 @@ static void told_of(const snib_event *event, int queue)
     struct pending *one = &pending[event->token - 1000];
     if (event->kind != SNIB_EVENT_DONE || event->token < 1000 || event->token >= 1000 + PENDING ||
         !one->used || one->queue != queue)
-        world_fail("event %d of token %llu is nobody's", event->kind,
+        world_fail("event %d of token %llu has no operation", event->kind,
                    (unsigned long long)event->token);
     bool granted = !one->releases && event->code == SNIB_OK;
     bool honest = event->code == SNIB_OK          ? !one->cancelled
@@ -228,7 +228,7 @@ static void grants_and_losses(snib_queue *queue, snib_queue *other)
             hold = event.hold;
             MUST(drained(queue, &event), 1);
             if (event.kind != SNIB_EVENT_LOST || event.hold != hold || event.token != 1)
-                world_fail("the grant's loss is not told");
+                world_fail("the grant's loss is not reported");
             snib_hold_free(hold);
         } else {
             snib_hold_free(event.hold);
@@ -252,13 +252,13 @@ static void late_witness(snib_queue *queue, snib_queue *other)
     world_sleep(1500 * SNIB__MS);
     MUST(drained(queue, &event), 1);
     if (event.kind != SNIB_EVENT_LOST || event.token != 1)
-        world_fail("the first queue is not told of the loss");
+        world_fail("the first queue has no event of the loss");
     MUST(drained(other, &again), 1);
     if (again.kind != SNIB_EVENT_DONE || again.code != SNIB_OK || again.hold != first.hold)
         world_fail("the second queue has no grant");
     MUST(drained(other, &event), 1);
     if (event.kind != SNIB_EVENT_LOST || event.token != 2)
-        world_fail("the second queue is not told of the loss");
+        world_fail("the second queue has no event of the loss");
     MUST(drained(other, &event), 0);
     snib_hold_free(first.hold);
     snib_hold_free(again.hold);
@@ -296,12 +296,12 @@ static void reasons(void)
     MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
     model_delete(world.server, 0, "lost:0", 6);
     if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_DELETED)
-        world_fail("a release of what is gone tells reason %d", (int)why.reason);
+        world_fail("a release of an ended hold reports reason %d", (int)why.reason);
     snib_hold_free(hold);
     MUST(snib_lock_acquire(brief, 0, -1, &hold, err), SNIB_OK);
     world_sleep(1500 * SNIB__MS);
     if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_EXPIRED)
-        world_fail("a release after the end tells reason %d", (int)why.reason);
+        world_fail("a release after the end reports reason %d", (int)why.reason);
     snib_hold_free(hold);
     /* A waiter for the loss is woken by the clock, and may be the first to see it. */
     int32_t reason = SNIB_REASON_NONE;
@@ -309,7 +309,7 @@ static void reasons(void)
     world_freeze("snib", 3000 * SNIB__MS);
     MUST(snib_hold_wait(hold, LONG_MS, &reason, err), SNIB_LOST);
     if (reason != SNIB_REASON_EXPIRED)
-        world_fail("whoever waits for the end is told reason %d", (int)reason);
+        world_fail("waiting for the end gave reason %d", (int)reason);
     snib_hold_free(hold);
     world_sleep(3000 * SNIB__MS);
     snib_lock_free(lock);
@@ -322,7 +322,7 @@ static void corked_events(snib_queue *queue, int n)
     while (n-- > 0) {
         next_event(queue, &event);
         if (event.code != SNIB_OK)
-            world_fail("what was corked gave %s", snib_code_name(event.code));
+            world_fail("the corked command gave %s", snib_code_name(event.code));
         snib_hold_free(event.hold);
     }
 }
@@ -339,13 +339,13 @@ static void corks(snib_queue *queue)
     for (int i = 0; i < 2; i++)
         MUST(snib_lock_acquire_submit(locks[i], 0, -1, queue, 1, NULL, err), SNIB_OK);
     if (drivers[0]->writes != writes)
-        world_fail("what is corked is sent one by one");
+        world_fail("corked commands are sent one by one");
     MUST(snib_queue_uncork(queue), SNIB_OK);
     corked_events(queue, 2);
     world_sleep(100 * SNIB__MS);
     MUST(snib_lock_acquire_submit(locks[2], 0, -1, queue, 1, NULL, err), SNIB_OK);
     if (!world_readable(snib_queue_fd(queue, NULL), 50 * SNIB__MS))
-        world_fail("what is not corked is not sent");
+        world_fail("an uncorked command is not sent");
     corked_events(queue, 1);
     for (int i = 0; i < 3; i++)
         snib_lock_free(locks[i]);
@@ -478,7 +478,7 @@ static void orphaned_hold(void)
     const struct snib__hold *hold = snib__handle_get(SNIB__HOLD, event.hold);
     snib__handle_put(event.hold);
     if (hold->sink)
-        world_fail("a hold points to a queue that is gone");
+        world_fail("a hold points to a freed queue");
     MUST(snib_hold_check(event.hold, err), SNIB_OK);
     model_delete(world.server, 0, "orphan:0", 8);
     MUST(snib_hold_wait(event.hold, LONG_MS, NULL, err), SNIB_LOST);
@@ -555,7 +555,7 @@ static void message(void)
         MUST(snib_hold_release(hold, err), SNIB_OK);
         snib_hold_free(hold);
         if (!world_readable(snib_queue_fd(queue, NULL), 50 * SNIB__MS))
-            world_fail("nobody hears of the release");
+            world_fail("the release wakes no waiter");
         next_event(queue, &event);
         MUST(snib_hold_release(event.hold, err), SNIB_OK);
         snib_hold_free(event.hold);

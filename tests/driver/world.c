@@ -212,9 +212,9 @@ static void advance(void)
     if (world.check && !frozen)
         world.check(true);
     if (next == SNIB__NEVER)
-        world_fail("everybody sleeps for ever");
+        world_fail("all threads sleep for ever");
     if (next > LONGEST)
-        world_fail("it does not come to an end");
+        world_fail("it does not end");
     world.now = next > world.now ? next : world.now;
 }
 
@@ -335,7 +335,7 @@ void snib__sys_join(pthread_t thread)
 struct snib__steps *snib__sys_steps(void)
 {
     if (!current)
-        world_fail("steps of nobody's");
+        world_fail("a step of no thread");
     return &current->steps;
 }
 
@@ -475,7 +475,7 @@ void world_end(void)
         struct task *task = tasks;
         tasks = task->next;
         if (task->joinable)
-            world_fail("nobody joins a thread of the driver's");
+            world_fail("a thread of the driver is never joined");
         free(task->stack);
         free(task);
     }

@@ -443,7 +443,7 @@ void snib__sys_close(int fd)
     world_step();
     struct descriptor *d = fd_get(fd, FREE);
     if (d->sleepers)
-        world_fail("closes a descriptor that somebody sleeps on");
+        world_fail("closes a descriptor that a thread sleeps on");
     if (d->kind == SOCKET) {
         d->link->closed = true;
         if (!d->link->shut)

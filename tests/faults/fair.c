@@ -138,7 +138,7 @@ static snib_event next_of(snib_queue *const queues[3], int64_t limit_ms)
             return event;
         nap_us(200);
     }
-    fail_msg("nobody was served within %d ms", (int)limit_ms);
+    fail_msg("no waiter was served within %d ms", (int)limit_ms);
     return event;
 }
 

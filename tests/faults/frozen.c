@@ -114,7 +114,7 @@ static const char *judge(struct holder *holder, bool *met)
             wrong = "the event says something else";
     }
     if (!wrong && told != 1)
-        wrong = told ? "it is told twice" : "nobody is told";
+        wrong = told ? "it is reported twice" : "it is not reported";
     snib_client_stats_data stats = must_stats(holder->client);
     *met = stats.renewal_commands > 0 && stats.connects == holder->connects;
     int code = snib_hold_release(holder->hold, NULL);

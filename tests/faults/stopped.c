@@ -168,7 +168,7 @@ static bool check_all(struct world *world, int32_t reason, bool all, int64_t *le
                 continue;
             int64_t early_ns = holder->end_ns - holder->told_ns[way];
             if (early_ns + canary_stall_ns < 0)
-                fail_msg("told %d us after the lease's end, way %d, with stalls of %d us",
+                fail_msg("reported %d us after the lease's end, way %d, with stalls of %d us",
                          (int)(-early_ns / 1000), (int)way, (int)(canary_stall_ns / 1000));
             *least_ns = early_ns < *least_ns ? early_ns : *least_ns;
         }
@@ -216,8 +216,8 @@ static void told_before_the_end(bool renewed, int runs)
         print_message("          %d holds lost; the machine was too busy to judge when\n", runs);
         skip();
     }
-    print_message("          %d holds lost, %d of them told at least %d us early\n", runs, judged,
-                  (int)(least_ns / 1000));
+    print_message("          %d holds lost, %d of them reported at least %d us early\n", runs,
+                  judged, (int)(least_ns / 1000));
 }
 
 static void renewed_holds(void **state)

@@ -76,7 +76,7 @@ def test_fair_order_in_a_mixed_queue(
     for place, waiter in enumerate(waiting):
         value = waiter.get()
         others = waiting[place + 1 :]
-        assert all(later.waits for later in others), f"somebody overtook place {place}"
+        assert all(later.waits for later in others), f"place {place} was overtaken"
         if isinstance(waiter, Call):
             theirs[place // 2]("unlock")
         else:

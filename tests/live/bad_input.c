@@ -170,7 +170,7 @@ static void client_options(void **state)
     options.ask_credentials = 1;
     options.password = "canary";
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
-            "there are credentials and another password");
+            "both credentials and a password are given");
     snib_client_options_init(&options, sizeof options);
     options.lanes = 5;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "lanes");

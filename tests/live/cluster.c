@@ -502,8 +502,8 @@ static void failover_is_followed(const char *how)
     char fresh[64];
     fresh_at(now, fresh);
     must_release(must_acquire(must_lock(theirs, fresh), LONG_MS));
-    print_message("          %s: told after %d ms, granted %d ms later\n", how, (int)(told - began),
-                  (int)(now_ms() - told));
+    print_message("          %s: reported after %d ms, granted %d ms later\n", how,
+                  (int)(told - began), (int)(now_ms() - told));
     AWAIT(must_stats(ours).renewals >= renewals + HELD + 1, LONG_MS); /* the blocker's included */
     for (int i = 0; i < HELD; i++) {
         must_be_valid(holds[i], 5000);

@@ -132,7 +132,7 @@ static void too_few_are_refused_and_undone(void **state)
     snib_hold *hold = NULL;
     snib_error error;
     assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_EREPLICAS);
-    assert_non_null(strstr(error.text, "1 of the 2 replicas"));
+    assert_non_null(strstr(error.text, "only 1 of the 2 required replicas"));
     AWAIT(node_integer(master, "EXISTS x") == 0, 5000);
     node_continue(one);
     AWAIT(snib_lock_acquire(lock, 0, 0, &hold, NULL) == SNIB_OK, DEPLOYED_MS);

@@ -388,9 +388,9 @@ static void urls_that_do_not_fit(void **state)
                     WORDS("no sentinel knows the service \"nobody\"", "3 of 3 answered", "URL"));
     snprintf(where, sizeof where, "127.0.0.1:%d", sentinel->port);
     snprintf(url, sizeof url, "redis://%s", where);
-    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "take redis+sentinel://"));
+    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "use redis+sentinel://"));
     snprintf(url, sizeof url, "redis://%s/3", where);
-    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "take redis+sentinel://"));
+    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "use redis+sentinel://"));
     snprintf(where, sizeof where, "127.0.0.1:%d", server->port);
     snprintf(url, sizeof url, "redis+sentinel://%s/" SERVICE, where);
     refused_at_once(url, SNIB_ETOPOLOGY,

@@ -110,7 +110,8 @@ static void certificates(void **state)
         {"server", "tls_ca=%s/ca.crt&tls_server_name=b.test", "not for b.test"},
         {"server", "tls_ca=%s/none", "none\" cannot be read: No such file"},
         {"server", "tls_ca=%s/ca.key", "contains no certificate"},
-        {"server", "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/server.key", "not the one"},
+        {"server", "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/server.key",
+         "does not match"},
     };
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         present(tries[i].presents);
@@ -123,7 +124,7 @@ static void client_certificates(void **state)
 {
     (void)state;
     server_do(&server, "CONFIG SET tls-auth-clients yes");
-    refused(url_with("tls_ca=%s/ca.crt"), SNIB_ETLS, "wants a client certificate");
+    refused(url_with("tls_ca=%s/ca.crt"), SNIB_ETLS, "requires a client certificate");
     refused(url_with("tls_ca=%s/ca.crt&tls_cert=%s/stranger.crt&tls_key=%s/stranger.key"),
             SNIB_ETLS, "refuses the client certificate");
     refused(url_with("tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/client.enc&"
@@ -347,7 +348,7 @@ static void peers(void **state)
     (void)state;
     const char *url = url_at(way.port, "tls_ca=%s/ca.crt");
     way.fault = ANCIENT;
-    refused(url, SNIB_ETLS, "no TLS from 1.2 on");
+    refused(url, SNIB_ETLS, "does not offer TLS 1.2");
     way.fault = PLAIN;
     refused(url, SNIB_ETLS, "does not speak TLS");
 }

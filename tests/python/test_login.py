@@ -171,7 +171,7 @@ def test_answers_that_are_none(server: Server) -> None:
 def test_no_function(server: Server) -> None:
     with pytest.raises(TypeError, match="credentials must be callable, not str"):
         snib.connect(server.url, credentials="secret")  # type: ignore[arg-type]
-    with pytest.raises(snib.InvalidOption, match="credentials and another password"):
+    with pytest.raises(snib.InvalidOption, match="both credentials and a password"):
         snib.connect(server.url, password="secret", credentials=lambda: "secret")
 
 

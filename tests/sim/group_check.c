@@ -186,7 +186,7 @@ static void check_members(struct world_hold *hold)
     }
     if (hold->short_since != 0 && world.now > latest(hold->short_since, world.stable_at) +
                                                   world.lease / 2 + 1000 * SNIB__MS) {
-        world_fail("%u has %u members of %u at the servers and does not notice",
+        world_fail("%u has %u members of %u at the servers without noticing",
                    hold->home->process->id, count_members(hold, 0, false), need);
     }
 }
@@ -206,7 +206,7 @@ static void check_hold(struct world_hold *hold)
     if (snib__hold_state(hold->home->client.driver.engine, hold->hold, world.now) ==
             SNIB_HOLD_LOST &&
         !hold->told && world.now > latest(hold->hold->deadline, process->frozen_until) + slack) {
-        world_fail("the hold of %u is over and its holder is not told", process->id);
+        world_fail("the hold of %u is over, which was not reported", process->id);
     }
 }
 
@@ -269,7 +269,7 @@ static const struct world_peer *peer_of(const char *owner, uint64_t *out_number)
     unsigned long process = strtoul(owner, &rest, 16), node = strtoul(rest + 1, NULL, 16);
     const char *colon = strchr(owner, ':');
     if (process >= world.process_count || node >= WORLD_NODES || colon == NULL) {
-        world_fail("the owner %s is nobody", owner);
+        world_fail("the owner %s is unknown", owner);
     }
     *out_number = strtoull(colon + 1, NULL, 10);
     return world.processes[process]->dead ? NULL : &world.processes[process]->peers[node];
@@ -300,7 +300,7 @@ static void check_claim(int node, int name)
         limit += 3000 * SNIB__MS + 2 * world.reply_timeout;
     }
     if (world.calm && world.now > latest(claim->unwanted_since, world.calm_at) + limit) {
-        world_fail("%s is kept at node %d, and nobody wants it", owner, node);
+        world_fail("%s is kept at node %d, and no operation wants it", owner, node);
     }
 }
 
@@ -364,7 +364,7 @@ static void check_served(int index)
         world.served_at[index] = world.now;
     }
     if (world.now > world.served_at[index] + 2 * world.lease + 5000 * SNIB__MS) {
-        world_fail("lock %d is free and nobody gets it", index);
+        world_fail("lock %d is free and no waiter gets it", index);
     }
 }
 
@@ -442,7 +442,7 @@ void check_lost(const struct world_hold *hold)
                       ? hold->lock != NULL && hold->lock->lease != 0
                       : troubled || closed;
     if (!process->dead && !honest) {
-        world_fail("%u is told a loss without a cause: %s", process->id,
+        world_fail("%u: a loss was reported without a cause: %s", process->id,
                    snib_reason_text(lost->reason));
     }
 }

@@ -27,7 +27,7 @@ void snib__client_ref(struct snib__client *client)
 void snib__client_unref(struct snib__client *client)
 {
     if (atomic_fetch_sub(&client->refs, 1) == 1) {
-        world_fail("a client was let go of once too often");
+        world_fail("a client was released once too often");
     }
 }
 
@@ -317,7 +317,7 @@ void process_free(struct world_process *process)
             snib__gate_put(peer->client.driver.engine, peer->gates[j]);
         }
         if (atomic_load(&peer->client.refs) != 1) {
-            world_fail("somebody keeps a client of %u", process->id);
+            world_fail("a client of %u is still referenced", process->id);
         }
         snib__engine_free(peer->client.driver.engine);
     }

@@ -188,7 +188,7 @@ static void let_time_pass(snib__time now)
     }
     world.hash = (world.hash ^ now) * 0x100000001b3ULL;
     if (++world.events > EVENTS_MAX) {
-        world_fail("there is no end to events");
+        world_fail("the events do not end");
     }
 }
 
@@ -251,7 +251,7 @@ static void live(void)
     while (!all_idle()) {
         step(at_last);
         if (world.now >= at_last) {
-            world_fail("somebody does not come to an end");
+            world_fail("not all tasks have ended");
         }
     }
     world_run_until(world.now + 2 * world.lease + RECOVERY);

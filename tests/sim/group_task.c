@@ -143,7 +143,7 @@ void task_done(struct world_process *process, struct snib__op *op)
         task++;
     }
     if (task == process->tasks + WORLD_TASKS) {
-        world_fail("%u: an operation ended that nobody runs", process->id);
+        world_fail("%u: an unknown operation ended", process->id);
     }
     world_trace("%u task %d: %s", process->id, (int)(task - process->tasks),
                 snib_code_name(op->code));
@@ -169,14 +169,14 @@ void task_done(struct world_process *process, struct snib__op *op)
 void task_lost(struct world_process *process, struct snib__hold *lost)
 {
     struct world_hold *hold = find(process, lost);
-    world_trace("%u is told the loss of %x: %s", process->id, hold->members,
+    world_trace("%u: the loss of %x is reported: %s", process->id, hold->members,
                 snib_reason_text(lost->reason));
     world_totals.lost++;
     if (hold->told || hold->released || check_is_valid(hold)) {
-        world_fail("%u is told the loss of a hold%s", process->id,
+        world_fail("%u: the loss of a hold was reported%s", process->id,
                    hold->told       ? " twice"
                    : hold->released ? " after its release"
-                                    : " that it has");
+                                    : ", although the hold is valid");
     }
     check_lost(hold);
     hold->told = true;

@@ -266,7 +266,7 @@ static void step(snib__time until)
     model_time(sim.model, sim_server_ns(sim.now));
     check_truth(CAUSE_EXPIRED);
     if (++sim.events > EVENTS_MAX) {
-        sim_fail("there is no end to events");
+        sim_fail("the events do not end");
     }
     sim_mix(sim.now);
     if (next <= until) {
@@ -349,7 +349,7 @@ static void live(void)
         step(at_last);
         operator_opens_latches();
         if (sim.now >= at_last) {
-            sim_fail("somebody does not come to an end");
+            sim_fail("not all tasks have ended");
         }
     }
     operator_opens_latches();

@@ -94,7 +94,7 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
     check_attempts(process, hold->number, hold->use.side);
     if (snib__hold_fencing(hold->hold) != owner->token &&
         sim.names[hold->use.name].tokens_lost_at < owner->since) {
-        sim_fail("%u:%llu is told the token %lld, not %lld", process->id,
+        sim_fail("%u:%llu got the token %lld, not %lld", process->id,
                  (unsigned long long)hold->number, (long long)snib__hold_fencing(hold->hold),
                  (long long)owner->token);
     }
@@ -169,7 +169,7 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     bool alone = kind != SNIB_FAIR && kind != SNIB_READ && kind != SNIB_PERMITS;
     bool asked = check_owner(process, task->number, task->use.side)->attempts > 0;
     if (alone && !asked && !knows_itself(process, task)) {
-        sim_fail("%u:%llu is told BUSY and nobody has asked the server", process->id,
+        sim_fail("%u:%llu got BUSY without a request to the server", process->id,
                  (unsigned long long)task->number);
     }
 }
@@ -194,7 +194,7 @@ static void check_timed_out(struct sim_process *process, const struct sim_task *
         unheard |= ahead && snib__gate_sole(task->use.gate) && is_unheard(process, other);
     }
     if (unheard) {
-        sim_fail("%u:%llu is told TIMEDOUT and no attempt has an answer", process->id,
+        sim_fail("%u:%llu got TIMEDOUT and no attempt has an answer", process->id,
                  (unsigned long long)task->number);
     }
 }
@@ -216,7 +216,7 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     }
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
     if (code == SNIB_BUSY && at_server(owner) && !owner->stray) {
-        sim_fail("%u:%llu is told BUSY and has the lock", process->id,
+        sim_fail("%u:%llu got BUSY and has the lock", process->id,
                  (unsigned long long)task->number);
     }
     if (code == SNIB_BUSY) {
@@ -301,9 +301,9 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
     }
     if (hold->told || hold->released || !honest ||
         snib__hold_state(process->engine, lost, sim_clock(process)) != SNIB_HOLD_LOST) {
-        sim_fail("%u:%llu is told lost (%s)%s%s", process->id, (unsigned long long)hold->number,
-                 snib_reason_text(lost->reason), hold->told ? " again" : "",
-                 hold->released ? " after its release" : "");
+        sim_fail("%u:%llu was reported lost (%s)%s%s", process->id,
+                 (unsigned long long)hold->number, snib_reason_text(lost->reason),
+                 hold->told ? " again" : "", hold->released ? " after its release" : "");
     }
 }
 
@@ -348,7 +348,7 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
     }
     if (owner->missed_at != 0 && sim.now > owner->missed_at + PROMPT &&
         check_clear_since(process, SNIB__COMMAND) <= owner->missed_at) {
-        sim_fail("%u:%llu was not found by its renewal and its holder is not told", process->id,
+        sim_fail("%u:%llu was not found by its renewal, which was not reported", process->id,
                  (unsigned long long)hold->number);
     }
     if (is_kept) {
@@ -369,8 +369,7 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
     if (hold->hold->lease_ms == 0 &&
         sim.now > latest(latest(owner->since, sim.stable_at), process->frozen_until) +
                       sim.lease / 2 + PROMPT) {
-        sim_fail("%u:%llu was taken away and nobody notices", process->id,
-                 (unsigned long long)hold->number);
+        sim_fail("%u:%llu was taken away unnoticed", process->id, (unsigned long long)hold->number);
     }
 }
 
@@ -417,7 +416,7 @@ static void check_holds(struct sim_process *process)
                    sim.now > latest(latest(sim_true(process, snib__hold_end(hold->hold)),
                                            process->frozen_until),
                                     process->late_until)) {
-            sim_fail("%u:%llu is over and its holder is not told", process->id,
+            sim_fail("%u:%llu is over, which was not reported", process->id,
                      (unsigned long long)hold->number);
         }
     }
@@ -521,8 +520,8 @@ static void check_unwanted(const struct sim_name *name)
         snib__time since = latest(latest(owner->abandoned_at, owner->since),
                                   check_clear_since(claim->process, SNIB__COMMAND));
         if (sim.now > since + PROMPT) {
-            sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, claim->process->id,
-                     (unsigned long long)claim->number);
+            sim_fail("%s is kept by %u:%llu, which no operation wants", name->text,
+                     claim->process->id, (unsigned long long)claim->number);
         }
     }
 }
@@ -627,7 +626,7 @@ void check_end(void)
     }
     if (model_channel_count(sim.model) != 0) {
         model_text channel = model_channel(sim.model);
-        sim_fail("at the end somebody listens to %.*s", (int)channel.n, channel.p);
+        sim_fail("at the end %.*s still has a subscriber", (int)channel.n, channel.p);
     }
     for (int i = 0; i < sim.slot_count; i++) {
         snib_client_stats_data stats = {.size = sizeof stats};

@@ -94,7 +94,7 @@ void check_clock(struct sim_process *process)
     uint64_t moves = process->engine->stats.clock_moves;
     if (moves != process->moves) {
         if (process->steps == sim.steps) {
-            sim_fail("%u has seen the server's clock move, and nobody has set it", process->id);
+            sim_fail("%u has seen the server's clock move, but it was not set", process->id);
         }
         process->moves = moves;
         /* Steps after the server answered show in the next reply. */

@@ -124,7 +124,7 @@ void crowd_check(void)
                  ours * ours / (sim.slot_count * squares));
     }
     if (sim.unused > (sim.now - sim.calm_at) * 3 / 4) {
-        sim_fail("the lock was free for %llu ms of %llu although somebody waited",
+        sim_fail("the lock was free for %llu ms of %llu although a waiter was there",
                  (unsigned long long)(sim.unused / SNIB__MS),
                  (unsigned long long)((sim.now - sim.calm_at) / SNIB__MS));
     }

@@ -89,8 +89,8 @@ void keys_check(void)
             known = is_known(&sim.names[j], &key, &life);
         }
         if (!known || key.db != sim.database) {
-            sim_fail("there is a key that is no lock's, or in another database: %.*s",
-                     (int)key.name.n, key.name.p);
+            sim_fail("a key belongs to no lock, or is in another database: %.*s", (int)key.name.n,
+                     key.name.p);
         }
         if (life != SNIB__NEVER &&
             (key.expires_ns == UINT64_MAX || key.expires_ns > sim_server_ns(sim.now) +

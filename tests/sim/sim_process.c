@@ -194,7 +194,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
     struct sim_owner *owner = check_owner(process, hold->number, hold->use.side);
     bool is_lost = hold->hold->phase == SNIB__LOST; /* not only by the clock */
     if (is_lost && !hold->told) {
-        sim_fail("%u:%llu is lost and nobody was told", process->id,
+        sim_fail("%u:%llu was lost without being reported", process->id,
                  (unsigned long long)hold->number);
     }
     owner->abandoned = true;
@@ -248,7 +248,7 @@ static void complete(struct sim_process *process, struct snib__op *op)
         task++;
     }
     if (task == process->tasks + SIM_TASKS) {
-        sim_fail("%u: an operation ended that nobody runs", process->id);
+        sim_fail("%u: an unknown operation ended", process->id);
     }
     sim_mix((uint64_t)(uint32_t)op->code);
     sim_trace("%u task %d: %s", process->id, (int)(task - process->tasks),
@@ -283,7 +283,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
 {
     struct sim_hold *hold = find_hold(process, lost);
     if (hold == NULL) {
-        sim_fail("%u: a hold was lost that nobody has", process->id);
+        sim_fail("%u: an unknown hold was lost", process->id);
     }
     sim_mix(lost->reason);
     sim_trace("%u:%llu is lost: %s", process->id, (unsigned long long)hold->number,

@@ -49,7 +49,7 @@ static int read_queue(struct sim_name *name, struct sim_place *out)
         out[i] = (struct sim_place){.score = -1};
         out[i].process = truth_owner(owner, &out[i].number);
         if (out[i].process == NULL) {
-            sim_fail("%s: %.*s waits, and is nobody", name->text, (int)owner.n, owner.p);
+            sim_fail("%s: the unknown owner %.*s waits", name->text, (int)owner.n, owner.p);
         }
         for (size_t j = 0; j < scores; j++) {
             model_text member = field_at(name->places, j, false);
@@ -141,7 +141,7 @@ static void check_turn(const struct sim_name *name, const struct sim_claim *came
         }
         bool ready = ahead->process->foreign || can_hear(name, ahead);
         if (!may_be_dropped(name, ahead) && ready) {
-            sim_fail("%s: %u:%llu has it before %u:%llu, whose turn it was", name->text,
+            sim_fail("%s: %u:%llu has it before %u:%llu, which was next", name->text,
                      came->process->id, (unsigned long long)came->number, ahead->process->id,
                      (unsigned long long)ahead->number);
         }
@@ -153,7 +153,7 @@ static void check_departure(const struct sim_name *name, const struct sim_place 
 {
     bool granted = came != NULL && came->process == place->process && came->number == place->number;
     if (is_given_up(place) && is_task(place)) {
-        sim_fail("%s: %u:%llu waits and its own client has given its place up", name->text,
+        sim_fail("%s: %u:%llu waits, but its own client has given up its place", name->text,
                  place->process->id, (unsigned long long)place->number);
     }
     if (granted || leaves(place) || is_given_up(place)) {

@@ -51,7 +51,7 @@ static size_t parse_request(const char *p, size_t n, model_text *argv, size_t *a
     char *next;
     size_t count = strtoul(at + 1, &next, 10);
     if (*at != '*' || count > ARGUMENTS_MAX) {
-        sim_fail("bytes that are no request were sent");
+        sim_fail("bytes that are not a request were sent");
     }
     at = next + 2;
     for (size_t i = 0; i < count; i++) {
@@ -157,7 +157,7 @@ static void renewal(struct sim_process *process, uint64_t number, int side)
                  (unsigned long long)number);
     }
     if (!is_held) {
-        sim_fail("%u:%llu is renewed and nobody holds it", process->id, (unsigned long long)number);
+        sim_fail("%u:%llu is renewed and has no holder", process->id, (unsigned long long)number);
     }
 }
 

@@ -103,7 +103,7 @@ static struct sim_claim *claim(struct reading *r, const struct sim_name *name, m
     uint64_t number;
     struct sim_process *process = truth_owner(owner, &number);
     if (process == NULL || r->n == SIM_CLAIMS) {
-        sim_fail("%s: an owner that nobody is: %.*s", name->text, (int)owner.n, owner.p);
+        sim_fail("%s: an unknown owner: %.*s", name->text, (int)owner.n, owner.p);
     }
     if (process->foreign != (process->uuid[14] == '4')) {
         sim_fail("%s: the owner of another kind of client", name->text);
@@ -255,7 +255,7 @@ static void read_permits(const struct sim_name *name, struct reading *r)
         uint64_t ends = (uint64_t)to_integer(score) * 1000000;
         struct sim_process *process = truth_owner(id, &number);
         if (process == NULL) {
-            sim_fail("%s: a permit that is nobody's", name->text);
+            sim_fail("%s: a permit of an unknown owner", name->text);
         }
         if (ends <= sim_server_ns(sim.now)) {
             continue;
@@ -312,7 +312,7 @@ static void claim_left(struct sim_name *name, const struct sim_claim *claim, int
     sim_trace("%s: %u:%llu has left the server, cause %d", name->text, claim->process->id,
               (unsigned long long)claim->number, cause);
     if (cause == CAUSE_OTHER || cause == CAUSE_COUNT) {
-        sim_fail("%s: a command that is no release has ended %u:%llu", name->text,
+        sim_fail("%s: a command other than a release has ended %u:%llu", name->text,
                  claim->process->id, (unsigned long long)claim->number);
     }
     bool given = cause == CAUSE_RELEASED || cause == CAUSE_TRANSFERRED;
@@ -412,7 +412,7 @@ static void check_latch(struct sim_name *name, int cause)
                  (long long)after);
     }
     if (cause == CAUSE_OTHER && before != after) {
-        sim_fail("%s: the count was changed by who only looks", name->text);
+        sim_fail("%s: a query has changed the count", name->text);
     }
     name->number = after;
 }

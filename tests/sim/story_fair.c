@@ -79,7 +79,7 @@ static void leavers(void)
             cancel(&waiters[first + i]);
         }
     }
-    expect(there_is("redisson_lock_queue:{orders}"), "nobody waits");
+    expect(there_is("redisson_lock_queue:{orders}"), "the queue is missing");
     release(holder);
     run_for(SECOND);
     for (int i = 0; i < 10; i++) {
@@ -102,7 +102,7 @@ static void late_grant(void)
     sleeper->stopped = true;
     release(holder);
     run_for(5 * SECOND);
-    expect(next->code == SNIB_OK, "the lock stays with who does not answer");
+    expect(next->code == SNIB_OK, "the lock stays with the waiter that does not answer");
     sleeper->stopped = false;
     sleeper->deaf = true;
     run_for(SECOND / 10);
@@ -111,7 +111,7 @@ static void late_grant(void)
     expect(asleep->code == SNIB_AGAIN, "two hold the lock");
     release(next);
     run_for(SECOND);
-    expect(asleep->code == SNIB_OK, "who slept is not the next");
+    expect(asleep->code == SNIB_OK, "the waiter that slept is not the next");
     release(asleep);
     end_world();
 }
@@ -129,7 +129,7 @@ static void lost_counter(void)
         model_delete(server, 0, "redisson_lock_token:{orders}", 28);
         release(holder);
         run_for(SECOND / 10);
-        expect(next->code == SNIB_OK, "the next was not told");
+        expect(next->code == SNIB_OK, "the next waiter was not notified");
         expect(next->hold->fencing > 0, "a fenced lock has no token");
         release(next);
         end_world();
@@ -140,7 +140,7 @@ static void expect_place(size_t index)
 {
     model_text owner, score;
     expect(model_field_at(server, 0, "redisson_lock_timeout:{orders}", 30, index, &owner, &score),
-           "nobody has place %zu", index);
+           "place %zu has no waiter", index);
     double ends = strtod(score.p, NULL) * 1e6;
     double left = (ends - (double)(EPOCH_NS + now + (uint64_t)step_ns)) / 1e9;
     expect(left > 1 && left < 5.5, "place %zu ends in %.3f s", index, left);

@@ -17,13 +17,13 @@ static void downgrade(void)
     run_for(SECOND);
     expect(reader->code == SNIB_AGAIN, "a reader came in beside the writer");
     release(writes);
-    expect(reader->code == SNIB_OK, "the reader was not told");
+    expect(reader->code == SNIB_OK, "the reader was not notified");
     run_for(40 * SECOND);
     expect(writer->code == SNIB_AGAIN, "a writer came in beside readers");
     release(reader);
     release(reads);
     run_for(SECOND);
-    expect(writer->code == SNIB_OK, "the writer was not told");
+    expect(writer->code == SNIB_OK, "the writer was not notified");
     release(writer);
     run_for(5 * SECOND);
     expect_nothing_left();
@@ -95,7 +95,7 @@ static void late_readers(void)
         }
     }
     struct waiter *writes = acquire(writer, SNIB_WRITE, "orders", 6, shorter);
-    expect(writes->code == SNIB_OK, "readers whose leases are over keep a writer out");
+    expect(writes->code == SNIB_OK, "readers with expired leases keep a writer out");
     kill_actor(writer);
     run_for(11 * SECOND);
     expect(!there_is("orders"), "a writer's lock has outlived its lease");
@@ -154,7 +154,7 @@ static void cancelled_wish(void)
     hear(a);
     a->stopped = false;
     cancel(much);
-    expect(little->code == SNIB_OK, "who wants little waits for who wanted much and has left");
+    expect(little->code == SNIB_OK, "a small request waits for a large one that has left");
     end_world();
 }
 

@@ -13,13 +13,13 @@ static void lost_message(void)
     struct waiter *first = wait_for(b, SNIB_MUTEX, "orders");
     struct waiter *ours = wait_for(a, SNIB_MUTEX, "orders");
     release(first);
-    expect(ours->code == SNIB_OK, "the waiter was not told");
+    expect(ours->code == SNIB_OK, "the waiter was not notified");
     model_set_faults(server, MODEL_MUTE);
     release(ours);
     model_set_faults(server, 0);
     struct waiter *theirs = wait_for(b, SNIB_MUTEX, "orders");
     run_for(SECOND / 10); /* it has given way to the listener */
-    expect(theirs->code == SNIB_OK, "who listens but does not wait keeps others waiting");
+    expect(theirs->code == SNIB_OK, "a subscriber that does not wait keeps others waiting");
     struct waiter *waits = wait_for(a, SNIB_MUTEX, "orders");
     run_for(4 * SECOND);
     release(theirs);
@@ -53,7 +53,7 @@ static void one_refusal(void)
     for (int i = 0; i < 2; i++) {
         release(held[i]);
         run_for(SECOND);
-        expect(waits[i]->code == SNIB_OK, "a waiter was not told");
+        expect(waits[i]->code == SNIB_OK, "a waiter was not notified");
         release(waits[i]);
     }
     run_for(2 * SECOND);
@@ -114,13 +114,13 @@ static void done_with_the_lost(void)
         run_for(2 * SECOND);
         expect(snib__hold_state(a->engine, held->hold, now) == SNIB_HOLD_LOST,
                "a hold is longer than it may be");
-        expect(next->code == SNIB_AGAIN, "what its holder may believe in was given away");
+        expect(next->code == SNIB_AGAIN, "a lock that its holder may still rely on was given away");
         if (forgotten) {
             snib__hold_abandon(a->engine, held->hold, now);
         }
         snib__hold_drop(a->engine, held->hold, now);
         run_for(SECOND / 10);
-        expect(next->code == (forgotten ? SNIB_AGAIN : SNIB_OK), "the next is told %s",
+        expect(next->code == (forgotten ? SNIB_AGAIN : SNIB_OK), "the next waiter got %s",
                snib_code_name(next->code));
         run_for(LEASE);
         expect(next->code == SNIB_OK, "a lease does not end");

@@ -181,7 +181,7 @@ static void check_replicas(const struct topo_process *process, struct topo_hold 
         quiet = quiet && !topo.servers[i].dead && topo.servers[i].synced_at < hold->submitted;
     }
     if (quiet && hold->use.kind != SNIB__MULTI && said > copies(process, hold, master)) {
-        topo_fail("%u:%llu is said to be on %d replicas, and %d have it", process->id,
+        topo_fail("%u:%llu is reported on %d replicas, but %d have it", process->id,
                   (unsigned long long)hold->number, said, copies(process, hold, master));
     }
     for (int i = 0; i < topo.data_count && said > 0 && said >= in_step; i++) {
@@ -313,9 +313,9 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
                                                          : broken;
     if (hold->told || hold->released || !honest ||
         snib__hold_state(process->engine, lost, topo.now) != SNIB_HOLD_LOST) {
-        topo_fail("%u:%llu is told lost (%s)%s%s", process->id, (unsigned long long)hold->number,
-                  snib_reason_text(lost->reason), hold->told ? " again" : "",
-                  hold->released ? " after its release" : "");
+        topo_fail("%u:%llu was reported lost (%s)%s%s", process->id,
+                  (unsigned long long)hold->number, snib_reason_text(lost->reason),
+                  hold->told ? " again" : "", hold->released ? " after its release" : "");
     }
 }
 
@@ -370,7 +370,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     since = latest(latest(since, name->island_until), name->apart_until);
     if (topo.now > since + topo.lease / 3 + topo.lease / 5 + 2 * topo.prompt &&
         !topo_has(TOPO_DELAY)) {
-        topo_fail("%u:%llu of %s has vanished and nobody is told", process->id,
+        topo_fail("%u:%llu of %s has vanished without being reported", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
 }
@@ -406,7 +406,7 @@ static void check_holds(struct topo_process *process)
         snib__time end = snib__hold_end(hold->hold);
         if (!hold->valid && state == SNIB_HOLD_LOST && !hold->told &&
             topo.now > latest(latest(end, process->frozen_until), process->late_until)) {
-            topo_fail("%u:%llu is over and its holder is not told", process->id,
+            topo_fail("%u:%llu is over, which was not reported", process->id,
                       (unsigned long long)hold->number);
         }
         if (hold->valid && is_known(process, hold)) {
@@ -551,7 +551,7 @@ static void check_server_end(int at)
     }
     if (model_channel_count(m) != 0) {
         model_text channel = model_channel(m);
-        topo_fail("at the end somebody listens to %.*s", (int)channel.n, channel.p);
+        topo_fail("at the end %.*s still has a subscriber", (int)channel.n, channel.p);
     }
 }
 

@@ -128,7 +128,7 @@ void process_leave_hold(struct topo_process *process, struct topo_hold *hold)
         return;
     }
     if (hold->hold->phase == SNIB__LOST && !hold->told) {
-        topo_fail("%u:%llu is lost and nobody was told", process->id,
+        topo_fail("%u:%llu was lost without being reported", process->id,
                   (unsigned long long)hold->number);
     }
     struct snib__hold *engines = hold->hold;
@@ -177,7 +177,7 @@ static void complete(struct topo_process *process, struct snib__op *op)
         task++;
     }
     if (task == process->tasks + TOPO_TASKS) {
-        topo_fail("%u: an operation ended that nobody runs", process->id);
+        topo_fail("%u: an unknown operation ended", process->id);
     }
     topo.hash = (topo.hash ^ (uint32_t)op->code) * 0x100000001b3ULL;
     topo_trace("%u task %d: %s%s%s", process->id, (int)(task - process->tasks),

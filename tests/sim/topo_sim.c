@@ -83,7 +83,7 @@ void topo_fail(const char *format, ...)
 void topo_later(snib__time at, int kind, int a, int b, uint64_t c)
 {
     if (topo.pending_count == TOPO_EVENTS) {
-        topo_fail("too much is to happen");
+        topo_fail("too many pending actions");
     }
     topo.pending[topo.pending_count++] = (struct topo_event){at, kind, a, b, c};
 }
@@ -215,7 +215,7 @@ static void step(snib__time until)
     server_time();
     topo.hash = (topo.hash ^ topo.now) * 0x100000001b3ULL;
     if (++topo.events > EVENTS_MAX) {
-        topo_fail("there is no end to events");
+        topo_fail("the events do not end");
     }
     if (next <= until) {
         /* Bytes that have arrived may be read before the time is checked, or after. */
@@ -263,7 +263,7 @@ static void live(void)
     while (!all_idle()) {
         step(at_last);
         if (topo.now >= at_last) {
-            topo_fail("somebody does not come to an end");
+            topo_fail("not all tasks have ended");
         }
     }
     run_until(topo.now + 2 * topo.lease + 12000 * SNIB__MS);

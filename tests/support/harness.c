@@ -189,7 +189,7 @@ snib_event must_event(snib_queue *queue, int64_t limit_ms)
     if (got != 1)
         fail_msg("no event within %d ms: %d \"%s\"", (int)limit_ms, got, error.text);
     if (now_ms() >= end)
-        fail_msg("an event was there and woke nobody within %d ms", (int)limit_ms);
+        fail_msg("an event was there and woke no thread within %d ms", (int)limit_ms);
     return event;
 }
 

@@ -80,7 +80,7 @@ struct node *sentinel_announces(struct deployment *deployment, struct node *sent
     for (int i = 0; i < deployment->count; i++)
         if (deployment->nodes[i].port == port)
             return &deployment->nodes[i];
-    fail_msg("a sentinel tells port %d, which is none of the deployment's", port);
+    fail_msg("a sentinel reports port %d, which is not one of the deployment's", port);
     return NULL;
 }
 

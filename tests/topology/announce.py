@@ -44,7 +44,7 @@ class Watch:
         self._first = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self._first.wait(30), "no node of the topology has told anything"
+        assert self._first.wait(30), "no node of the topology has published anything"
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -227,7 +227,7 @@ class History:
             f"longest release: {self.longest_release() / MS:.1f} ms",
             f"tokens out of order: {len(self.disorder())}",
             f"workers that did not end: {', '.join(self.unfinished()) or 'none'}",
-            f"overlaps: {len(overlaps)}, {len(self.untold())} of them never told",
+            f"overlaps: {len(overlaps)}, {len(self.untold())} of them never reported",
         ]
         return "\n".join([*lines, *histogram([o.ns for o in overlaps])])
 

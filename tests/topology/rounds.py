@@ -143,7 +143,7 @@ def _await_back(tail: Tail, workers: int, since: int) -> None:
     def missing() -> list[str]:
         tail.read()
         late = [who for who in sorted(tail.started) if tail.granted.get(who, 0) <= since]
-        return late if len(tail.started) == workers else ["whoever has not started"]
+        return late if len(tail.started) == workers else ["a worker that has not started"]
 
     eventually(lambda: not missing(), PATIENCE, 0.02)
 

@@ -671,7 +671,7 @@ static void connection_that_cannot_be_ended(void **state)
         cut_link(engine); /* with nothing left on it */
         await_connect(engine);
         connect_without(engine, refused[i]);
-        assert_int_equal(records(engine, "be ended", SNIB_LOG_INFO), 0);
+        assert_int_equal(records(engine, "be killed", SNIB_LOG_INFO), 0);
         for (int cuts = 0; cuts < 2; cuts++) {
             acquire(engine, gate(engine, SNIB_MUTEX, cuts ? "n" : "o"), 0);
             cut_link(engine);

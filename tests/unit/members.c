@@ -145,7 +145,7 @@ static int index_of(const struct process *process, const struct snib__client *cl
         if (process->of[of[i].client] == client && of[i].kind == kind && strlen(of[i].name) == n &&
             memcmp(of[i].name, name, n) == 0)
             return i;
-    fail_msg("the lock has a member %.*s of kind %d that nobody gave it", (int)n, name, (int)kind);
+    fail_msg("the lock has an unexpected member %.*s of kind %d", (int)n, name, (int)kind);
     return -1;
 }
 

@@ -414,7 +414,7 @@ static void files(void **state)
         {"ca.crt", "client.crt", "none", NULL, SNIB__TLS_KEY, "No such file"},
         {"ca.crt", "client.crt", "ca.crt", NULL, SNIB__TLS_KEY, "no private key"},
         {"ca.crt", "client.crt", NULL, NULL, SNIB__TLS_KEY, "no private key"},
-        {"ca.crt", "client.crt", "server.key", NULL, SNIB__TLS_MISMATCH, "not the one"},
+        {"ca.crt", "client.crt", "server.key", NULL, SNIB__TLS_MISMATCH, "does not match"},
         {"ca.crt", "client.crt", "client.enc", NULL, SNIB__TLS_PASSWORD, "give its password"},
         {"ca.crt", "client.crt", "client.enc", "tweety", SNIB__TLS_PASSWORD, "does not open"},
         {"cas", "client.crt", "client.enc", "canary", SNIB__TLS_FINE, ""},

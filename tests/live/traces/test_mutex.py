@@ -89,7 +89,7 @@ def test_spin(run: Scripts) -> None:
     assert run("spin_force") == 1
     run.redis.hset("k", "field", 1)
     refused(run("spin_force"), "WRONGTYPE")
-    assert run.heard() == [], "a spin lock tells nobody"
+    assert run.heard() == [], "a spin lock sends no message"
 
 
 def test_plain(run: Scripts) -> None:

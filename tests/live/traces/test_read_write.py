@@ -124,7 +124,7 @@ def test_write_takes_over_from_expired_readers(run: Scripts) -> None:
     assert run("read_renew", ["k", own(A)], 30000, A) == [1, 1]
     unwrite(run, C)
     run.redis.hset("k", "mode", "read")
-    assert write(run, C) is None, "a mode without anybody"
+    assert write(run, C) is None, "a mode without owners"
 
 
 def test_crowd_of_readers(run: Scripts) -> None:
