@@ -124,7 +124,7 @@ void login_answers(void *argument)
     snib_credentials answers[6];
     static const char *const words[6] = {"there are no credentials: the vault is shut",
                                          "no password",
-                                         "have ended already",
+                                         "have already expired",
                                          "there are no credentials",
                                          "",
                                          ""};

@@ -167,20 +167,18 @@ static void nowhere_for_a_result(void **state)
             snib_semaphore_acquire_begin(w.semaphore, 1, 0, 0, q, 0, OUT, NULL, ERR));
     REFUSED(SNIB_EINVAL, "out_op", snib_latch_wait_begin(w.latch, 0, 0, q, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "out_op", snib_hold_release_begin(NULL, 0, q, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_lock_acquire_submit(w.mutex, 0, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody",
-            snib_permits_acquire_submit(w.permits, 1, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody",
+    REFUSED(SNIB_EINVAL, "lost", snib_lock_acquire_submit(w.mutex, 0, 0, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_permits_acquire_submit(w.permits, 1, 0, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost",
             snib_semaphore_acquire_submit(w.semaphore, 1, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_latch_wait_submit(w.latch, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_lock_info_submit(w.mutex, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_lock_force_release_submit(w.mutex, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody",
+    REFUSED(SNIB_EINVAL, "lost", snib_latch_wait_submit(w.latch, 0, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_lock_info_submit(w.mutex, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_lock_force_release_submit(w.mutex, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost",
             snib_latch_count_submit(w.latch, SNIB_COUNT_GET, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_client_ping_submit(w.client, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody", snib_client_list_submit(w.client, "", 0, 0, NULL, 0, NULL, ERR));
-    REFUSED(SNIB_EINVAL, "nobody",
-            snib_client_describe_submit(w.client, "m", 1, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_client_ping_submit(w.client, 0, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_client_list_submit(w.client, "", 0, 0, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_client_describe_submit(w.client, "m", 1, NULL, 0, NULL, ERR));
 }
 
 /* ---- Numbers out of range -------------------------------------------------------------------------- */
@@ -276,8 +274,8 @@ static void counts(void **state)
             snib_op_free(out.pointer);
         }
     REFUSED(SNIB_EPERMITS, "range", count_of(SNIB_PERMITS, SNIB_COUNT_ADD, 0));
-    REFUSED(SNIB_EINVAL, "no such thing", count_of(SNIB_PERMITS, 0, 0));
-    REFUSED(SNIB_EINVAL, "no such thing", count_of(SNIB_PERMITS, 99, 0));
+    REFUSED(SNIB_EINVAL, "no such operation", count_of(SNIB_PERMITS, 0, 0));
+    REFUSED(SNIB_EINVAL, "no such operation", count_of(SNIB_PERMITS, 99, 0));
 }
 
 static void texts(void **state)
@@ -286,22 +284,22 @@ static void texts(void **state)
     char buffer[8], pattern[1025];
     uint64_t cursor = 9;
     memset(pattern, 'a', sizeof pattern);
-    REFUSED(SNIB_EINVAL, "65535 bytes; it takes 65536",
+    REFUSED(SNIB_EINVAL, "65535 bytes; it must have 65536",
             snib_client_list(w.client, "", 0, &cursor, buffer, 65535, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "65535 bytes",
             snib_client_describe(w.client, "m", 1, buffer, 65535, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "65535 bytes",
             snib_client_server(w.client, SNIB_SERVER_INFO, buffer, 65535, OUT, OUT, ERR));
-    REFUSED(SNIB_EINVAL, "1025 bytes; 1024",
+    REFUSED(SNIB_EINVAL, "1025 bytes; the limit is 1024",
             snib_client_list_submit(w.client, pattern, 1025, 0, w.queue, 0, OUT, ERR));
     assert_int_equal(snib_client_list_submit(w.client, pattern, 1024, 0, w.queue, 0, OUT, ERR),
                      SNIB_OK);
     snib_op_free(out.pointer);
     REFUSED(SNIB_ENAME, "", snib_client_describe_submit(w.client, "\n", 1, w.queue, 0, OUT, ERR));
     REFUSED(SNIB_ENAME, "", snib_client_describe_submit(w.client, NULL, 0, w.queue, 0, OUT, ERR));
-    REFUSED(SNIB_EINVAL, "no such thing",
+    REFUSED(SNIB_EINVAL, "no such server query",
             snib_client_server(w.client, SNIB_SERVER_INFO - 1, buffer, 65536, OUT, OUT, ERR));
-    REFUSED(SNIB_EINVAL, "no such thing",
+    REFUSED(SNIB_EINVAL, "no such server query",
             snib_client_server(w.client, SNIB_SERVER_LOAD + 1, buffer, 65536, OUT, OUT, ERR));
     assert_int_equal(cursor, 9);
 }
