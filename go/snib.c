@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fd9fba829fa74bea"
+#define SNIB_BUILD_ID "c32df20d1a51c8d1"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2696,9 +2696,8 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which is not on this machine; install it");
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
     return SNIB_OK;
 }
 
@@ -3267,7 +3266,7 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
     }
     code = SNIB_OK;
     if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO) {
-        code = snib__fail(err, SNIB_EINVAL, 0, "there is no such level of log records");
+        code = snib__fail(err, SNIB_EINVAL, 0, "no such log level");
     } else if (queue && queue->client != client) {
         code = snib__fail_queue(err);
     } else {
@@ -3343,19 +3342,19 @@ static const struct codes_row codes_table[] = {
  */
 X(OK, 0, 0, "done")
 
-X(BUSY, 1, RETRYABLE, "somebody else holds the lock")
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
 X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
 X(CANCELLED, 3, 0, "the operation was cancelled")
 X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; go on waiting for it")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
 X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
 
 X(EINVAL, -1, USAGE, "an argument is out of range")
 X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
 X(ENAME, -3, USAGE,
-  "the lock name cannot be used; take 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; take 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; take redis://host:port/database or unix:///path")
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
 X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
@@ -3370,16 +3369,16 @@ X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
 
 X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
   "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and the name service")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
 X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; look at the URL's host and port")
+  "the peer does not speak the Redis protocol; check the URL's host and port")
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 X(ETLS, -34, 0,
-  "no secure connection to the server could be made; look at the certificates here and there")
+  "no secure connection to the server could be made; check the certificates of client and server")
 X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
 X(ECREDENTIALS, -36, RETRYABLE,
-  "there is nothing to log in with; look at the password's file, or at what is asked for it")
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3393,7 +3392,7 @@ X(EDATABASE, -47, 0, "the server has no database of this number")
 X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
 X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability")
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
 X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
@@ -3414,19 +3413,19 @@ X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again
  */
 X(OK, 0, 0, "done")
 
-X(BUSY, 1, RETRYABLE, "somebody else holds the lock")
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
 X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
 X(CANCELLED, 3, 0, "the operation was cancelled")
 X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; go on waiting for it")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
 X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
 
 X(EINVAL, -1, USAGE, "an argument is out of range")
 X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
 X(ENAME, -3, USAGE,
-  "the lock name cannot be used; take 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; take 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; take redis://host:port/database or unix:///path")
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
 X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
@@ -3441,16 +3440,16 @@ X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
 
 X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
   "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and the name service")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
 X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; look at the URL's host and port")
+  "the peer does not speak the Redis protocol; check the URL's host and port")
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 X(ETLS, -34, 0,
-  "no secure connection to the server could be made; look at the certificates here and there")
+  "no secure connection to the server could be made; check the certificates of client and server")
 X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
 X(ECREDENTIALS, -36, RETRYABLE,
-  "there is nothing to log in with; look at the password's file, or at what is asked for it")
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3464,7 +3463,7 @@ X(EDATABASE, -47, 0, "the server has no database of this number")
 X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
 X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability")
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
 X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
@@ -3630,8 +3629,9 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
     if (logins->source != SNIB__LOGIN_QUEUE) {
         code = credentials_unasked(err);
     } else if (answer && !credentials_end(answer)) {
-        code = snib__fail(err, SNIB_EINVAL, 0,
-                          "the credentials have no size, no reserved 0, or a text without an end");
+        code = snib__fail(
+            err, SNIB_EINVAL, 0,
+            "the credentials have no size, a non-zero reserved field or an unterminated text");
     } else {
         snib__driver_enter(&client->driver);
         snib__login_answer(logins, token, answer);
@@ -3714,7 +3714,7 @@ int snib__fail_null(snib_error *err, const char *argument)
 int snib__fail_wait(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
-                      "%s is out of range; take -1 for no limit, or 0 to 86400000 ms", argument);
+                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
 }
 
 int snib__fail_size(snib_error *err)
@@ -3733,13 +3733,13 @@ int snib__fail_silent(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
-        "there is neither a queue nor out_op, so the result would reach nobody; give one");
+        "neither a queue nor out_op was given, so the result would be lost; pass one");
 }
 
 int snib__fail_system(snib_error *err, const char *doing, int os_error)
 {
     return snib__fail(err, SNIB_ESYSTEM, os_error,
-                      "cannot %s: %s; look at the limits of this process and of the system", doing,
+                      "cannot %s: %s; check the limits of this process and of the system", doing,
                       strerror(os_error));
 }
 
@@ -3905,7 +3905,8 @@ void snib__exit_init(void)
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 {
     if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit is 0 to %d ms", EXIT_MS_MAX);
+        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit must be 0 to %d ms",
+                          EXIT_MS_MAX);
     atomic_store(&exit_ms, timeout_ms);
     return SNIB_OK;
 }
@@ -5323,7 +5324,7 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
                                          : 0;
     bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
     if (o->flags & ~known)
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "semaphores and latches have no lease and no limit");
@@ -5363,13 +5364,13 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (!out_lock || (!name && name_len > 0))
         return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
-        return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
+        return snib__fail(err, SNIB_ENOTSUP, 0, "this build has no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
     if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
         memchr(name, '{', name_len))
         code = snib__fail(
             err, SNIB_ENAME, 0,
-            "in a cluster a latch's name cannot have a hash tag, for Redisson's channel of it "
+            "in a cluster a latch's name cannot have a hash tag, because Redisson's channel for it "
             "would be in another slot");
     if (!code)
         code = snib__lock_options(options, &o, err);
@@ -5524,7 +5525,7 @@ static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call 
         code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
         code = snib__fail(err, SNIB_EPERMITS, 0,
-                          "the number of permits is out of range; take 1 to %d", LOCK_PERMITS_MAX);
+                          "the number of permits is out of range; use 1 to %d", LOCK_PERMITS_MAX);
     else
         code = lock_run(lock, call, queue, err);
     if (queue)
@@ -5846,8 +5847,8 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
-                "a cluster cannot tell how long it has remembered, so it cannot vote; "
-                "take single servers, or the flag for no quarantine");
+                "a cluster cannot prove how long its memory reaches back, so it cannot vote; "
+                "use single servers, or SNIB_LOCK_NO_QUARANTINE");
         if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
             (quorum && lock->kind != SNIB_MUTEX))
             return snib__fail(err, SNIB_EINVAL, 0, "%s",
@@ -5861,15 +5862,15 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
                 same_node && members_database(&members[i]) == members_database(&members[j]);
             bool same_name = members_by_name(&members[i], &members[j]) == 0;
             if (!quorum && same_server && same_name)
-                return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
+                return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is given twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
             if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
-                                  "two members of the quorum are on one server");
+                                  "two members of the quorum are on the same server");
             if (quorum && !same_name)
                 return snib__fail(err, SNIB_EINVAL, 0,
-                                  "the members of a quorum must have one name");
+                                  "the members of a quorum must have the same name");
         }
     return SNIB_OK;
 }
@@ -5970,7 +5971,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
     bool one = !quorum && members_run(members, n, 0) == n && members[0].letter;
     size_t used = one ? members_text(members, n, text) : members_full_text(members, n, text);
     if (used == 0) {
-        code = snib__fail(err, SNIB_EINVAL, 0, "the members' names are too long together");
+        code = snib__fail(err, SNIB_EINVAL, 0, "the members' names together are too long");
         goto fail;
     }
     if (quorum)
@@ -6016,7 +6017,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     if (code)
         return code;
     if (o.flags & ~(quorum ? SNIB_LOCK_NO_QUARANTINE : 0u))
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     struct member *members = members_enter(locks, n, err, &code);
     if (!members)
         return code;
@@ -6070,7 +6071,7 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
     if (!name || n == 0)
         return snib__fail(err, SNIB_ENAME, 0, "the lock name is empty");
     if (n > SNIB__NAME_BYTES_MAX)
-        return snib__fail(err, SNIB_ENAME, 0, "the lock name has %zu bytes; %d are the limit", n,
+        return snib__fail(err, SNIB_ENAME, 0, "the lock name has %zu bytes; the limit is %d", n,
                           SNIB__NAME_BYTES_MAX);
     for (size_t i = 0; i < n;) {
         uint32_t c;
@@ -6169,7 +6170,7 @@ X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
   "how long a call that does not wait tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
-  "a waiter asks again after this time at the latest")
+  "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
@@ -6177,7 +6178,7 @@ X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, READY, 0, 0, 0, "",
-  "file with the password, read at each connect and not kept; a line's end is not part of it")
+  "file with the password, read at each connect and not kept; a trailing newline is removed")
 X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
@@ -6193,13 +6194,13 @@ X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false
 X(durability, durability, COUNT, READY, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
 X(durability_timeout, durability_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long the replicas may take for it, and a third of the lease at most")
+  "how long the replicas may take for it, at most a third of the lease")
 X(durability_policy, durability_policy, CHOICE, READY, 0, 0, 1, "refuse:1 report:2",
-  "what happens when too few have it in time: the grant is undone, or the hold says how many")
+  "what happens when too few have it in time: the grant is undone, or the hold reports how many have it")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
-  "connections for commands to each server, at most; more than one only while several threads call at the same time")
+  "maximum number of command connections to each server; more than one only while several threads call at the same time")
 #undef X
 };
 #define OPTION_WORDS_MAX 8
@@ -6244,7 +6245,7 @@ X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
   "how long a call that does not wait tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
-  "a waiter asks again after this time at the latest")
+  "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
@@ -6252,7 +6253,7 @@ X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, READY, 0, 0, 0, "",
-  "file with the password, read at each connect and not kept; a line's end is not part of it")
+  "file with the password, read at each connect and not kept; a trailing newline is removed")
 X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
@@ -6268,13 +6269,13 @@ X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false
 X(durability, durability, COUNT, READY, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
 X(durability_timeout, durability_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long the replicas may take for it, and a third of the lease at most")
+  "how long the replicas may take for it, at most a third of the lease")
 X(durability_policy, durability_policy, CHOICE, READY, 0, 0, 1, "refuse:1 report:2",
-  "what happens when too few have it in time: the grant is undone, or the hold says how many")
+  "what happens when too few have it in time: the grant is undone, or the hold reports how many have it")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
-  "connections for commands to each server, at most; more than one only while several threads call at the same time")
+  "maximum number of command connections to each server; more than one only while several threads call at the same time")
 #undef X
 
 static bool option_is_text(const struct option *option)
@@ -6378,7 +6379,7 @@ static int option_refused(const struct option *option, snib_error *err)
     if (strcmp(option->name, "lease") == 0) /* has its own code and sentence */
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     option_say_range(option, range, sizeof range);
-    return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; take %s",
+    return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; use %s",
                       option->name, range);
 }
 
@@ -6521,23 +6522,24 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                                               : NULL;
     bool asks = o->credentials || o->ask_credentials;
     if (url->password && url->password_file)
-        return options_bad(err, "there is a password and a password_file; take one of them");
+        return options_bad(err, "both a password and a password_file are given; use one of them");
     if (asks && (url->password || url->password_file || (o->credentials && o->ask_credentials)))
-        return options_bad(err, "there are credentials and another password; take one of them");
+        return options_bad(err, "both credentials and a password are given; use one of them");
     if (tls && !url->tls)
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "the option %s is for TLS, but the URL is without; take rediss://", tls);
+                          "the option %s is for TLS, but the URL does not use TLS; use rediss://",
+                          tls);
     if (url->tls_key && !url->tls_cert)
-        return options_bad(err, "the option tls_key is of no use without tls_cert");
+        return options_bad(err, "the option tls_key requires tls_cert");
     if (url->tls_key_password && !url->tls_cert)
-        return options_bad(err, "the option tls_key_password is of no use without tls_cert");
+        return options_bad(err, "the option tls_key_password requires tls_cert");
     if (url->tls_ca && o->tls_insecure > 0)
-        return options_bad(err, "tls_insecure believes any certificate, so leave tls_ca out");
+        return options_bad(err, "tls_insecure accepts any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)
         return options_bad(err, "the sentinels' user and password are for redis+sentinel:// only");
     if ((o->durability_timeout_ms || o->durability_policy) &&
         (o->durability == 0 || o->durability == SNIB_DURABILITY_NONE))
-        return options_bad(err, "durability_timeout and durability_policy are of no use without "
+        return options_bad(err, "durability_timeout and durability_policy require "
                                 "durability");
     return SNIB_OK;
 }
@@ -6665,7 +6667,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
         known = latch;
         break;
     default:
-        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to do with a count");
+        return snib__fail(err, SNIB_EINVAL, 0, "no such operation on a count");
     }
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
@@ -6858,7 +6860,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     if (q->list && !q->text && q->n)
         return snib__fail_null(err, "pattern");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; %d are the limit", q->n,
+        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
     if (!q->list && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
@@ -6884,7 +6886,7 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     if (!q->text && q->n)
         return snib__fail_null(err, q->list ? "pattern" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
-        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it takes %d", q->cap,
+        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
     q->slice = SNIB__NEVER;
     q->out_event = &event;
@@ -6951,7 +6953,7 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
-        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to ask a server");
+        return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
 }
@@ -7211,7 +7213,7 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
 static int queue_no_room(snib_error *err)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
-                      "events is NULL or cap is 0, so there is room for no event");
+                      "events is NULL or cap is 0, so there is no room for an event");
 }
 
 int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)
@@ -7569,7 +7571,7 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
         return snib__fail(err, code, 0, "%s",
                           code == SNIB_EINUSE
                               ? "another thread is waiting for this operation"
-                              : "the operation has a queue: its result comes there");
+                              : "the operation has a queue: its result arrives there");
     }
     op->busy = true;
     bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);
@@ -7680,10 +7682,12 @@ static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
     if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
-        return "its slot is on its way to another node, complete that move or give it up";
+        return "its slot is being moved to another node: complete or cancel the move";
     if (strncmp(words, "CLUSTERDOWN", 11) == 0)
-        return "nobody serves its slot";
-    return strncmp(words, "MOVED ", 6) == 0 ? "the nodes do not agree whose its slot is" : NULL;
+        return "no node serves its slot";
+    return strncmp(words, "MOVED ", 6) == 0
+               ? "the nodes disagree about which of them serves its slot"
+               : NULL;
 }
 
 static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
@@ -7919,7 +7923,7 @@ static int url_host_port(struct url_span in, struct snib__url *out, snib_error *
     struct url_span rest = {host.at + host.n + is_bracketed,
                             in.n - host.n - 2 * (size_t)is_bracketed};
     if (is_bracketed && !url_is_ipv6(host))
-        return url_bad(err, "what the URL has in brackets is no IPv6 address");
+        return url_bad(err, "the text in brackets in the URL is not an IPv6 address");
     if (!is_bracketed && rest.n > 1 && memchr(rest.at + 1, ':', rest.n - 1))
         return url_bad(err, "the URL's host has two colons; IPv6 goes in brackets, as [::1]:6379");
     if (host.n == 0)
@@ -7988,7 +7992,7 @@ static int url_service(struct url_span path, struct snib__url *out, snib_error *
     for (size_t i = 0, step; code == SNIB_OK && out->service[i]; i += step)
         if (!(step = snib__utf8_next(out->service + i, strlen(out->service + i), &c)) ||
             snib__is_control(c) || c == ' ')
-            return url_bad(err, "the URL's service has a blank or is no UTF-8");
+            return url_bad(err, "the URL's service contains a space or is not UTF-8");
     return code == SNIB_OK && digits.n > 0 ? url_database(digits, out, err) : code;
 }
 
@@ -8041,8 +8045,8 @@ static int url_option(struct url_span in, struct snib__url *out, snib_client_opt
     for (size_t i = 0; i < n; i++)
         if (n > URL_OPTION_NAME_MAX || ((in.at[i] < 'a' || in.at[i] > 'z') && in.at[i] != '_'))
             return snib__fail(err, SNIB_EOPTION, 0,
-                              "an option in the URL's query is not known; names are of small "
-                              "letters and underlines");
+                              "an option in the URL's query is not known; names have lower-case "
+                              "letters and underscores");
     memcpy(name, in.at, n);
     if (strcmp(name, "db") == 0)
         return url_database(text, out, err);
@@ -8078,7 +8082,7 @@ static const struct url_scheme *url_scheme(const char *url, snib_error *err)
     size_t n = end ? (size_t)(end - url) : 0;
     for (const unsigned char *p = (const unsigned char *)url; *p; p++)
         if (*p <= 0x20 || *p == 0x7f || *p == '#') {
-            url_bad(err, "the URL has a blank, a control byte or a #; encode it");
+            url_bad(err, "the URL contains a space, a control byte or a #; encode it");
             return NULL;
         }
     for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
@@ -8103,7 +8107,7 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
     struct url_span query = {path.at + path.n, strlen(path.at + path.n)};
     size_t user = authority.n;
     if (memchr(query.at, '@', query.n) || (!scheme->is_unix && memchr(path.at, '@', path.n)))
-        return url_bad(err, "the URL has an @ behind its hosts; inside user, password and options "
+        return url_bad(err, "the URL has an @ after its hosts; inside user, password and options "
                             "write %2F for /, %3F for ? and %40 for @");
     while (user > 0 && at[user - 1] != '@')
         user--;
@@ -8917,7 +8921,7 @@ static bool login_read(struct snib__question *question)
     int error = errno;
     close(fd);
     if (!regular)
-        return login_fail(question, 0, "the password file %s is no regular file", quoted);
+        return login_fail(question, 0, "the password file %s is not a regular file", quoted);
     if (got < 0)
         return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
                           strerror(error));
@@ -8951,11 +8955,11 @@ static bool login_check(struct snib__question *question, int code)
                           shown);
     if (!login_ended(answer->username, sizeof answer->username) ||
         !login_ended(answer->password, sizeof answer->password))
-        return login_fail(question, EAGAIN, "the credentials have no end");
+        return login_fail(question, EAGAIN, "the user name or password has no terminating NUL");
     if (answer->password[0] == 0)
         return login_fail(question, EAGAIN, "the credentials have no password");
     if (answer->valid_ms < 0)
-        return login_fail(question, EAGAIN, "the credentials have ended already");
+        return login_fail(question, EAGAIN, "the credentials have already expired");
     return true;
 }
 
@@ -9425,7 +9429,7 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     if (step != 0 || now < sock->until)
         return step;
     if (sock->secure)
-        sock_no_login(sock, "the question for credentials has had no answer in time", ETIMEDOUT);
+        sock_no_login(sock, "the request for credentials had no answer in time", ETIMEDOUT);
     else if (sock->resolve && sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
     else if (sock->tls)
@@ -10718,14 +10722,15 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
         if (tls_flush(tls, fd))
             tls_unlock(tls);
         if (tls->closed)
-            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS while it began", tls->host);
+            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS during the handshake",
+                           tls->host);
         if (done == 1 || tls->failure.outcome)
             return done == 1 ? 1 : -1;
     } while (tls_receive(tls, fd, bytes, sizeof bytes, false));
     if (errno == EAGAIN || errno == EINTR)
         return 0;
     snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
-                   "%s ended the connection while TLS began", tls->host);
+                   "%s ended the connection during the TLS handshake", tls->host);
     return -1;
 }
 
@@ -10849,7 +10854,7 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
     if (out_folder)
         *out_folder = folder;
     return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
-           snib__tls_fail(failure, outcome, "the %s %s is no regular file", what,
+           snib__tls_fail(failure, outcome, "the %s %s is not a regular file", what,
                           files_quote(quoted, path));
 }
 
@@ -10901,7 +10906,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
         (good && o->SSL_CTX_check_private_key(context) != 1))
         return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
-                              "the key in %s is not the one of the certificate in %s", quoted,
+                              "the key in %s does not match the certificate in %s", quoted,
                               files_quote(other, config->cert_file));
     if (!good && password.asked)
         return snib__tls_fail(failure, SNIB__TLS_PASSWORD,
@@ -10910,7 +10915,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
                                   : "the key file %s is encrypted; give its password",
                               quoted);
     return good || snib__tls_fail(failure, SNIB__TLS_KEY,
-                                  "the key file %s holds no private key in PEM form", quoted);
+                                  "the key file %s contains no private key in PEM form", quoted);
 }
 
 static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
@@ -10934,7 +10939,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                               quoted, words ? words : "no reason given");
     }
     return snib__tls_fail(failure, SNIB__TLS_CERT,
-                          "the certificate file %s holds no certificate in PEM form", quoted);
+                          "the certificate file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
@@ -10945,7 +10950,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *failure = (struct snib__tls_failure){0};
     if (!o)
         return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
-                              "TLS needs OpenSSL 3 (libssl.so.3), which is not here; install it");
+                              "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
     o->ERR_clear_error();
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
@@ -11342,8 +11347,8 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
         return o->SSL_CTX_load_verify_dir(context, ca) ||
                snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
     return o->SSL_CTX_load_verify_file(context, ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA, "the CA file %s holds no certificate in PEM form",
-                          quoted);
+           snib__tls_fail(failure, SNIB__TLS_CA,
+                          "the CA file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
@@ -11452,9 +11457,9 @@ static void why_certificate(struct snib__tls_failure *out, long verdict, const c
                        host);
         return;
     case WHY_X_EARLY:
-        snib__tls_fail(out, SNIB__TLS_EARLY,
-                       "the certificate of %s is not valid yet; look at the clocks here and there",
-                       host);
+        snib__tls_fail(
+            out, SNIB__TLS_EARLY,
+            "the certificate of %s is not valid yet; check the clocks of client and server", host);
         return;
     case WHY_X_SELF_SIGNED:
         snib__tls_fail(out, SNIB__TLS_SELF_SIGNED,
@@ -11490,7 +11495,7 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     switch (alert) {
     case 70: /* protocol_version */
         snib__tls_fail(out, SNIB__TLS_VERSION,
-                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+                       "%s does not offer TLS 1.2 or newer; enable it on the server", host);
         return;
     case 20: /* bad_record_mac */
     case 80: /* internal_error */
@@ -11509,11 +11514,11 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     case 116: /* certificate_required */
         if (context->has_cert && alert != 40)
             snib__tls_fail(out, SNIB__TLS_CERT_REFUSED,
-                           "%s refuses the client certificate (%s); look at it and at the CA there",
+                           "%s refuses the client certificate (%s); check it and the server's CA",
                            host, words);
         else if (!context->has_cert)
             snib__tls_fail(out, SNIB__TLS_CERT_WANTED,
-                           "%s wants a client certificate (%s); give certificate and key file",
+                           "%s requires a client certificate (%s); give its file and the key file",
                            host, words);
         else
             snib__tls_fail(out, SNIB__TLS_REFUSED,
@@ -11549,23 +11554,23 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
         snib__tls_fail(out, SNIB__TLS_CUT, "%s ended the connection without ending TLS", host);
         return;
     case WHY_BAD_RECORD:
-        snib__tls_fail(out, SNIB__TLS_BROKEN, "a record of %s is damaged", host);
+        snib__tls_fail(out, SNIB__TLS_BROKEN, "a TLS record from %s is damaged", host);
         return;
     case WHY_NO_PROTOCOLS:
     case WHY_UNSUPPORTED_PROTOCOL:
     case WHY_WRONG_SSL_VERSION:
     case WHY_VERSION_TOO_LOW:
         snib__tls_fail(out, SNIB__TLS_VERSION,
-                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+                       "%s does not offer TLS 1.2 or newer; enable it on the server", host);
         return;
     case WHY_WRONG_VERSION_NUMBER:
     case WHY_PACKET_TOO_LONG:
     case WHY_UNEXPECTED_MESSAGE:
     case WHY_UNKNOWN_PROTOCOL:
     case WHY_BAD_RECORD_TYPE:
-        snib__tls_fail(
-            out, SNIB__TLS_NO_TLS,
-            "%s does not speak TLS; take its TLS port, or redis:// in a network of trust", host);
+        snib__tls_fail(out, SNIB__TLS_NO_TLS,
+                       "%s does not speak TLS; use its TLS port, or redis:// on a trusted network",
+                       host);
         return;
     default:
         snib__tls_fail(out, SNIB__TLS_REFUSED, "TLS with %s failed: %s", host, words);
@@ -17687,8 +17692,8 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
-        "may end early",
+        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
+        "rate; leases may end early",
         (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     snib__watchdog_reconnected(e, node, true, now);
@@ -17705,7 +17710,7 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not answer TIME: when its clock is set, nobody notices; "
+                         "the server does not answer TIME: changes of its clock go unnoticed; "
                          "allow this user +time");
         return;
     }
@@ -18535,7 +18540,7 @@ static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
 static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
 {
     if (!node->durable->told)
-        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants are on the master only",
+        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants exist on the master only",
                          snib__node_where(e, node), why);
     node->durable->told = true;
 }
@@ -18724,8 +18729,7 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     free(op->words);
     if ((op->words = malloc(SNIB__WORDS_MAX)))
         snprintf(op->words, SNIB__WORDS_MAX,
-                 "%u of the %u replicas that were asked for had the grant within %llu ms: it was "
-                 "taken back",
+                 "only %u of the %u required replicas had the grant within %llu ms: it was undone",
                  reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
     snib__op_done(e, op, SNIB_EREPLICAS);
 }
@@ -19908,8 +19912,9 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
     int shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, level, "lock \"%.*s%s\"%s was %s: %s", shown, name,
-                     shown < length ? "..." : "", many ? " and its others" : "", what, why);
+    snib__engine_log(e, level, "lock \"%.*s%s\" %s %s: %s", shown, name,
+                     shown < length ? "..." : "", many ? "and the other members were" : "was", what,
+                     why);
 }
 
 /* Why the server does not know a hold being released: its time is over, or the key is missing. */
@@ -20076,7 +20081,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
         snib__outer_tell(e, hold);
     e->stats.held--;
     e->stats.abandoned++;
-    hold_log(e, SNIB_LOG_WARNING, gate, "forgotten, not released",
+    hold_log(e, SNIB_LOG_WARNING, gate, "dropped without a release",
              gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
                                                 : "it is free when its lease ends");
     snib__gate_ref(gate);
@@ -20317,9 +20322,10 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     if (other) {
         /* the address leads to several servers; until the first lane reconnects */
         node->alone = true;
-        snib__engine_log(e, SNIB_LOG_INFO,
-                         "another connection to %s came to another server: there will be one only",
-                         snib__node_where(e, node));
+        snib__engine_log(
+            e, SNIB_LOG_INFO,
+            "a further connection to %s reached another server: using only one connection",
+            snib__node_where(e, node));
         snib__link_close(e, link, SNIB_OK, now);
         /* Durability is decided on that server, so the first lane follows; but not back and
          * forth between several servers. */
@@ -20597,7 +20603,7 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
 
 void snib__engine_no_relogin(struct snib__engine *e, const char *why)
 {
-    snib__engine_log(e, SNIB_LOG_WARNING, "no renewed login: %s", why);
+    snib__engine_log(e, SNIB_LOG_WARNING, "cannot renew the login: %s", why);
 }
 
 bool snib__engine_take_refusal(struct snib__engine *e)
@@ -20618,7 +20624,7 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
     if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
         e->refused = true;
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "%s refused a renewed login and goes on under the last one: %s",
+                         "%s refused a renewed login; the connection keeps its previous login: %s",
                          snib__node_where(e, link->node), link->conn.words);
         link->conn.words[0] = 0;
     }
@@ -21462,15 +21468,14 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
     if (left)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
-            "a broken connection to %s could not be ended: what was left on it may take "
-            "a lock for a lease; allow this user +info +client|id +client|kill",
+            "a broken connection to %s could not be killed: requests left on it may take "
+            "a lock for one lease; allow this user +info +client|id +client|kill",
             snib__node_where(e, node));
     else
-        snib__engine_log(
-            e, SNIB_LOG_INFO,
-            "a connection to %s cannot be ended when it breaks: what is left on it may take "
-            "a lock for a lease; allow this user +info +client|id +client|kill",
-            snib__node_where(e, node));
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "broken connections to %s cannot be killed: requests left on one may take "
+                         "a lock for one lease; allow this user +info +client|id +client|kill",
+                         snib__node_where(e, node));
 }
 
 /* Warn if broken connections cannot be ended at the server, or one was not. */
@@ -21503,13 +21508,13 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
-            "tls_insecure: certificates are not verified, so anybody on the way to the "
-            "server can read and change everything");
+            "tls_insecure: certificates are not verified, so anyone between the client "
+            "and the server can read and change all traffic");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
+        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;
@@ -23074,15 +23079,14 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
     const char *at = where[0] ? where : snib__engine_where(e);
     if (link->node->kind == SNIB__A_SENTINEL)
         snprintf(out, SNIB__WORDS_MAX,
-                 "%s is no sentinel of \"%.40s\": name sentinels in the URL, or take redis://", at,
-                 e->config.service);
+                 "%s is not a sentinel for \"%.40s\": name sentinels in the URL, or use redis://",
+                 at, e->config.service);
     else if (link->conn.mode == SNIB__MODE_SENTINEL)
-        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: take redis+sentinel://%s/service", at,
-                 at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: use redis+sentinel://%s/service", at, at);
     else if (e->config.topology == SNIB__CLUSTER)
-        snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
+        snprintf(out, SNIB__WORDS_MAX, "%s is not a cluster node: use redis://%s", at, at);
     else
-        snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
+        snprintf(out, SNIB__WORDS_MAX, "%s is a cluster node: use redis+cluster://%s", at,
                  at[0] == '/' ? "host:port" : at);
 }
 
@@ -23645,7 +23649,7 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
     if (unknown) {
         snprintf(
             words, sizeof words,
-            "no sentinel knows a service \"%.100s\", %u of %u answered: look at the URL's path",
+            "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
         sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
     } else if (refused) {
@@ -23934,7 +23938,7 @@ static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
     one->deaf = true;
     one->heard = false;
     snib__engine_log(e, SNIB_LOG_WARNING,
-                     "%s refused the subscription to +switch-master: allow this user subscribe",
+                     "%s refused the subscription to +switch-master: allow this user +subscribe",
                      one->node->where);
 }
 
@@ -25135,7 +25139,7 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (now > due + e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal was sent %d ms late: this process gets too little time",
+                         "a renewal was sent %d ms late: this process gets too little CPU time",
                          (int)((now - due) / SNIB__MS));
 }
 
