@@ -578,7 +578,7 @@ static void members(void **state)
     REFUSED(SNIB_EINVAL, "3 to 15", snib_quorum_new(w.mutexes, 2, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "3 to 15", snib_quorum_new(many, 16, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "\"m\" is given twice", snib_multi_new(twice, 3, NULL, OUT, ERR));
-    REFUSED(SNIB_EINVAL, "one server", snib_quorum_new(many, 3, NULL, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "the same server", snib_quorum_new(many, 3, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "must be mutexes", snib_quorum_new(mixed, 3, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "cannot be a member", snib_multi_new(&w.semaphore, 1, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "cannot be a member", snib_multi_new(&w.latch, 1, NULL, OUT, ERR));
