@@ -74,7 +74,7 @@ def test_a_sentinel_is_no_server(new_server: NewServer, tmp_path: Path) -> None:
             with snib.connect(url) as client, pytest.raises(snib.TopologyError, match=says):
                 client.lock("x").acquire()
         with snib.connect(f"redis+sentinel://{where}/other") as client:
-            with pytest.raises(snib.TopologyError, match='no sentinel knows the service "other" \(1 of 1 answered\)'):
+            with pytest.raises(snib.TopologyError, match=r'no sentinel knows the service "other" \(1 of 1 answered\)'):
                 client.lock("x").acquire()
         with snib.connect(f"redis+sentinel://{where}/main?{PATIENT}") as client, client.lock("x") as hold:
             hold.check()
