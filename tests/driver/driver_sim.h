@@ -1,4 +1,4 @@
-/* driver_sim.h - building blocks that all stories use. */
+/* driver_sim.h - building blocks that all stories use (blocks.c), and the stories. */
 #ifndef SNIB_TESTS_DRIVER_SIM_H
 #define SNIB_TESTS_DRIVER_SIM_H
 
@@ -26,13 +26,40 @@ extern int running; /* workers */
 
 void open_client_with(const char *url, const snib_client_options *options);
 void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms);
-void connect_client(void); /* the one that was opened last */
+void open_client(int64_t lease_ms, int64_t connect_timeout_ms); /* at name.test */
+void connect_client(void);                                      /* the one that was opened last */
 void free_client(void);
 void close_client(void);
 snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms);
+snib_lock *lock_named(const char *stem, int i, int64_t lease_ms); /* of worker i's client */
+void prompt(snib__time since, const char *what);
 void next_event(snib_queue *queue, snib_event *out);
 bool nobody_runs(void *on);
 void expect_nothing_left(void);
+
+/* connect_stories.c */
+void two_addresses(void *argument);
+void two_families(void *argument);
+void no_address(void *argument);
+void hanging_lookup(void *argument);
+void slow_lookup(void *argument);
+void other_way(void *argument);
+void later_lookup(void *argument);
+void no_name(void *argument);
+void suspend(void *argument);
+void lost_rings(void *argument);
+void silent_close(void *argument);
+
+/* thread_stories.c */
+void kept_from_waking(void *argument);
+void kept_from_ringing(void *argument);
+void kept_from_leading(void *argument);
+void nominee_leaves(void *argument);
+void collected(void *argument);
+void owners(void *argument);
+void many_wakes(void *argument);
+void end_while_idle(void *argument);
+void answers_together(void *argument);
 
 /* group_stories.c */
 void lost_votes(void *argument);

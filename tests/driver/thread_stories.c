@@ -1,0 +1,395 @@
+/* thread_stories.c - threads that stop at the worst place, and crowds of them. */
+#include "driver_sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 200 };
+
+/* ---- Threads stopped at the worst place ----------------------------------------------------------- */
+
+static void renewed_caller(void *argument)
+{
+    snib_lock *lock = lock_named("renewed", (int)(intptr_t)argument, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    running--;
+}
+
+/* The thread sleeps for long, and the caller that should wake it for the first renewal is stopped
+ * before that. */
+void kept_from_waking(void *argument)
+{
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    drivers[0]->nap = LEASE_MS / 6 * SNIB__MS;
+    connect_client();
+    snib_lock *lock = lock_named("fixed", 1, 600000);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(5000 * SNIB__MS);
+    world.freeze_next_ring = 20000 * SNIB__MS;
+    running = 1;
+    world_thread("caller", renewed_caller, NULL);
+    world_stay(nobody_runs, NULL);
+    world.freeze_next_ring = 0;
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    close_client();
+}
+
+static bool reads(void *on)
+{
+    int *reader = on;
+    const struct snib__sock *sock =
+        snib__driver_command(snib__engine_link(drivers[0]->engine, SNIB__COMMAND));
+    return sock && sock->reader == *reader;
+}
+
+/* A caller reads an event for another queue and is stopped before it can ring. */
+void kept_from_ringing(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(30000, 0);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 0, 0);
+    world.silent = true;
+    running = 1;
+    world_thread("caller", renewed_caller, NULL);
+    world_stay(reads, &caller);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.freeze_next_ring = 20000 * SNIB__MS;
+    world.silent = false;
+    if (!world_readable(snib_queue_fd(queue, NULL), 1500 * SNIB__MS))
+        world_fail("the descriptor signals nothing");
+    world.freeze_next_ring = 0;
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* The reader role is handed to a caller that does not wake: another takes it over, and the link
+ * stays up. */
+void kept_from_leading(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(60000, 0);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 9, 0);
+    world.silent = true;
+    world.faults |= WORLD_SPLIT; /* so that the replies come in pieces */
+    running = 2;
+    world_thread("first", renewed_caller, (void *)(intptr_t)1);
+    world_stay(reads, &caller);
+    world_thread("second", renewed_caller, (void *)(intptr_t)2);
+    world_sleep(100 * SNIB__MS);
+    world_freeze("second", 30000 * SNIB__MS);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.silent = false;
+    bool passed = world_readable(snib_queue_fd(queue, NULL), 2000 * SNIB__MS);
+    if (!passed)
+        world_fail("no thread reads in place of the nominee");
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* The reader role is handed to a caller whose operation ends before it wakes: it passes the role
+ * on. */
+static snib_op *leaving;
+
+static void leaving_caller(void *argument)
+{
+    snib_hold *hold = NULL;
+    snib_event event = {.size = sizeof event};
+    snib_lock *lock = lock_named("leaving", 1, 0);
+    (void)argument;
+    MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &hold, &leaving, err), SNIB_AGAIN);
+    MUST(snib_op_wait(leaving, -1, &event, err), SNIB_OK);
+    if (event.code == SNIB_OK) {
+        MUST(snib_hold_release(event.hold, err), SNIB_OK);
+        snib_hold_free(event.hold);
+    } else if (event.code != SNIB_CANCELLED) {
+        world_fail("the cancelled operation ended by %s", snib_code_name(event.code));
+    }
+    snib_lock_free(lock);
+    running--;
+}
+
+static bool nominated_or_over(void *on)
+{
+    int transit = SNIB__READER_TRANSIT;
+    (void)on;
+    return running < 2 || reads(&transit);
+}
+
+static bool leaver_sleeps(void *on)
+{
+    (void)on;
+    const struct snib__waiter *waiter = drivers[0]->waiters;
+    return waiter && atomic_load(&waiter->op->word) == SNIB__WORD_ASLEEP;
+}
+
+void nominee_leaves(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(60000, 0);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 9, 0);
+    world.silent = true;
+    world.faults |= WORLD_SPLIT; /* so that the replies come in pieces */
+    running = 2;
+    world_thread("first", renewed_caller, (void *)(intptr_t)2);
+    world_stay(reads, &caller);
+    world_thread("second", leaving_caller, NULL);
+    world_stay(leaver_sleeps, NULL);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.silent = false;
+    world_stay(nominated_or_over, NULL);
+    if (running == 2)
+        snib_op_cancel(leaving);
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* ---- Crowds --------------------------------------------------------------------------------------- */
+
+/* While replies are pending, requests are collected: many leave in few writes, and all of them
+ * leave. */
+void collected(void *argument)
+{
+    enum { REQUESTS = 60, WRITES = 30 };
+    snib_queue *queue;
+    snib_event event;
+    int thread = SNIB__READER_THREAD;
+    uint64_t writes = 0;
+    (void)argument;
+    open_client(60000, 0);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    world.silent = true;
+    for (int i = 0; i < REQUESTS; i++) {
+        snib_lock *lock = lock_named("many", i, 0);
+        MUST(snib_lock_acquire_submit(lock, 0, -1, queue, (uint64_t)i, NULL, err), SNIB_OK);
+        snib_lock_free(lock);
+        if (i > 0)
+            continue;
+        world_stay(reads, &thread);
+        writes = drivers[0]->writes;
+    }
+    writes = drivers[0]->writes - writes;
+    if (writes > WRITES)
+        world_fail("%d requests by %llu writes", REQUESTS, (unsigned long long)writes);
+    world.silent = false;
+    for (int i = 0; i < REQUESTS; i++) {
+        next_event(queue, &event);
+        if (event.code != SNIB_OK)
+            world_fail("submit gave %s: %s", snib_code_name(event.code), event.text);
+        snib_hold_free(event.hold);
+    }
+    snib_queue_free(queue);
+    close_client();
+    expect_nothing_left();
+}
+
+/* One thread frees an owner's hold while another re-enters for the same owner: the second gets a
+ * lasting hold. */
+static void same_owner(void *argument)
+{
+    snib_lock *lock = lock_of(0, "owned", 1, 0);
+    for (int i = 0; i < 10; i++) {
+        snib_hold *hold;
+        MUST(snib_lock_acquire(lock, 7, -1, &hold, err), SNIB_OK);
+        if (world_chance(3))
+            world_sleep(world_draw(SNIB__MS));
+        MUST(snib_hold_check(hold, err), SNIB_OK);
+        if (world_chance(4))
+            MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+    }
+    snib_lock_free(lock);
+    running--;
+    (void)argument;
+}
+
+void owners(void *argument)
+{
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    connect_client();
+    running = 2;
+    for (int i = 0; i < 2; i++)
+        world_thread("owner", same_owner, NULL);
+    world_stay(nobody_runs, NULL);
+    close_client();
+    expect_nothing_left();
+}
+
+/* More waiters than one list of wakes has room for. */
+static void blocked_worker(void *argument)
+{
+    snib_hold *hold;
+    snib_lock *lock = argument;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_ECLOSED);
+    running--;
+}
+
+static bool all_wait(void *on)
+{
+    int n = 0;
+    (void)on;
+    for (struct snib__waiter *waiter = drivers[0]->waiters; waiter; waiter = waiter->next)
+        n += atomic_load(&waiter->op->word) == SNIB__WORD_ASLEEP;
+    return n == MANY;
+}
+
+void many_wakes(void *argument)
+{
+    (void)argument;
+    open_client(30000, 0);
+    connect_client();
+    snib_lock *lock = lock_named("crowded", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    running = MANY;
+    for (int i = 0; i < MANY; i++)
+        world_thread("blocked", blocked_worker, lock);
+    world_stay(all_wait, NULL);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    world_stay(nobody_runs, NULL);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    free_client();
+    expect_nothing_left();
+}
+
+/* The server closes an idle connection: that is noticed within a nap, not when the next renewal is
+ * due. */
+void end_while_idle(void *argument)
+{
+    (void)argument;
+    open_client(60000, 0);
+    drivers[0]->nap = 500 * SNIB__MS;
+    connect_client();
+    snib_lock *lock = lock_named("kept", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    for (int round = 0; round < 3; round++) {
+        world_sleep(1000 * SNIB__MS);
+        const int connects = world.connects;
+        world_cut();
+        world_sleep(1000 * SNIB__MS);
+        if (world.connects == connects)
+            world_fail("the end of the connection was not noticed");
+    }
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
+    expect_nothing_left();
+}
+
+static void begin_all(snib_lock **locks, snib_op **ops, int n)
+{
+    snib_hold *hold;
+    for (int i = 0; i < n; i++)
+        MUST(snib_lock_acquire_begin(locks[i], 0, -1, 1, NULL, 1, &hold, &ops[i], err), SNIB_AGAIN);
+}
+
+/* Between two calls only the sleeping thread uses a connection; a further user would keep it from
+ * being closed. */
+static uint32_t expect_unused(void)
+{
+    uint32_t open = 0;
+    for (const struct snib__link *link = snib__engine_links(drivers[0]->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        open += sock && sock->open;
+        if (sock && sock->users > 1)
+            world_fail("%u use a connection, and no thread is inside", (unsigned)sock->users);
+    }
+    return open;
+}
+
+/* Replies on all connections of a server, and a message, at once: more than the thread has room
+ * for. */
+void answers_together(void *argument)
+{
+    enum { REQUESTS = 7, ROUNDS = 20 };
+    snib_lock *locks[REQUESTS], *ours, *theirs;
+    snib_hold *hold, *none;
+    snib_op *ops[REQUESTS + 1];
+    snib_event event = {.size = sizeof event};
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        open_client(60000, 0);
+        connect_client();
+    }
+    drivers[0]->engine->config.scatter = true;
+    ours = lock_of(0, "told", 0, 0);
+    theirs = lock_of(1, "told", 0, 0);
+    for (int i = 0; i < REQUESTS; i++)
+        locks[i] = lock_of(0, "many", i, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        MUST(snib_lock_acquire(theirs, 0, -1, &hold, err), SNIB_OK);
+        MUST(snib_lock_acquire_begin(ours, 0, -1, 50, NULL, 1, &none, &ops[REQUESTS], err),
+             SNIB_AGAIN);
+        world.silent = true;
+        begin_all(locks, ops, REQUESTS);
+        world_freeze("snib", 100 * SNIB__MS);
+        world.silent = false;
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+        world_sleep(300 * SNIB__MS);
+        for (int i = 0; i <= REQUESTS; i++) {
+            MUST(snib_op_wait(ops[i], 1000, &event, err), SNIB_OK);
+            MUST(event.code, SNIB_OK);
+            snib_hold_free(event.hold);
+        }
+        world_sleep(100 * SNIB__MS);
+    }
+    const uint32_t open = expect_unused();
+    if (open != 1 + SNIB__LANES_MAX)
+        world_fail("%u connections", open);
+    for (int i = 0; i < REQUESTS; i++)
+        snib_lock_free(locks[i]);
+    snib_lock_free(theirs);
+    snib_lock_free(ours);
+    while (clients_n > 0)
+        close_client();
+    expect_nothing_left();
+}
