@@ -93,7 +93,9 @@ class World:
         self.run(f"{compile_}\n./orders", self.folder_of("c", orders_c=program))
         folder = self.folder_of("cmake", orders_c=program, CMakeLists_txt=CMAKE + cmake)
         self.run("cmake -B build && cmake --build build && build/orders", folder)
-        self.run("snib --version && man -w snib && snib run README -- true", self.folder)
+        self.run("snib --version && snib run README -- true", self.folder)
+        # A small machine has no man.
+        self.run("! command -v man >/dev/null || man -w snib", self.folder)
         self.run("echo '#include <snib_fencing.h>' | cc -fsyntax-only $(pkg-config --cflags snib) -x c -", self.folder)
 
     def python(self, install: str, programs: list[str]) -> None:
