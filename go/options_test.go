@@ -40,7 +40,7 @@ func TestRefusedURLs(t *testing.T) {
 		"redis+cluster://u:canary@a,b/1":      {snib.ErrInvalidURL, "database but 0"},
 		"redis://u:canary@host?colour=blue":   {snib.ErrInvalidOption, "no option colour"},
 		"redis://u:canary@host?patience=soon": {snib.ErrInvalidOption, "patience is not a time"},
-		"redis://u:canary@host?recheck=1h":    {snib.ErrInvalidOption, "take 50 to 60000 ms"},
+		"redis://u:canary@host?recheck=1h":    {snib.ErrInvalidOption, "use 50 to 60000 ms"},
 		"redis://u:canary@host?lease=1ms":     {snib.ErrInvalidLease, "100 ms to 24 hours"},
 		"redis://u:canary@host?tls_ca=/ca":    {snib.ErrInvalidOption, "rediss://"},
 		"redis://host\x00":                    {snib.ErrInvalidArgument, "zero byte"},

@@ -138,7 +138,7 @@ class BasePermits(BaseHoldable[H]):
             raise self._not_held()
         raise self._named(
             InvalidPermits(
-                f"{n} permits of {self.name!r} cannot be released: the permits of one acquire() "
+                f"cannot release just {n} permits of {self.name!r}: the permits of one acquire() "
                 "are released together"
             )
         )

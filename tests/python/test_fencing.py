@@ -147,7 +147,7 @@ def test_sql_check_and_change_are_one(tmp_path: Path) -> None:
 
 def test_sql_wants_a_connection_that_it_knows() -> None:
     for other in [None, object(), "sqlite3", sqlite3.connect]:
-        with pytest.raises(TypeError, match="no connection of sqlite3"):
+        with pytest.raises(TypeError, match="is not a connection of sqlite3"):
             fencing.sql_check(other, "stock", 1, "a")
 
 

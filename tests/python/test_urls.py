@@ -203,5 +203,5 @@ def test_servers_are_told_apart() -> None:
         ("redis://a/1", "redis://a/2", "redis://b"),
         ("unix:///s", "redis+unix:///s?db=1", "redis://b"),
     ]:
-        with pytest.raises(snib.InvalidArgument, match="one server"):
+        with pytest.raises(snib.InvalidArgument, match="same server"):
             quorum(*urls)
