@@ -6,6 +6,7 @@ import atexit
 import os
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -80,6 +81,7 @@ class BaseClient(Options):
         self._handle = _core.client_open(url, (*values, int(self._credentials is not None)))
         self._number = _new_number()
         self._logs = False
+        self._logging = False  # the thread that delivers log records does so just now
         self._log_queue: _core.QueueHandle | None = None
         self._login_queue: _core.QueueHandle | None = None
         self._begin()
@@ -118,7 +120,7 @@ class BaseClient(Options):
 
     def _after_fork(self) -> None:
         """In a forked child: let go of what belongs to the parent."""
-        self._logs = False
+        self._logs = self._logging = False
         self._log_queue = self._login_queue = None
 
     def __repr__(self) -> str:
@@ -158,8 +160,9 @@ def _close_all() -> None:
     _exiting = True
     clients = living_clients()
     _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
+    until = time.monotonic() + _EXIT_MS / 1000
     for client in clients:
-        _log.deliver(client)
+        _log.deliver_all(client, until)
 
 
 def _know_main_thread() -> None:

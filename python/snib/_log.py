@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import traceback
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,23 @@ def begin(client: BaseClient) -> None:
         queue = _core.queue_new(client._handle)
         _core.client_log(client._handle, queue, _ALL)
         client._log_queue = queue
-        _reader.add(client, queue, deliver)
+        _reader.add(client, queue, _deliver_in_thread)
+
+
+def _deliver_in_thread(client: BaseClient) -> None:
+    client._logging = True
+    try:
+        deliver(client)
+    finally:
+        client._logging = False
+
+
+def deliver_all(client: BaseClient, until: float) -> None:
+    """Deliver the last records; wait for the thread, which may have some in its hands, until then."""
+    deliver(client)
+    while client._logging and time.monotonic() < until:
+        time.sleep(0.001)
+    deliver(client)
 
 
 def deliver(client: BaseClient) -> None:

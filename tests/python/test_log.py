@@ -316,6 +316,30 @@ hold.lost.wait()
     assert 'lock "name"' in program.end()
 
 
+def test_what_is_being_told_at_the_end(server: Server) -> None:
+    """The interpreter's end waits for records that the thread has fetched and no handler has yet."""
+    program = Program(
+        """
+import logging, threading, time
+
+def slow(record):
+    if "lost" in record.getMessage():
+        begun.set()
+        time.sleep(0.6)
+    return True
+
+begun = threading.Event()
+logging.getLogger("snib").addFilter(slow)
+logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
+client = snib.connect(URL)
+hold = client.lock("name", lease=0.2).hold()
+begun.wait()
+""",
+        server.url,
+    )
+    assert 'lock "name" was lost' in program.end()
+
+
 def test_a_fork_has_its_own(server: Server) -> None:
     program = Program(
         """
