@@ -103,13 +103,25 @@ static void fair_between_processes(void **state)
     assert_true(each <= 2.1);
 }
 
+/* Nothing but the queries of this function is sent for a while. */
+static void await_silence(snib_client *client, snib_lock *lock)
+{
+    for (int quiet = 0; quiet < 5;) {
+        uint64_t before = commands_of(client);
+        nap_us(5000);
+        snib_lock_info_data info = {.size = sizeof info};
+        EXPECT(snib_lock_info(lock, &info, err), SNIB_OK);
+        quiet = commands_of(client) == before + 1 ? quiet + 1 : 0;
+    }
+}
+
 /* The first of a crowd has been refused and sleeps; the others wait behind it and have sent
  * nothing. */
 static void must_crowd(struct kinds_world *world, struct pair *pair, int n)
 {
     must_submit(pair->ours, -1, world->queue, 0);
     AWAIT(must_stats(world->ours).waiting == 1 && server_channels(&world->server) > 0, 2000);
-    nap_us(2000); /* it asks once more after subscribing */
+    await_silence(world->ours, pair->ours); /* it asks once more after subscribing */
     uint64_t before = commands_of(world->ours);
     for (int i = 1; i < n; i++)
         must_submit(pair->ours, -1, world->queue, 0);
