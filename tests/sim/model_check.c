@@ -389,23 +389,24 @@ static bool compare_link(const struct command *c, int asked, int link)
 
 /* ---- Calling ------------------------------------------------------------------------------------ */
 
-/* No key may be about to expire: wait until it has.  Returns the time when that was so. */
+/* No key may be about to expire, or just have: wait until it has on both servers.  Returns the time when that was so.
+ * The model's time stands still meanwhile, or it would hide a key that the real server may still have. */
 static uint64_t settle(void)
 {
-    model_key key;
-    uint64_t since = clock_ns();
-    model_time(world.m, since);
-    for (size_t i = 0; model_key_at(world.m, i, &key); i++) {
-        uint64_t now = clock_ns();
-        uint64_t slack = LAG_COPIES * world.lag + 2 * MS;
-        if (key.expires_ns < now + LAG_MAX + slack) {
-            nap(key.expires_ns + slack > now ? key.expires_ns + slack - now : 0);
-            since = clock_ns();
-            model_time(world.m, since);
-            i = (size_t)-1;
+    for (;;) {
+        model_key key;
+        uint64_t now = clock_ns(), slack = LAG_COPIES * world.lag + 2 * MS, until = now;
+        for (size_t i = 0; model_key_at(world.m, i, &key); i++) {
+            if (key.expires_ns < now + LAG_MAX + slack && key.expires_ns + slack > until) {
+                until = key.expires_ns + slack;
+            }
         }
+        if (until == now) {
+            model_time(world.m, now);
+            return now;
+        }
+        nap(until - now);
     }
-    return since;
 }
 
 /* The call took so long that a key may have expired before it reached one server and not the other:
