@@ -114,7 +114,7 @@ static void trial_begin(struct trial *t, const char *rule, const char *told, boo
         snprintf(name, sizeof name, "x%d", k);
         t->held[k] = must_lock_kind(t->one, kinds[k], name);
         t->awaited[k] = must_lock_kind(t->other, kinds[k], name);
-        t->holds[k] = must_acquire(t->held[k], 0);
+        t->holds[k] = must_acquire(t->held[k], 10000);
         EXPECT(snib_lock_acquire_submit(t->awaited[k], 0, -1, NULL, 0, &t->ops[k], err), SNIB_OK);
     }
     t->renewals = must_stats(t->one).renewals;
@@ -181,11 +181,11 @@ static void scripts_are_sent_whole_once(void **state)
     snib_lock *lock = must_lock(client, "x");
     long long whole = server_calls(server, "eval"), hashed = server_calls(server, "evalsha");
     for (int i = 0; i < 20; i++)
-        must_release(must_acquire(lock, 0));
+        must_release(must_acquire(lock, 10000));
     assert_int_equal(server_calls(server, "eval") - whole, 2);
     assert_int_equal(server_calls(server, "evalsha") - hashed, 40);
     server_do(server, "SCRIPT FLUSH"); /* also while it is held */
-    snib_hold *hold = must_acquire(lock, 0);
+    snib_hold *hold = must_acquire(lock, 10000);
     server_do(server, "SCRIPT FLUSH");
     uint64_t renewals = must_stats(client).renewals;
     AWAIT(must_stats(client).renewals >= renewals + 2, 20000);

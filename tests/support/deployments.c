@@ -138,6 +138,15 @@ static void sentinels(void **state)
     deployment_end(&set);
 }
 
+static bool node_writes(struct node *node)
+{
+    redisReply *reply = node_try(node, "SET a 1");
+    bool written = reply && reply->type != REDIS_REPLY_ERROR;
+    if (reply)
+        freeReplyObject(reply);
+    return written;
+}
+
 static void sentinels_with_passwords(void **state)
 {
     struct deployment set;
@@ -157,7 +166,7 @@ static void sentinels_with_passwords(void **state)
     freeReplyObject(reply);
     redisFree(context);
     redisFree(sentinel);
-    node_do(master, "SET a 1");
+    AWAIT(node_writes(master), DEPLOYED_MS); /* once its replicas are in step */
     node_kill(sentinels_replica(&set, 0));
     for (bool refused = false; !refused; freeReplyObject(reply)) {
         reply = node_try(master, "SET a 2");
