@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c32df20d1a51c8d1"
+#define SNIB_BUILD_ID "98315413a7f63dbc"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -18337,8 +18337,9 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping: who sleeps until a lock is
- * free has nothing under way on a command link, and would notice a silent server only at its next attempt. */
+/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
+ * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
+ * attempt. */
 static snib__time cluster_probe_at(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];

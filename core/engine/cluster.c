@@ -547,8 +547,9 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping: who sleeps until a lock is
- * free has nothing under way on a command link, and would notice a silent server only at its next attempt. */
+/* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
+ * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
+ * attempt. */
 static snib__time cluster_probe_at(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];

@@ -320,15 +320,17 @@ def test_what_is_being_told_at_the_end(server: Server) -> None:
     """The interpreter's end waits for records that the thread has fetched and no handler has yet."""
     program = Program(
         """
-import logging, threading, time
+import atexit, logging, threading, time
 
 def slow(record):
     if "lost" in record.getMessage():
         begun.set()
-        time.sleep(0.6)
+        ending.wait()
+        time.sleep(0.1)  # the end has time to come
     return True
 
-begun = threading.Event()
+begun, ending = threading.Event(), threading.Event()
+atexit.register(ending.set)  # called before snib's own
 logging.getLogger("snib").addFilter(slow)
 logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
 client = snib.connect(URL)

@@ -17,7 +17,7 @@ from rounds import LEASE_MS, NETWORKED, TOPOLOGIES, WAYS, run
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 ROUNDS = 200 if ALL else 2
 # Generous, because a machine may be busy: the report judges short times.
-LATE_MS, BACK_MS = 15_000, 40_000
+LATE_MS, BACK_MS = 15_000, 30_000
 
 
 @pytest.mark.parametrize("way", WAYS)
