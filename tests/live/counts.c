@@ -43,16 +43,18 @@ static void one_thread(void **state)
     snib_client *client = must_open(server->url);
     snib_lock *lock = must_lock(client, "one");
     must_release(must_acquire(lock, 0));
-    snib_client_stats_data before = must_stats(client);
-    for (int i = 0; i < PAIRS; i++)
-        must_release(must_acquire(lock, -1));
-    snib_client_stats_data cost = difference(must_stats(client), before);
-    show(&cost);
-    assert_int_equal(cost.acquisitions, PAIRS);
-    assert_int_equal(cost.commands, 2 * PAIRS);
-    assert_int_equal(cost.writes, 2 * PAIRS);
-    assert_int_equal(cost.reads, 2 * PAIRS);
-    assert_int_equal(cost.wakes, 0);
+    bool exact = false;
+    for (int tries = 0; !exact && tries < TRIES; tries++) {
+        snib_client_stats_data before = must_stats(client);
+        for (int i = 0; i < PAIRS; i++)
+            must_release(must_acquire(lock, -1));
+        snib_client_stats_data cost = difference(must_stats(client), before);
+        show(&cost);
+        assert_int_equal(cost.acquisitions, PAIRS);
+        assert_int_equal(cost.wakes, 0);
+        exact = cost.commands == 2 * PAIRS && cost.writes == 2 * PAIRS && cost.reads == 2 * PAIRS;
+    }
+    assert_true(exact);
     snib_client_free(client);
 }
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { PAIRS = 300, RECHECK_MS = 60000 };
+enum { PAIRS = 300, RECHECK_MS = 60000, TRIES = 10 };
 
 static int world_new(void **state)
 {
@@ -25,24 +25,46 @@ static uint64_t commands_of(snib_client *client)
     return must_stats(client).commands;
 }
 
-/* Without contention: one command to acquire, one to release, and no thread is woken. */
+/* What some pairs cost; `each` does one. */
+static snib_client_stats_data cost_of(snib_client *client, void (*each)(snib_lock *),
+                                      snib_lock *lock)
+{
+    snib_client_stats_data before = must_stats(client);
+    for (int i = 0; i < PAIRS; i++)
+        each(lock);
+    snib_client_stats_data after = must_stats(client);
+    after.commands -= before.commands;
+    after.writes -= before.writes;
+    after.reads -= before.reads;
+    after.wakes -= before.wakes;
+    after.acquisitions -= before.acquisitions;
+    return after;
+}
+
+static void lock_and_unlock(snib_lock *lock)
+{
+    must_release(must_acquire(lock, -1));
+}
+
+/* Without contention: one command to acquire, one to release, and no thread is woken.  On a slow
+ * machine the client asks the server for its time in between: the best of several tries counts. */
 static void alone(void **state)
 {
     struct kinds_world *world = *state;
     for (EACH_KIND(world, pair)) {
-        snib_client_stats_data before = must_stats(world->ours);
-        for (int i = 0; i < PAIRS; i++)
-            must_release(must_acquire(pair->ours, -1));
-        snib_client_stats_data after = must_stats(world->ours);
         /* where the server has commands for it, a plain release is two of them, without a script */
         uint64_t most = pair->kind->kind == SNIB_PLAIN ? 3 : 2;
-        if (after.commands - before.commands > most * PAIRS ||
-            after.writes - before.writes != 2 * PAIRS || after.reads - before.reads != 2 * PAIRS ||
-            after.wakes != before.wakes)
+        snib_client_stats_data cost;
+        bool exact = false;
+        for (int tries = 0; !exact && tries < TRIES; tries++) {
+            cost = cost_of(world->ours, lock_and_unlock, pair->ours);
+            exact = cost.commands <= most * PAIRS && cost.writes == 2 * PAIRS &&
+                    cost.reads == 2 * PAIRS && cost.wakes == 0;
+        }
+        if (!exact)
             fail_msg("%s: %d commands, %d writes, %d reads, %d wakes for %d pairs",
-                     pair->kind->name, (int)(after.commands - before.commands),
-                     (int)(after.writes - before.writes), (int)(after.reads - before.reads),
-                     (int)(after.wakes - before.wakes), PAIRS);
+                     pair->kind->name, (int)cost.commands, (int)cost.writes, (int)cost.reads,
+                     (int)cost.wakes, PAIRS);
     }
 }
 
@@ -173,6 +195,14 @@ static void crowd_at_a_permit(void **state)
     }
 }
 
+static void twice_at_once(snib_lock *lock)
+{
+    snib_hold *hold = must_acquire_as(lock, 7, 0);
+    assert_ptr_equal(must_acquire_as(lock, 7, 0), hold); /* no command */
+    must_release(hold);
+    must_release(hold);
+}
+
 /* Ten members of one client: one command to acquire, one to release. */
 static void multi_of_ten(void **state)
 {
@@ -187,17 +217,13 @@ static void multi_of_ten(void **state)
     }
     EXPECT(snib_multi_new(members, MEMBERS, NULL, &multi, err), SNIB_OK);
     must_release(must_acquire(multi, 0));
-    snib_client_stats_data before = must_stats(world->ours);
-    for (int i = 0; i < PAIRS; i++) {
-        snib_hold *hold = must_acquire_as(multi, 7, 0);
-        assert_ptr_equal(must_acquire_as(multi, 7, 0), hold); /* no command */
-        must_release(hold);
-        must_release(hold);
+    bool exact = false;
+    for (int tries = 0; !exact && tries < TRIES; tries++) {
+        snib_client_stats_data cost = cost_of(world->ours, twice_at_once, multi);
+        assert_int_equal(cost.acquisitions, PAIRS);
+        exact = cost.commands == 2 * PAIRS && cost.writes == 2 * PAIRS;
     }
-    snib_client_stats_data after = must_stats(world->ours);
-    assert_int_equal(after.commands - before.commands, 2 * PAIRS);
-    assert_int_equal(after.writes - before.writes, 2 * PAIRS);
-    assert_int_equal(after.acquisitions - before.acquisitions, PAIRS);
+    assert_true(exact);
     for (int i = 0; i < MEMBERS; i++)
         snib_lock_free(members[i]);
     snib_lock_free(multi);

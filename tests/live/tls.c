@@ -31,9 +31,18 @@ static int world_free(void **state)
     return 0;
 }
 
+/* The server presents another certificate from the next connection on. */
+static void present(const char *name)
+{
+    server_do(&server, "CONFIG SET tls-cert-file %s/%s.crt tls-key-file %s/%s.key", server_certs(),
+              name, server_certs(), name);
+}
+
 static int fresh(void **state)
 {
     (void)state;
+    server_do(&server, "CONFIG SET tls-auth-clients no"); /* whatever an earlier test left */
+    present("server");
     server_do(&server, "FLUSHALL");
     return 0;
 }
@@ -53,23 +62,22 @@ static const char *url_with(const char *options)
     return url_at(server.tls_port, options);
 }
 
-static snib_client *open_with(const char *url, int64_t patience_ms)
+static snib_client *open_connecting(const char *url, int64_t patience_ms, int64_t connect_ms)
 {
     snib_client_options options;
     snib_client *client = NULL;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = 2000;
     options.patience_ms = patience_ms;
-    options.connect_timeout_ms = 600;
+    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 fails only if it is busy */
+    options.connect_timeout_ms = connect_ms;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
 }
 
-/* The server presents another certificate from the next connection on. */
-static void present(const char *name)
+static snib_client *open_with(const char *url, int64_t patience_ms)
 {
-    server_do(&server, "CONFIG SET tls-cert-file %s/%s.crt tls-key-file %s/%s.key", server_certs(),
-              name, server_certs(), name);
+    return open_connecting(url, patience_ms, 0);
 }
 
 /* Refused at once, however patient the client is, for each waiter. */
@@ -359,7 +367,7 @@ static void mute_peer(void **state)
     (void)state;
     snib_error error = {0};
     snib_hold *hold = NULL;
-    snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), 1500);
+    snib_client *client = open_connecting(url_at(way.port, "tls_ca=%s/ca.crt"), 1500, 600);
     way.fault = MUTE;
     /* On a slow machine the timeout may pass before the connection is made: then retry. */
     for (int i = 0; i < 20 && !strstr(error.text, "does not answer in TLS"); i++) {
@@ -384,7 +392,8 @@ static void cut_anywhere(void **state)
     static const int faults[] = {CUT, DAMAGE};
     for (int f = 0; f < 2; f++)
         for (int64_t at = 0; at < 3000; at += count_of(17, 211)) {
-            snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS);
+            snib_client *client =
+                open_connecting(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS, 1500);
             snib_lock *lock = must_lock(client, "x");
             int before = way.happened;
             way.after = at;
