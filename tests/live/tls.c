@@ -62,22 +62,27 @@ static const char *url_with(const char *options)
     return url_at(server.tls_port, options);
 }
 
-static snib_client *open_connecting(const char *url, int64_t patience_ms, int64_t connect_ms)
+/* Where a silent peer is to cost little time; 0: the defaults. */
+struct haste {
+    int64_t lease_ms, connect_ms;
+};
+
+static snib_client *open_hasty(const char *url, int64_t patience_ms, struct haste haste)
 {
     snib_client_options options;
     snib_client *client = NULL;
     snib_client_options_init(&options, sizeof options);
-    options.lease_ms = 2000;
+    options.lease_ms = haste.lease_ms;
     options.patience_ms = patience_ms;
     options.try_timeout_ms = patient_ms(1000); /* a wait of 0 fails only if it is busy */
-    options.connect_timeout_ms = connect_ms;
+    options.connect_timeout_ms = haste.connect_ms;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
 }
 
 static snib_client *open_with(const char *url, int64_t patience_ms)
 {
-    return open_connecting(url, patience_ms, 0);
+    return open_hasty(url, patience_ms, (struct haste){0});
 }
 
 /* Refused at once, however patient the client is, for each waiter. */
@@ -367,7 +372,8 @@ static void mute_peer(void **state)
     (void)state;
     snib_error error = {0};
     snib_hold *hold = NULL;
-    snib_client *client = open_connecting(url_at(way.port, "tls_ca=%s/ca.crt"), 1500, 600);
+    snib_client *client =
+        open_hasty(url_at(way.port, "tls_ca=%s/ca.crt"), 1500, (struct haste){.connect_ms = 600});
     way.fault = MUTE;
     /* On a slow machine the timeout may pass before the connection is made: then retry. */
     for (int i = 0; i < 20 && !strstr(error.text, "does not answer in TLS"); i++) {
@@ -392,8 +398,8 @@ static void cut_anywhere(void **state)
     static const int faults[] = {CUT, DAMAGE};
     for (int f = 0; f < 2; f++)
         for (int64_t at = 0; at < 3000; at += count_of(17, 211)) {
-            snib_client *client =
-                open_connecting(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS, 1500);
+            snib_client *client = open_hasty(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS,
+                                             (struct haste){.connect_ms = 1500});
             snib_lock *lock = must_lock(client, "x");
             int before = way.happened;
             way.after = at;
@@ -419,7 +425,8 @@ static void cut_anywhere(void **state)
 static void stalled(void **state)
 {
     (void)state;
-    snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS);
+    snib_client *client =
+        open_hasty(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS, (struct haste){.lease_ms = 2000});
     snib_hold *hold = must_acquire(must_lock(client, "x"), 0);
     uint64_t before = must_stats(client).connects;
     for (int i = 0; i < 20 && must_stats(client).connects == before; i++) {
