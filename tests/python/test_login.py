@@ -232,7 +232,7 @@ def ask():
     inside.set()
     time.sleep(SECONDS)
     return snib.Credentials("secret", 0.05, "app")
-client = snib.connect(URL, credentials=ask, patience=0.1)
+client = snib.connect(URL, credentials=ask, patience=60)
 threading.Thread(target=client.lock("x").acquire, daemon=True).start()
 inside.wait()
 say("inside")
