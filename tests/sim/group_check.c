@@ -262,17 +262,18 @@ static bool is_wanted(const struct world_peer *peer, uint64_t number)
     return false;
 }
 
-/* The client that an owner text names; NULL: its process is dead. */
-static const struct world_peer *peer_of(const char *owner, uint64_t *out_number)
+/* The client that an owner text names. */
+static void read_owner(struct world_claim *claim)
 {
     char *rest;
-    unsigned long process = strtoul(owner, &rest, 16), node = strtoul(rest + 1, NULL, 16);
-    const char *colon = strchr(owner, ':');
+    unsigned long process = strtoul(claim->owner, &rest, 16), node = strtoul(rest + 1, NULL, 16);
+    const char *colon = strchr(claim->owner, ':');
     if (process >= world.process_count || node >= WORLD_NODES || colon == NULL) {
-        world_fail("the owner %s is unknown", owner);
+        world_fail("the owner %s is unknown", claim->owner);
     }
-    *out_number = strtoull(colon + 1, NULL, 10);
-    return world.processes[process]->dead ? NULL : &world.processes[process]->peers[node];
+    claim->process = (uint32_t)process;
+    claim->node = (int)node;
+    claim->number = strtoull(colon + 1, NULL, 10);
 }
 
 /* A claim that no program wants is soon given back, even if only the server knows that it was
@@ -281,14 +282,21 @@ static void check_claim(int node, int name)
 {
     struct world_claim *claim = &world.claims[node][name];
     model_text text;
-    uint64_t expires_ns, number;
-    char owner[64] = "";
+    uint64_t expires_ns;
+    size_t n = 0;
     if (owner_of(node, name, &text, &expires_ns)) {
-        memcpy(owner, text.p, text.n < sizeof owner - 1 ? text.n : sizeof owner - 1);
+        n = text.n < sizeof claim->owner - 1 ? text.n : sizeof claim->owner - 1;
     }
-    const struct world_peer *peer = owner[0] == '\0' ? NULL : peer_of(owner, &number);
-    if (peer == NULL || strcmp(owner, claim->owner) != 0 || is_wanted(peer, number)) {
-        memcpy(claim->owner, owner, sizeof owner);
+    if (n == 0 || strncmp(claim->owner, text.p, n) != 0 || claim->owner[n] != '\0') {
+        memset(claim, 0, sizeof *claim);
+        if (n > 0) {
+            memcpy(claim->owner, text.p, n);
+            read_owner(claim);
+        }
+        return;
+    }
+    const struct world_process *process = world.processes[claim->process];
+    if (process->dead || is_wanted(&process->peers[claim->node], claim->number)) {
         claim->unwanted_since = 0;
         return;
     }
@@ -300,7 +308,7 @@ static void check_claim(int node, int name)
         limit += 3000 * SNIB__MS + 2 * world.reply_timeout;
     }
     if (world.calm && world.now > latest(claim->unwanted_since, world.calm_at) + limit) {
-        world_fail("%s is kept at node %d, and no operation wants it", owner, node);
+        world_fail("%s is kept at node %d, and no operation wants it", claim->owner, node);
     }
 }
 

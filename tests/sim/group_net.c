@@ -145,6 +145,7 @@ static void finish_connect(struct world_peer *peer, int link)
                                snib__engine_link(peer->client.driver.engine, link),
                                SNIB_EUNREACHABLE, ECONNREFUSED, world.now);
     } else {
+        world.pipes_end = pipe < world.pipes_end ? world.pipes_end : pipe + 1;
         *pipe = (struct world_pipe){.used = true, .client = peer, .link = link, .node = peer->node};
         pipe->server = model_connect(node->model);
         end->pipe = pipe;
@@ -183,7 +184,7 @@ void net_send(struct world_peer *peer, int link, const char *bytes, size_t n)
 
 void net_node_died(int node)
 {
-    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         if (pipe->used && pipe->node == node && pipe->server != 0) {
             end_server(pipe);
         }
@@ -193,7 +194,7 @@ void net_node_died(int node)
 /* Everything that is stuck moves on. */
 void net_heal(void)
 {
-    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         pipe->to_server.frozen_until = pipe->to_client.frozen_until = 0;
         pipe->cut_next = 0;
     }
@@ -216,7 +217,7 @@ struct world_pipe *net_pick(void)
 /* Move what a node has written into its pipes. */
 static void collect(int node)
 {
-    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         const char *bytes;
         if (!pipe->used || pipe->server == 0 || pipe->node != node) {
             continue;
@@ -299,7 +300,7 @@ static snib__time connect_due(const struct world_peer *peer, int link)
 snib__time net_next(void)
 {
     snib__time next = SNIB__NEVER;
-    for (const struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (const struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         if (!pipe->used) {
             continue;
         }
@@ -319,7 +320,7 @@ snib__time net_next(void)
 
 bool net_run(void)
 {
-    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         if (server_due(pipe) <= world.now) {
             arrive_at_server(pipe);
             return true;
@@ -343,7 +344,7 @@ bool net_run(void)
 
 void net_free(void)
 {
-    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes_end; pipe++) {
         drain(&pipe->to_server);
         drain(&pipe->to_client);
     }

@@ -6,6 +6,7 @@
 
 #include "engine/internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ void peer_enter(struct world_peer *peer)
         world_fail("%u enters the client of node %d twice", peer->process->id, peer->node);
     }
     peer->inside = true;
+    peer->is_known = false;
 }
 
 static bool send_all(struct world_peer *peer)
@@ -336,12 +338,23 @@ bool process_is_idle(const struct world_process *process)
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 
-snib__time process_next(const struct world_process *process)
+/* An engine's deadline, looked at once for as long as nobody comes inside. */
+static snib__time deadline_of(struct world_peer *peer)
+{
+    if (!peer->is_known) {
+        peer->deadline = snib__engine_deadline(peer->client.driver.engine);
+        peer->is_known = !peer->inside;
+    }
+    assert(peer->deadline == snib__engine_deadline(peer->client.driver.engine));
+    return peer->deadline;
+}
+
+snib__time process_next(struct world_process *process)
 {
     snib__time next = world.stepping ? SNIB__NEVER : process->step_at;
     for (int i = 0; i < world.node_count; i++) {
-        const struct world_peer *peer = &process->peers[i];
-        snib__time at = snib__engine_deadline(peer->client.driver.engine);
+        struct world_peer *peer = &process->peers[i];
+        snib__time at = deadline_of(peer);
         next = at < next ? at : next;
         next = peer->settle_at < next ? peer->settle_at : next;
     }
@@ -393,7 +406,7 @@ void process_run(struct world_process *process)
             peer_leave(peer);
             return;
         }
-        if (snib__engine_deadline(peer->client.driver.engine) <= world.now) {
+        if (deadline_of(peer) <= world.now) {
             tick(peer);
             return;
         }

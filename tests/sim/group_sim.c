@@ -145,6 +145,7 @@ static void begin(uint64_t seed, bool trace)
     world.random = seed * 0x9e3779b97f4a7c15ULL;
     world.trace = trace;
     world.now = WORLD_START;
+    world.pipes_end = world.pipes;
     world.lease = world_between(200 * SNIB__MS, 3000 * SNIB__MS) / SNIB__MS * SNIB__MS;
     world.recheck = world_between(100 * SNIB__MS, 2000 * SNIB__MS);
     world.patience = world_between(200 * SNIB__MS, 4000 * SNIB__MS);
@@ -197,18 +198,20 @@ static void let_time_pass(snib__time now)
 static void step(snib__time until)
 {
     snib__time next = net_next(), fault = world.nested ? SNIB__NEVER : fault_next();
+    snib__time runs_at = SNIB__NEVER;
     struct world_process *runs = NULL;
     next = fault < next ? fault : next;
     for (uint32_t i = 0; i < world.process_count; i++) {
         snib__time at = process_next(world.processes[i]);
         if (at <= world.now || at < next) {
             runs = world.processes[i];
+            runs_at = at;
             next = at < next ? at : next;
         }
     }
     let_time_pass(next > until ? until : next > world.now ? next : world.now);
     if (next <= until) {
-        if (runs != NULL && process_next(runs) <= world.now) {
+        if (runs_at <= world.now) {
             process_run(runs);
         } else if (!net_run()) {
             fault_run();

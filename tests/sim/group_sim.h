@@ -90,6 +90,8 @@ struct world_peer { /* a client of a process */
     snib__time settle_at; /* when it returns after leaving early */
     struct world_endpoint links[2];
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
+    bool is_known; /* the deadline is the engine's, as nobody was inside since */
+    snib__time deadline;
 };
 
 struct world_hold { /* what a process' program holds */
@@ -159,6 +161,9 @@ struct world_pipe { /* one connection; the node's end may outlive the client's *
 
 struct world_claim { /* on a name of a node */
     char owner[64];
+    uint32_t process; /* and client, and number, of that owner */
+    int node;
+    uint64_t number;
     snib__time unwanted_since; /* 0: it is wanted */
 };
 
@@ -179,6 +184,7 @@ struct world {
     struct world_process *slots[WORLD_SLOTS], *processes[WORLD_PROCESSES];
     uint32_t process_count;
     struct world_pipe pipes[WORLD_PIPES];
+    struct world_pipe *pipes_end; /* those from here on were never used */
     struct world_claim claims[WORLD_NODES][WORLD_NAMES];
     snib__time served_at[WORLD_LOCKS]; /* when it was last held, or not wanted */
 };
@@ -225,7 +231,7 @@ void process_close(struct world_process *process);
 void process_close_peer(struct world_peer *peer);
 void process_free(struct world_process *process);
 bool process_is_idle(const struct world_process *process);
-snib__time process_next(const struct world_process *process);
+snib__time process_next(struct world_process *process);
 void process_run(struct world_process *process); /* what is due */
 void peer_enter(struct world_peer *peer);
 void peer_leave(struct world_peer *peer);

@@ -4,8 +4,6 @@
 
 #include "model_server.h"
 
-#include <lua.h>
-
 typedef struct buffer {
     char *p;
     size_t n, cap;
@@ -48,6 +46,8 @@ struct model {
     size_t key_count, key_cap;
     connection **connections;
     size_t connection_count;
+    connection **by_id; /* NULL: closed */
+    size_t by_id_cap;
     uint64_t last_id, last_client_id;
     uint64_t requests;
     model_watcher *watcher;
@@ -55,8 +55,10 @@ struct model {
     bool refused; /* the request that the watcher sees */
     uint64_t run;
     uint64_t random; /* for HRANDFIELD */
-    lua_State *lua;
+    bool *scripts; /* by number: whether the server has it */
+    size_t script_cap;
     struct call *script; /* the running EVAL, or NULL */
+    buffer script_reply; /* of the command that the script calls */
     bool script_wrote;   /* after its first write a script is not refused for lack of memory */
     bool script_oom;
     struct model_deployment deployment;
@@ -138,6 +140,7 @@ uint64_t model__random(model *m, uint64_t below);
 
 /* model_lua.c */
 void model__lua_open(model *m);
+void model__lua_close(model *m);
 void model__lua_forget(model *m);
 void model__eval(call *c);
 void model__evalsha(call *c);

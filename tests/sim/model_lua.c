@@ -1,5 +1,8 @@
 /* model_lua.c - the model server's scripting: EVAL, EVALSHA, SCRIPT, and redis.* for the scripts.
  *
+ * All models of a program share one interpreter, and what it has compiled: a script keeps nothing
+ * between two runs, as it cannot set globals.  Which scripts a server has loaded is the model's.
+ *
  * A script calls commands through the same table as a client; their RESP2 replies are translated to Lua
  * and the script's result back to RESP2 by the server's rules: nil and false are null, numbers lose
  * their fraction, a table is an error, a status or an array that ends at its first nil.
@@ -12,9 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRIPTS "snib.scripts" /* registry: sha1 -> function */
-#define HANDLER "snib.handler" /* registry: the error handler */
-#define MODEL "snib.model"     /* registry: the model */
+#define BUCKETS 256
+
+typedef struct script {
+    struct script *same_sha1, *same_body; /* the next in their buckets */
+    size_t number;
+    int function; /* its place in the registry */
+    char sha1[41];
+    size_t n;
+    char body[];
+} script;
+
+static struct {
+    lua_State *lua; /* NULL: no model was made yet */
+    int handler;    /* the place of the error handler in the registry */
+    model *running;
+    size_t count;
+    script *by_sha1[BUCKETS], *by_body[BUCKETS];
+} shared;
 
 /* An error becomes a table with the place where it was raised. */
 static const char handler_text[] =
@@ -29,10 +47,21 @@ static const char handler_text[] =
 
 /* ---- Replies to Lua ----------------------------------------------------------------------------- */
 
+/* The number of ":<number>\r\n", "$<number>\r\n", "*<number>\r\n". */
+static long long number_of(const char *reply)
+{
+    bool negative = reply[1] == '-';
+    unsigned long long number = 0;
+    for (const char *at = reply + 1 + negative; *at >= '0' && *at <= '9'; at++) {
+        number = number * 10 + (unsigned long long)(*at - '0');
+    }
+    return (long long)(negative ? 0 - number : number);
+}
+
 static const char *to_lua(lua_State *lua, const char *reply)
 {
-    const char *end = strstr(reply, "\r\n");
-    long long number = strtoll(reply + 1, NULL, 10);
+    const char *end = strchr(reply, '\r');
+    long long number = number_of(reply);
     const char *rest = end + 2;
     switch (*reply) {
     case ':':
@@ -129,14 +158,6 @@ static void from_lua(call *c, lua_State *lua)
 
 /* ---- redis.* ------------------------------------------------------------------------------------ */
 
-static model *running_model(lua_State *lua)
-{
-    lua_getfield(lua, LUA_REGISTRYINDEX, MODEL);
-    model *m = lua_touserdata(lua, -1);
-    lua_pop(lua, 1);
-    return m;
-}
-
 /* "-CODE text" keeps its code, any other text is an ERR. */
 static void push_error(lua_State *lua, const char *text)
 {
@@ -186,7 +207,7 @@ static const char *refusal(const model *m, const command *cmd, size_t argc)
 /* Runs the command on the stack and pushes its reply; true if that is an error. */
 static bool call_command(lua_State *lua)
 {
-    model *m = running_model(lua);
+    model *m = shared.running;
     model_text argv[256];
     int argc = lua_gettop(lua);
     if (argc == 0 || argc > 256) {
@@ -206,8 +227,9 @@ static bool call_command(lua_State *lua)
         }
         argv[i].p = lua_tolstring(lua, i + 1, &argv[i].n);
     }
-    buffer reply = {0};
-    call c = {m, m->script->from, argv, (size_t)argc, &reply};
+    buffer *reply = &m->script_reply;
+    call c = {m, m->script->from, argv, (size_t)argc, reply};
+    reply->n = 0;
     const command *cmd = model__command(argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
     why_not = why_not == NULL ? model__not_here(m, argv, (size_t)argc) : why_not;
@@ -218,11 +240,9 @@ static bool call_command(lua_State *lua)
         m->writes += (cmd->flags & COMMAND_WRITE) != 0;
         cmd->run(&c);
     }
-    model__append(&reply, "", 1);
-    bool is_error = reply.p[0] == '-';
-    to_lua(lua, reply.p);
-    model__drop(&reply);
-    return is_error;
+    model__append(reply, "", 1);
+    to_lua(lua, reply->p);
+    return reply->p[0] == '-';
 }
 
 static int redis_call(lua_State *lua)
@@ -283,7 +303,7 @@ static void open_library(lua_State *lua, const char *name, lua_CFunction open)
     lua_call(lua, 1, 0);
 }
 
-void model__lua_open(model *m)
+static void open_shared(void)
 {
     static const luaL_Reg redis[] = {{"call", redis_call},
                                      {"pcall", redis_pcall},
@@ -295,23 +315,21 @@ void model__lua_open(model *m)
     if (lua == NULL) {
         abort();
     }
-    m->lua = lua;
+    shared.lua = lua;
+    lua_gc(lua, LUA_GCSETPAUSE, 1000); /* most of its memory is compiled scripts, which stay */
     open_library(lua, "", luaopen_base);
     open_library(lua, LUA_TABLIBNAME, luaopen_table);
     open_library(lua, LUA_STRLIBNAME, luaopen_string);
     open_library(lua, LUA_MATHLIBNAME, luaopen_math);
     open_library(lua, LUA_DBLIBNAME, luaopen_debug);
-    lua_pushlightuserdata(lua, m);
-    lua_setfield(lua, LUA_REGISTRYINDEX, MODEL);
     if (luaL_loadbuffer(lua, handler_text, sizeof handler_text - 1, "@handler") != 0) {
         abort();
     }
     lua_call(lua, 0, 1);
-    lua_setfield(lua, LUA_REGISTRYINDEX, HANDLER);
+    shared.handler = luaL_ref(lua, LUA_REGISTRYINDEX);
     luaL_register(lua, "redis", redis);
     lua_pushnil(lua);
     lua_setglobal(lua, LUA_DBLIBNAME);
-    model__lua_forget(m);
     lua_newtable(lua);
     lua_pushcfunction(lua, missing_global);
     lua_setfield(lua, -2, "__index");
@@ -321,64 +339,93 @@ void model__lua_open(model *m)
     lua_settop(lua, 0);
 }
 
+void model__lua_open(model *m)
+{
+    if (shared.lua == NULL) {
+        open_shared();
+    }
+    m->scripts = NULL;
+    m->script_cap = 0;
+}
+
+void model__lua_close(model *m)
+{
+    free(m->scripts);
+    model__drop(&m->script_reply);
+}
+
 void model__lua_forget(model *m)
 {
-    lua_newtable(m->lua);
-    lua_setfield(m->lua, LUA_REGISTRYINDEX, SCRIPTS);
+    if (m->script_cap > 0) {
+        memset(m->scripts, 0, m->script_cap * sizeof *m->scripts);
+    }
 }
 
 /* ---- Scripts ------------------------------------------------------------------------------------ */
 
-/* Pushes the function of this sha1; false (and nothing pushed) if it is unknown. */
-static bool push_script(lua_State *lua, const char sha1[41])
+static script **bucket_of(const char *sha1)
 {
-    lua_getfield(lua, LUA_REGISTRYINDEX, SCRIPTS);
-    lua_getfield(lua, -1, sha1);
-    lua_remove(lua, -2);
-    if (lua_isnil(lua, -1)) {
-        lua_pop(lua, 1);
-        return false;
+    unsigned at = 0;
+    for (int i = 0; i < 4; i++) {
+        at = at * 31 + (unsigned char)sha1[i];
     }
-    return true;
+    return &shared.by_sha1[at % BUCKETS];
 }
 
-/* The SHA1 of a script's text; cached, as the same few texts recur. */
-static void script_sha1(model_text body, char sha1[41])
+/* The script of this sha1 if the server has it; else NULL. */
+static const script *find_script(const model *m, const char sha1[41])
 {
-    static struct {
-        uint64_t hash;
-        char sha1[41];
-    } known[256];
-    uint64_t hash = body.n;
-    for (size_t i = 0; i < body.n; i++) {
-        hash = (hash ^ (unsigned char)body.p[i]) * 1099511628211U;
+    const script *found = *bucket_of(sha1);
+    while (found != NULL && memcmp(found->sha1, sha1, 41) != 0) {
+        found = found->same_sha1;
     }
-    size_t at = hash >> 56;
-    if (known[at].hash != hash) {
-        known[at].hash = hash;
-        model_sha1(body.p, body.n, known[at].sha1);
-    }
-    memcpy(sha1, known[at].sha1, sizeof known[at].sha1);
+    return found != NULL && found->number < m->script_cap && m->scripts[found->number] ? found
+                                                                                      : NULL;
 }
 
-static bool load_script(call *c, model_text body, char sha1[41])
+/* Compiles a text that is new to the program.  NULL: an error was sent. */
+static script *compile(call *c, model_text body, script **bucket)
 {
-    lua_State *lua = c->m->lua;
-    script_sha1(body, sha1);
-    if (push_script(lua, sha1)) {
-        lua_pop(lua, 1);
-        return true;
-    }
+    lua_State *lua = shared.lua;
     if (luaL_loadbuffer(lua, body.p, body.n, "@user_script") != 0) {
         model__error(c, "ERR Error compiling script (new function): %s", lua_tostring(lua, -1));
         lua_pop(lua, 1);
-        return false;
+        return NULL;
     }
-    lua_getfield(lua, LUA_REGISTRYINDEX, SCRIPTS);
-    lua_insert(lua, -2);
-    lua_setfield(lua, -2, sha1);
-    lua_pop(lua, 1);
-    return true;
+    script *made = model__grow(NULL, sizeof *made + body.n);
+    *made = (script){.same_body = *bucket,
+                     .number = shared.count++,
+                     .function = luaL_ref(lua, LUA_REGISTRYINDEX),
+                     .n = body.n};
+    memcpy(made->body, body.p, body.n);
+    model_sha1(body.p, body.n, made->sha1);
+    made->same_sha1 = *bucket_of(made->sha1);
+    *bucket_of(made->sha1) = made;
+    *bucket = made;
+    return made;
+}
+
+/* The server has the script from now on.  NULL: an error was sent. */
+static const script *load_script(call *c, model_text body)
+{
+    model *m = c->m;
+    script **bucket = &shared.by_body[body.n % BUCKETS], *found = *bucket;
+    while (found != NULL &&
+           (found->n != body.n || (body.n > 0 && memcmp(found->body, body.p, body.n) != 0))) {
+        found = found->same_body;
+    }
+    found = found == NULL ? compile(c, body, bucket) : found;
+    if (found == NULL) {
+        return NULL;
+    }
+    if (found->number >= m->script_cap) {
+        size_t cap = 2 * found->number + 16;
+        m->scripts = model__grow(m->scripts, cap * sizeof *m->scripts);
+        memset(m->scripts + m->script_cap, 0, (cap - m->script_cap) * sizeof *m->scripts);
+        m->script_cap = cap;
+    }
+    m->scripts[found->number] = true;
+    return found;
 }
 
 static void set_global_array(lua_State *lua, const char *name, const model_text *texts, size_t n)
@@ -426,19 +473,20 @@ static void reply_script_error(call *c, lua_State *lua, const char *sha1)
     lua_pop(lua, 1);
 }
 
-static void run_script(call *c, const char sha1[41], size_t keys)
+static void run_script(call *c, const script *what, size_t keys)
 {
     model *m = c->m;
-    lua_State *lua = m->lua;
-    lua_getfield(lua, LUA_REGISTRYINDEX, HANDLER);
-    push_script(lua, sha1);
+    lua_State *lua = shared.lua;
+    lua_rawgeti(lua, LUA_REGISTRYINDEX, shared.handler);
+    lua_rawgeti(lua, LUA_REGISTRYINDEX, what->function);
     set_global_array(lua, "KEYS", c->argv + 3, keys);
     set_global_array(lua, "ARGV", c->argv + 3 + keys, c->argc - 3 - keys);
+    shared.running = m;
     m->script = c;
     m->script_wrote = false;
     m->script_oom = (m->faults & MODEL_OOM) != 0;
     if (lua_pcall(lua, 0, 1, -2) != 0) {
-        reply_script_error(c, lua, sha1);
+        reply_script_error(c, lua, what->sha1);
     } else {
         from_lua(c, lua);
     }
@@ -448,10 +496,10 @@ static void run_script(call *c, const char sha1[41], size_t keys)
 
 void model__eval(call *c)
 {
-    char sha1[41];
     size_t keys;
-    if (key_count(c, &keys) && load_script(c, c->argv[1], sha1)) {
-        run_script(c, sha1, keys);
+    const script *what = key_count(c, &keys) ? load_script(c, c->argv[1]) : NULL;
+    if (what != NULL) {
+        run_script(c, what, keys);
     }
 }
 
@@ -466,19 +514,19 @@ void model__evalsha(call *c)
     if (c->argv[1].n == 40 && !key_count(c, &keys)) {
         return;
     }
-    if (c->argv[1].n != 40 || !push_script(c->m->lua, sha1)) {
+    const script *what = c->argv[1].n == 40 ? find_script(c->m, sha1) : NULL;
+    if (what == NULL) {
         model__error(c, "NOSCRIPT No matching script. Please use EVAL.");
         return;
     }
-    lua_pop(c->m->lua, 1);
-    run_script(c, sha1, keys);
+    run_script(c, what, keys);
 }
 
 void model__script_load(call *c)
 {
-    char sha1[41];
-    if (load_script(c, c->argv[2], sha1)) {
-        model__bulk(c, sha1, 40);
+    const script *loaded = load_script(c, c->argv[2]);
+    if (loaded != NULL) {
+        model__bulk(c, loaded->sha1, 40);
     }
 }
 
@@ -486,10 +534,9 @@ void model__script_exists(call *c)
 {
     model__array(c, c->argc - 2);
     for (size_t i = 2; i < c->argc; i++) {
-        char sha1[41];
+        char sha1[41] = "";
         snprintf(sha1, sizeof sha1, "%.*s", (int)c->argv[i].n, c->argv[i].p);
-        model__integer(c, push_script(c->m->lua, sha1));
-        lua_settop(c->m->lua, 0);
+        model__integer(c, find_script(c->m, sha1) != NULL);
     }
 }
 

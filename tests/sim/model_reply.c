@@ -83,20 +83,27 @@ void model__error(call *c, const char *format, ...)
     append_line(c, '-', text);
 }
 
+/* The value's digits before `end`: where they begin. */
+static char *digits_before(char *end, long long value)
+{
+    unsigned long long rest = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
+    do {
+        *--end = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        *--end = '-';
+    }
+    return end;
+}
+
 /* "<kind><number>\r\n" */
 static void append_number(call *c, char kind, long long value)
 {
     char text[32], *at = text + sizeof text;
-    unsigned long long rest = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
     *--at = '\n';
     *--at = '\r';
-    do {
-        *--at = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    if (value < 0) {
-        *--at = '-';
-    }
+    at = digits_before(at, value);
     *--at = kind;
     model__append(c->reply, at, (size_t)(text + sizeof text - at));
 }
@@ -132,8 +139,15 @@ void model__array(call *c, size_t n)
 size_t model__number_text(double value, char out[40])
 {
     bool whole = value > -1e15 && value < 1e15 && value == (double)(long long)value;
-    return (size_t)(whole ? snprintf(out, 40, "%lld", (long long)value)
-                          : snprintf(out, 40, "%.17g", value));
+    if (!whole) {
+        return (size_t)snprintf(out, 40, "%.17g", value);
+    }
+    char text[40];
+    const char *at = digits_before(text + sizeof text, (long long)value);
+    size_t n = (size_t)(text + sizeof text - at);
+    memcpy(out, at, n);
+    out[n] = '\0';
+    return n;
 }
 
 /* As strict as the server: no sign but '-', no leading zero, no space, nothing out of range. */

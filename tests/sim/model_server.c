@@ -1,7 +1,6 @@
 /* model_server.c - the model server's connections: RESP2 requests, dispatch, pub/sub, connection commands. */
 #include "model_internal.h"
 
-#include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,8 @@ void model_free(model *m)
         free_connection(m->connections[i]);
     }
     free(m->connections);
-    lua_close(m->lua);
+    free(m->by_id);
+    model__lua_close(m);
     free(m);
 }
 
@@ -55,12 +55,7 @@ void model_time(model *m, uint64_t now_ns)
 
 static connection *find_connection(const model *m, uint64_t id)
 {
-    for (size_t i = 0; i < m->connection_count; i++) {
-        if (m->connections[i]->id == id) {
-            return m->connections[i];
-        }
-    }
-    return NULL;
+    return id <= m->last_id && id < m->by_id_cap ? m->by_id[id] : NULL;
 }
 
 uint64_t model_connect(model *m)
@@ -73,6 +68,13 @@ uint64_t model_connect(model *m)
                       .authenticated = m->password == NULL && !(m->faults & MODEL_PASSWORD)};
     m->connections = model__grow(m->connections, size);
     m->connections[m->connection_count++] = c;
+    if (c->id >= m->by_id_cap) {
+        size_t cap = 2 * c->id + 16;
+        m->by_id = model__grow(m->by_id, cap * sizeof(connection *));
+        memset(m->by_id + m->by_id_cap, 0, (cap - m->by_id_cap) * sizeof(connection *));
+        m->by_id_cap = cap;
+    }
+    m->by_id[c->id] = c;
     return c->id;
 }
 
@@ -98,6 +100,7 @@ void model_close(model *m, uint64_t id)
     for (size_t i = 0; i < m->connection_count; i++) {
         if (m->connections[i]->id == id) {
             free_connection(m->connections[i]);
+            m->by_id[id] = NULL;
             m->connections[i] = m->connections[--m->connection_count];
             return;
         }
@@ -425,27 +428,53 @@ static const command server_commands[] = {
     {NULL, NULL, 0, 0},
 };
 
-/* "name" or, for a command that contains others, "name|subcommand". */
-static bool is_called(const char *name, const model_text *argv, size_t argc)
-{
-    if (argv[0].n == 0 || (argv[0].p[0] | 32) != name[0]) {
-        return false; /* the usual case */
-    }
-    const char *bar = strchr(name, '|');
-    size_t n = bar == NULL ? strlen(name) : (size_t)(bar - name);
-    return argv[0].n == n && strncasecmp(argv[0].p, name, n) == 0 &&
-           (bar == NULL || (argc > 1 && model__text_is(argv[1], bar + 1)));
-}
+/* A command's name in two: "client|id" is a word and the one after it. */
+struct words {
+    const command *cmd;
+    const char *more; /* NULL: there is none */
+    size_t n;
+};
 
-const command *model__command(const model_text *argv, size_t argc)
+#define LETTERS 26
+#define SAME_LETTER 24 /* at most, commands that begin with a letter */
+
+/* All commands by their first letter. */
+static struct words index_of[LETTERS][SAME_LETTER];
+
+static void index_commands(void)
 {
     const command *tables[] = {model__value_commands, model__key_commands, model__list_commands,
                                model__deploy_commands, server_commands};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
-            if (is_called(cmd->name, argv, argc)) {
-                return cmd;
+            const char *bar = strchr(cmd->name, '|');
+            struct words *at = index_of[cmd->name[0] - 'a'];
+            size_t n = 0;
+            while (at[n].cmd != NULL) {
+                n++;
             }
+            if (n + 1 >= SAME_LETTER) { /* the last one ends the list */
+                abort();
+            }
+            at[n] = (struct words){cmd, bar == NULL ? NULL : bar + 1,
+                                   bar == NULL ? strlen(cmd->name) : (size_t)(bar - cmd->name)};
+        }
+    }
+}
+
+const command *model__command(const model_text *argv, size_t argc)
+{
+    if (index_of['e' - 'a'][0].cmd == NULL) {
+        index_commands();
+    }
+    unsigned letter = argv[0].n == 0 ? LETTERS : (unsigned)((argv[0].p[0] | 32) - 'a');
+    if (letter >= LETTERS) {
+        return NULL;
+    }
+    for (const struct words *at = index_of[letter]; at->cmd != NULL; at++) {
+        if (argv[0].n == at->n && strncasecmp(argv[0].p, at->cmd->name, at->n) == 0 &&
+            (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
+            return at->cmd;
         }
     }
     return NULL;

@@ -173,6 +173,7 @@ static void begin(uint64_t seed, bool trace)
     sim.database = sim_chance(2) ? 0 : 3;
     sim.password = sim_chance(2) ? NULL : "secret";
     sim.crowded = seed % 8 == 5;
+    sim.pipes_end = sim.pipes;
     sim.model = model_new();
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
@@ -243,15 +244,16 @@ static void check_memory(void)
  * happen. */
 static void step(snib__time until)
 {
-    snib__time next = net_next();
-    snib__time fault = fault_next();
+    snib__time arrives = net_next(), next = arrives;
+    snib__time fault = fault_next(), runs_at = SNIB__NEVER;
     struct sim_process *runs = NULL;
     struct sim_peer *peer = NULL;
     next = fault < next ? fault : next;
     for (int i = 0; i < sim.slot_count; i++) {
         snib__time at = process_next(sim.slots[i]);
         if (at <= sim.now || at < next) {
-            runs = at <= next || at <= sim.now ? sim.slots[i] : runs;
+            runs = sim.slots[i];
+            runs_at = at;
             next = at < next ? at : next;
         }
     }
@@ -271,9 +273,9 @@ static void step(snib__time until)
     sim_mix(sim.now);
     if (next <= until) {
         /* Bytes that have arrived may be read before the time is checked, or after. */
-        if (net_next() <= sim.now && sim_chance(2)) {
+        if (arrives <= sim.now && sim_chance(2)) {
             net_run();
-        } else if (runs != NULL && process_next(runs) <= sim.now) {
+        } else if (runs_at <= sim.now) {
             process_run(runs);
         } else if (peer != NULL && peer_next(peer) <= sim.now) {
             peer_run(peer);

@@ -221,6 +221,8 @@ struct sim_process {
     snib__time last_tick;
     uint32_t ticks;              /* at last_tick */
     uint32_t turns, passed_over; /* in a crowd: turns taken, and others' chains while it waits */
+    bool touched;                /* the engine may have another deadline than: */
+    snib__time deadline, true_deadline;
 };
 
 struct sim_chunk {
@@ -347,6 +349,7 @@ struct sim {
     struct sim_process *processes[SIM_PROCESSES];
     uint32_t process_count;
     struct sim_pipe pipes[SIM_PIPES];
+    struct sim_pipe *pipes_end; /* those from here on were never used */
     uint64_t order;
     uint64_t events;
     uint64_t flushes_before; /* totals.faults[FAULT_SCRIPT_FLUSH] when the world began */
@@ -427,8 +430,9 @@ void process_put_gates(struct sim_process *process);
 void process_close(struct sim_process *process);
 void process_pump(struct sim_process *process);  /* deliver what the engine has to send */
 void process_go_on(struct sim_process *process); /* the same, but it may be stopped */
-snib__time process_next(const struct sim_process *process);
+snib__time process_next(struct sim_process *process);
 void process_run(struct sim_process *process); /* what is due */
+void process_touched(struct sim_process *process); /* its engine was called */
 void process_free(struct sim_process *process);
 bool process_is_idle(const struct sim_process *process);
 struct sim_process *process_record(bool foreign); /* a number, a UUID, and room for owners */

@@ -157,6 +157,7 @@ static void finish_connect(struct sim_process *process, int link)
                                ECONNREFUSED, sim_clock(process));
         return;
     }
+    sim.pipes_end = pipe < sim.pipes_end ? sim.pipes_end : pipe + 1;
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
     pipe->spared = (sim.server_faults & NO_KILL) != 0;
     pipe->server = model_connect(sim.model);
@@ -201,7 +202,7 @@ void net_send(struct sim_process *process, int link, const char *bytes, size_t n
 
 void net_server_died(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (pipe->used && pipe->server != 0) {
             model_close(sim.model, pipe->server);
             pipe->server = 0;
@@ -215,14 +216,14 @@ void net_server_died(void)
 
 void net_spare(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         pipe->spared |= pipe->used && pipe->client == NULL;
     }
 }
 
 bool net_is_stray(uint64_t server)
 {
-    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (pipe->used && pipe->server == server) {
             return pipe->spared && pipe->client == NULL;
         }
@@ -232,7 +233,7 @@ bool net_is_stray(uint64_t server)
 
 void net_log_out(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (pipe->used && pipe->server != 0) {
             model_log_out(sim.model, pipe->server);
         }
@@ -242,7 +243,7 @@ void net_log_out(void)
 /* Everything that is stuck moves on. */
 void net_heal(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         pipe->to_server.frozen_until = 0;
         pipe->to_client.frozen_until = 0;
         pipe->cut_next = 0;
@@ -265,7 +266,7 @@ struct sim_pipe *net_pick(void)
 
 struct sim_process *net_client(uint64_t connection)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (pipe->used && pipe->server == connection && pipe->link != SNIB__PUBSUB) {
             return pipe->client;
         }
@@ -275,7 +276,7 @@ struct sim_process *net_client(uint64_t connection)
 
 void net_collect(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         const char *bytes;
         if (!pipe->used || pipe->server == 0) {
             continue;
@@ -366,7 +367,7 @@ static snib__time connect_due(const struct sim_process *process, int link)
 snib__time net_next(void)
 {
     snib__time next = SNIB__NEVER;
-    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         snib__time at = server_due(pipe);
         next = at < next ? at : next;
         at = client_due(pipe);
@@ -381,7 +382,7 @@ snib__time net_next(void)
 
 bool net_run(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (server_due(pipe) <= sim.now) {
             arrive_at_server(pipe);
             return true;
@@ -403,7 +404,7 @@ bool net_run(void)
 
 void net_free(void)
 {
-    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         drop(pipe);
     }
 }

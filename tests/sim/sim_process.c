@@ -5,6 +5,7 @@
 #include "locks/kind.h"
 #include "snib.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct sim_process *process_record(bool foreign)
     }
     process->id = sim.process_count;
     process->foreign = foreign;
+    process->touched = true;
     process->gone_at = SNIB__NEVER;
     sim.processes[sim.process_count++] = process;
     snprintf(process->uuid, sizeof process->uuid, "%08x-0000-%c000-8000-%012llx", process->id,
@@ -328,6 +330,7 @@ static void pump(struct sim_process *process, bool may_stop)
     bool more = true;
     int first = sim.lanes > 1 ? (int)sim_draw(SIM_LINKS) : 0;
     process->unpumped = false;
+    process_touched(process);
     while (more && !(may_stop && stops_here(process))) {
         more = false;
         for (int i = 0; i < SIM_LINKS; i++) {
@@ -421,7 +424,23 @@ static bool can_end(const struct sim_process *process)
     return sim.now >= process->gone_at || snib__engine_quiet(process->engine);
 }
 
-snib__time process_next(const struct sim_process *process)
+void process_touched(struct sim_process *process)
+{
+    process->touched = true;
+}
+
+/* Look once at the deadline that an engine has until it is called again. */
+static void look_at_deadline(struct sim_process *process)
+{
+    if (process->touched) {
+        process->deadline = snib__engine_deadline(process->engine);
+        process->true_deadline = sim_true(process, process->deadline);
+        process->touched = false;
+    }
+    assert(process->deadline == snib__engine_deadline(process->engine));
+}
+
+snib__time process_next(struct sim_process *process)
 {
     if (process->engine == NULL) {
         return SNIB__NEVER;
@@ -429,7 +448,8 @@ snib__time process_next(const struct sim_process *process)
     if (process->unpumped) {
         return process->frozen_until;
     }
-    snib__time next = sim_true(process, snib__engine_deadline(process->engine));
+    look_at_deadline(process);
+    snib__time next = process->true_deadline;
     next = next > process->late_until ? next : process->late_until;
     for (int i = 0; i < SIM_TASKS; i++) {
         next = process->tasks[i].wake < next ? process->tasks[i].wake : next;
@@ -467,8 +487,9 @@ void process_run(struct sim_process *process)
         }
         return;
     }
-    if (snib__engine_deadline(process->engine) <= sim_clock(process) &&
-        process->late_until <= sim.now) {
+    look_at_deadline(process);
+    process_touched(process);
+    if (process->deadline <= sim_clock(process) && process->late_until <= sim.now) {
         tick(process);
         return;
     }

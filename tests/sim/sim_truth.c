@@ -29,11 +29,30 @@ static model_text value_of(const char *text)
     return value;
 }
 
+/* The number at the beginning of a text. */
 static int64_t to_integer(model_text text)
 {
-    char room[32];
-    snprintf(room, sizeof room, "%.*s", (int)text.n, text.p);
-    return strtoll(room, NULL, 10);
+    bool negative = text.n > 0 && text.p[0] == '-';
+    uint64_t number = 0;
+    for (size_t i = negative; i < text.n && text.p[i] >= '0' && text.p[i] <= '9'; i++) {
+        number = number * 10 + (uint64_t)(text.p[i] - '0');
+    }
+    return (int64_t)(negative ? 0 - number : number);
+}
+
+/* The number that 8 hexadecimal digits write; SIM_PROCESSES: it is higher, or they are none. */
+static uint32_t of_process(const char *digits)
+{
+    uint32_t number = 0;
+    for (int i = 0; i < 8; i++) {
+        char x = digits[i];
+        bool decimal = x >= '0' && x <= '9';
+        if (number >= SIM_PROCESSES || (!decimal && (x < 'a' || x > 'f'))) {
+            return SIM_PROCESSES;
+        }
+        number = number << 4 | (uint32_t)(decimal ? x - '0' : x - 'a' + 10);
+    }
+    return number < SIM_PROCESSES ? number : SIM_PROCESSES;
 }
 
 /* Parses "<uuid>:<number>", perhaps with ":write", or a permit's id, of a process in this world. */
@@ -57,7 +76,7 @@ struct sim_process *truth_owner(model_text text, uint64_t *out_number)
         return sim.processes[at];
     }
     bool shaped = text.n > 37 && text.n < 64 && text.p[8] == '-' && text.p[36] == ':';
-    unsigned long at = shaped ? strtoul(text.p, NULL, 16) : SIM_PROCESSES;
+    uint32_t at = shaped ? of_process(text.p) : SIM_PROCESSES;
     if (at >= sim.process_count) {
         return NULL;
     }

@@ -148,6 +148,8 @@ struct topo_hold {
     bool told, released, over;
     int reason;
     uint64_t number;
+    char owner[64]; /* as servers have it, but for a writer's ":write" */
+    size_t owner_n;
     snib__time submitted;
     uint64_t durable; /* the servers that had it when granted, if all replicas in step did */
     bool excused;     /* it is valid and unknown to the truth, for a documented reason */
@@ -196,6 +198,8 @@ struct topo_process {
     snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;
+    bool is_known; /* the deadline is the engine's, which was not called since */
+    snib__time deadline;
 };
 
 struct topo_chunk {
@@ -255,6 +259,7 @@ struct topo {
     struct topo_process *slots[TOPO_SLOTS], *processes[TOPO_PROCESSES];
     uint32_t process_count;
     struct topo_pipe pipes[TOPO_PIPES];
+    struct topo_pipe *pipes_end; /* those from here on were never used */
     snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* no contact until then */
     struct topo_event pending[TOPO_EVENTS];
     int pending_count;
@@ -362,7 +367,7 @@ void process_free(struct topo_process *process);
 void process_pump(struct topo_process *process);
 void process_leave_hold(struct topo_process *process, struct topo_hold *hold);
 bool process_is_idle(const struct topo_process *process);
-snib__time process_next(const struct topo_process *process);
+snib__time process_next(struct topo_process *process);
 void process_run(struct topo_process *process);
 
 /* topo_task.c */

@@ -44,15 +44,20 @@ static model *find(const struct topo_name *name, const char *text, size_t n, mod
     return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
 }
 
-/* Until when the truth has a hold of one name; 0: it has none. */
-static snib__time known_until(const struct topo_process *process, const struct topo_hold *hold,
-                              const struct topo_name *name)
+static bool is_owner(const struct topo_hold *hold, bool as_writer, model_text text)
 {
-    char owner[80], lease[160];
+    static const char writer[] = ":write";
+    size_t rest = as_writer ? sizeof writer - 1 : 0;
+    return text.n == hold->owner_n + rest && memcmp(text.p, hold->owner, hold->owner_n) == 0 &&
+           memcmp(text.p + hold->owner_n, writer, rest) == 0;
+}
+
+/* Until when the truth has a hold of one name; 0: it has none. */
+static snib__time known_until(const struct topo_hold *hold, const struct topo_name *name)
+{
+    char lease[160];
     model_key key, own;
     model_text field, value;
-    int n = snprintf(owner, sizeof owner, "%s:%llu%s", process->uuid,
-                     (unsigned long long)hold->number, writes(hold, name) ? ":write" : "");
     model *m = find(name, name->text, name->n, &key);
     if (m == NULL || key.type != MODEL_HASH) {
         return 0;
@@ -60,14 +65,14 @@ static snib__time known_until(const struct topo_process *process, const struct t
     bool found = false;
     for (size_t i = 0; i < key.fields && !found; i++) {
         model_field_at(m, 0, name->text, name->n, i, &field, &value);
-        found = field.n == (size_t)n && memcmp(field.p, owner, field.n) == 0;
+        found = is_owner(hold, writes(hold, name), field);
     }
     if (!found) {
         return 0;
     }
     uint64_t ends = key.expires_ns;
     if (hold->use.kind == SNIB_READ) {
-        n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, owner);
+        int n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, hold->owner);
         if (find(name, lease, (size_t)n, &own) == NULL) {
             return 0;
         }
@@ -77,12 +82,12 @@ static snib__time known_until(const struct topo_process *process, const struct t
 }
 
 /* Whether the truth keeps all of the hold for as long as its holder relies on it. */
-static bool is_known(const struct topo_process *process, const struct topo_hold *hold)
+static bool is_known(const struct topo_hold *hold)
 {
     for (int i = 0; i < topo.name_count; i++) {
         const struct topo_name *name = &topo.names[i];
         if ((hold->use.names >> i & 1) != 0 &&
-            known_until(process, hold, name) < snib__hold_end(hold->hold)) {
+            known_until(hold, name) < snib__hold_end(hold->hold)) {
             return false;
         }
     }
@@ -211,7 +216,7 @@ void check_durable(int at)
         topo_totals.durable++;
         for (int k = 0; k < topo.name_count; k++) {
             if ((hold->use.names >> k & 1) != 0 &&
-                known_until(process, hold, &topo.names[k]) == 0) {
+                known_until(hold, &topo.names[k]) == 0) {
                 topo_fail("%u:%llu is gone in a failover, and %d replicas had it", process->id,
                           (unsigned long long)hold->number, hold->hold->replicas);
             }
@@ -409,7 +414,7 @@ static void check_holds(struct topo_process *process)
             topo_fail("%u:%llu is over, which was not reported", process->id,
                       (unsigned long long)hold->number);
         }
-        if (hold->valid && is_known(process, hold)) {
+        if (hold->valid && is_known(hold)) {
             hold->excused = false;
             hold->known_at = topo.now;
         } else if (hold->valid) {
@@ -427,8 +432,7 @@ static bool exclude(const struct topo_hold *one, const struct topo_hold *other)
 static void check_pair(const struct topo_process *process, const struct topo_hold *one,
                        const struct topo_process *of, struct topo_hold *other)
 {
-    if (!one->valid || !other->valid || one->users == 0 || other->users == 0 ||
-        !exclude(one, other) || (process == of && one->number == other->number)) {
+    if (!exclude(one, other) || (process == of && one->number == other->number)) {
         return;
     }
     if (!one->excused && !other->excused) {
@@ -448,12 +452,18 @@ static void check_pair(const struct topo_process *process, const struct topo_hol
 static void check_exclusion(void)
 {
     int most = topo.slot_count * TOPO_HOLDS;
+    int valid[TOPO_SLOTS * TOPO_HOLDS], n = 0;
     for (int i = 0; i < most; i++) {
-        for (int j = 0; j < i; j++) {
-            struct topo_process *one = topo.slots[i / TOPO_HOLDS];
-            struct topo_process *other = topo.slots[j / TOPO_HOLDS];
-            check_pair(one, &one->holds[i % TOPO_HOLDS], other, &other->holds[j % TOPO_HOLDS]);
+        struct topo_process *one = topo.slots[i / TOPO_HOLDS];
+        const struct topo_hold *hold = &one->holds[i % TOPO_HOLDS];
+        if (!hold->valid || hold->users == 0) {
+            continue;
         }
+        for (int j = 0; j < n; j++) {
+            struct topo_process *other = topo.slots[valid[j] / TOPO_HOLDS];
+            check_pair(one, hold, other, &other->holds[valid[j] % TOPO_HOLDS]);
+        }
+        valid[n++] = i;
     }
 }
 

@@ -36,7 +36,7 @@ void net_part(int host, int other, snib__time until)
 void net_heal(void)
 {
     memset(topo.apart, 0, sizeof topo.apart);
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         pipe->cut_next = 0;
     }
 }
@@ -182,6 +182,7 @@ static struct topo_pipe *make_pipe(struct topo_end *end)
     if (pipe == topo.pipes + TOPO_PIPES) {
         topo_fail("there are too many connections");
     }
+    topo.pipes_end = pipe < topo.pipes_end ? topo.pipes_end : pipe + 1;
     *pipe = (struct topo_pipe){.used = true,
                                .client = end,
                                .process = end->process->id,
@@ -234,7 +235,7 @@ void net_send(struct topo_end *end, const char *bytes, size_t n)
 
 void net_server_died(int server)
 {
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         if (pipe->used && pipe->server == server && pipe->number != 0) {
             end_server(pipe);
         }
@@ -259,7 +260,7 @@ struct topo_pipe *net_pick(void)
 
 void net_wait(int server, uint64_t connection, uint64_t need, snib__time limit)
 {
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         if (pipe->used && pipe->server == server && pipe->number == connection) {
             pipe->wait.until = topo.now + limit;
             pipe->wait.need = need;
@@ -315,7 +316,7 @@ static void end_wait(struct topo_pipe *pipe)
 
 void net_waited(int server)
 {
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         if (pipe->used && pipe->number != 0 && pipe->server == server) {
             end_wait(pipe);
         }
@@ -335,7 +336,7 @@ static snib__time wait_due(const struct topo_pipe *pipe)
 void net_collect(int server)
 {
     model *m = topo.servers[server].model;
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         const char *bytes;
         if (!pipe->used || pipe->number == 0 || pipe->server != server) {
             continue;
@@ -414,7 +415,7 @@ static snib__time connect_due(const struct topo_end *end)
 snib__time net_next(void)
 {
     snib__time next = SNIB__NEVER;
-    for (const struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (const struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         if (pipe->used) {
             snib__time server = server_due(pipe), client = client_due(pipe);
             next = server < next ? server : next;
@@ -433,7 +434,7 @@ snib__time net_next(void)
 
 bool net_run(void)
 {
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         if (pipe->used && wait_due(pipe) <= topo.now) {
             pipe->wait.until = topo.now;
             end_wait(pipe);
@@ -461,7 +462,7 @@ bool net_run(void)
 
 void net_free(void)
 {
-    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
         drain(&pipe->to_server);
         drain(&pipe->to_client);
     }

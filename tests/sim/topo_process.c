@@ -5,6 +5,7 @@
 #include "locks/kind.h"
 #include "snib.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,8 @@ static void take_hold(struct topo_process *process, struct topo_task *task)
                                    .use = task->use,
                                    .number = granted->number,
                                    .submitted = task->submitted};
+        hold->owner_n = (size_t)snprintf(hold->owner, sizeof hold->owner, "%s:%llu", process->uuid,
+                                         (unsigned long long)hold->number);
         granted->tell = 1;
         topo_totals.granted++;
         topo_totals.by_family[topo.names[task->use.name].family] += task->use.kind != SNIB__MULTI;
@@ -273,6 +276,7 @@ static bool carry(struct topo_process *process)
 void process_pump(struct topo_process *process)
 {
     bool more = true;
+    process->is_known = false;
     while (more) {
         more = carry(process);
         struct snib__op *op = snib__engine_take_done(process->engine);
@@ -294,9 +298,20 @@ void process_pump(struct topo_process *process)
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 
-snib__time process_next(const struct topo_process *process)
+/* The engine's deadline, looked at once for as long as it is not called. */
+static snib__time deadline_of(struct topo_process *process)
 {
-    snib__time next = snib__engine_deadline(process->engine);
+    if (!process->is_known) {
+        process->deadline = snib__engine_deadline(process->engine);
+        process->is_known = true;
+    }
+    assert(process->deadline == snib__engine_deadline(process->engine));
+    return process->deadline;
+}
+
+snib__time process_next(struct topo_process *process)
+{
+    snib__time next = deadline_of(process);
     next = next > process->late_until ? next : process->late_until;
     for (int i = 0; i < TOPO_TASKS; i++) {
         next = process->tasks[i].wake < next ? process->tasks[i].wake : next;
@@ -306,7 +321,9 @@ snib__time process_next(const struct topo_process *process)
 
 void process_run(struct topo_process *process)
 {
-    if (snib__engine_deadline(process->engine) <= topo.now && process->late_until <= topo.now) {
+    bool ticks = deadline_of(process) <= topo.now && process->late_until <= topo.now;
+    process->is_known = false;
+    if (ticks) {
         process->ticks = process->last_tick == topo.now ? process->ticks + 1 : 1;
         process->last_tick = topo.now;
         if (process->ticks > 1000) {

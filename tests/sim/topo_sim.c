@@ -119,6 +119,7 @@ static void begin(uint64_t seed, bool trace)
     topo.random = seed * 0x9e3779b97f4a7c15ULL;
     topo.trace = trace;
     topo.now = TOPO_START;
+    topo.pipes_end = topo.pipes;
     topo.topology = only >= 0 ? only : (int)topo_draw(3);
     if (seed % 8 == 3 && only != SNIB__CLUSTER) {
         topo.focus = TOPO_QUEUES;
@@ -187,7 +188,7 @@ static bool run_event(void)
     return true;
 }
 
-static snib__time next_of_all(struct topo_process **out_runs)
+static snib__time next_of_all(struct topo_process **out_runs, snib__time *out_runs_at)
 {
     int first = first_event();
     snib__time next = first >= 0 ? topo.pending[first].at : SNIB__NEVER;
@@ -199,6 +200,7 @@ static snib__time next_of_all(struct topo_process **out_runs)
         snib__time at = process_next(topo.slots[i]);
         if (at <= topo.now || at < next) {
             *out_runs = topo.slots[i];
+            *out_runs_at = at;
             next = at < next ? at : next;
         }
     }
@@ -210,7 +212,7 @@ static snib__time next_of_all(struct topo_process **out_runs)
 static void step(snib__time until)
 {
     struct topo_process *runs = NULL;
-    snib__time next = next_of_all(&runs);
+    snib__time runs_at = SNIB__NEVER, next = next_of_all(&runs, &runs_at);
     topo.now = next > until ? until : next > topo.now ? next : topo.now;
     server_time();
     topo.hash = (topo.hash ^ topo.now) * 0x100000001b3ULL;
@@ -221,7 +223,7 @@ static void step(snib__time until)
         /* Bytes that have arrived may be read before the time is checked, or after. */
         if (topo_chance(2) && net_run()) {
             ;
-        } else if (runs != NULL && process_next(runs) <= topo.now) {
+        } else if (runs_at <= topo.now) {
             process_run(runs);
         } else if (!run_event() && !server_run() && !net_run() && topo.next_fault <= topo.now) {
             fault_run();

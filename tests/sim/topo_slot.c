@@ -109,19 +109,39 @@ static void add_range(const struct view *view, int from, int to)
     }
 }
 
+/* The first slot after this one that may be another shard's: where a shard begins, or at a tracked
+ * slot, or behind it. */
+static int next_border(int after)
+{
+    int shard = after * cluster.base / CLUSTER_SLOTS + 1;
+    int next = (shard * CLUSTER_SLOTS + cluster.base - 1) / cluster.base;
+    for (int i = 0; i < cluster.slot_count; i++) {
+        int number = cluster.slots[i].number, at = number > after ? number : number + 1;
+        next = at > after && at < next ? at : next;
+    }
+    return next < CLUSTER_SLOTS ? next : CLUSTER_SLOTS;
+}
+
+/* Where the range of slots of one shard ends that begins here. */
+static int end_of_range(const struct view *view, int from)
+{
+    int end = next_border(from);
+    while (end < CLUSTER_SLOTS && shard_of(view, end) == shard_of(view, from)) {
+        end = next_border(end);
+    }
+    return end;
+}
+
 static void say_slots(const struct view *view)
 {
     int ranges = 0;
-    for (int i = 0; i < CLUSTER_SLOTS; i++) {
-        ranges += i == 0 || shard_of(view, i) != shard_of(view, i - 1);
+    for (int i = 0; i < CLUSTER_SLOTS; i = end_of_range(view, i)) {
+        ranges++;
     }
     add("*%d\r\n", ranges);
-    int from = 0;
-    for (int i = 1; i <= CLUSTER_SLOTS; i++) {
-        if (i == CLUSTER_SLOTS || shard_of(view, i) != shard_of(view, from)) {
-            add_range(view, from, i - 1);
-            from = i;
-        }
+    for (int i = 0, end; i < CLUSTER_SLOTS; i = end) {
+        end = end_of_range(view, i);
+        add_range(view, i, end - 1);
     }
 }
 
@@ -210,10 +230,11 @@ static void judge_channels(int self, const model_text *channels, size_t n)
 
 static void judge_script(int self, const model_text *argv, size_t argc)
 {
-    char text[16];
-    unsigned keys = 0;
-    snprintf(text, sizeof text, "%.*s", (int)argv[2].n, argv[2].p);
-    if (sscanf(text, "%u", &keys) == 1 && keys > 0 && keys + 3 <= argc) {
+    size_t keys = 0;
+    for (size_t i = 0; i < argv[2].n && argv[2].p[i] >= '0' && argv[2].p[i] <= '9'; i++) {
+        keys = 10 * keys + (size_t)(argv[2].p[i] - '0');
+    }
+    if (keys > 0 && keys + 3 <= argc) {
         judge(self, argv + 3, keys);
     }
 }
