@@ -76,6 +76,7 @@ void peer_enter(struct world_peer *peer)
     }
     peer->inside = true;
     peer->is_known = false;
+    peer->unchecked = true;
 }
 
 static bool send_all(struct world_peer *peer)

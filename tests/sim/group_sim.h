@@ -90,7 +90,8 @@ struct world_peer { /* a client of a process */
     snib__time settle_at; /* when it returns after leaving early */
     struct world_endpoint links[2];
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
-    bool is_known; /* the deadline is the engine's, as nobody was inside since */
+    bool unchecked; /* somebody was inside since the engine was found flawless */
+    bool is_known;  /* the deadline is the engine's, as nobody was inside since */
     snib__time deadline;
 };
 

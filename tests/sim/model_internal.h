@@ -44,6 +44,7 @@ struct model {
     const char *password;
     key *keys;
     size_t key_count, key_cap;
+    size_t found; /* the key that was found last */
     connection **connections;
     size_t connection_count;
     connection **by_id; /* NULL: closed */
@@ -55,7 +56,7 @@ struct model {
     bool refused; /* the request that the watcher sees */
     uint64_t run;
     uint64_t random; /* for HRANDFIELD */
-    bool *scripts; /* by number: whether the server has it */
+    bool *scripts;   /* by number: whether the server has it */
     size_t script_cap;
     struct call *script; /* the running EVAL, or NULL */
     buffer script_reply; /* of the command that the script calls */

@@ -31,8 +31,11 @@ void model__remove(model *m, key *k)
 key *model__find(model *m, int db, model_text name)
 {
     for (size_t i = 0; i < m->key_count; i++) {
-        key *k = &m->keys[i];
+        /* The one found last is often wanted again. */
+        size_t at = i == 0 && m->found < m->key_count ? m->found : i == m->found ? 0 : i;
+        key *k = &m->keys[at];
         if (k->db == db && model__equal(&k->name, name)) {
+            m->found = at;
             if (k->expire_ms >= 0 && model__now_ms(m) > k->expire_ms) {
                 model__remove(m, k);
                 return NULL;

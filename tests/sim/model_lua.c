@@ -26,6 +26,16 @@ typedef struct script {
     char body[];
 } script;
 
+/* Memory for an interpreter that makes and drops small things all the time. */
+#define SMALL 512 /* bytes; what is larger comes from malloc */
+#define GRAIN 16
+#define SLAB 65536
+
+static struct {
+    void *dropped[SMALL / GRAIN + 1]; /* by size in grains; the first word is the next one */
+    char *slab, *slab_end;            /* not handed out yet */
+} memory;
+
 static struct {
     lua_State *lua; /* NULL: no model was made yet */
     int handler;    /* the place of the error handler in the registry */
@@ -303,6 +313,49 @@ static void open_library(lua_State *lua, const char *name, lua_CFunction open)
     lua_call(lua, 1, 0);
 }
 
+/* ---- The interpreter ---------------------------------------------------------------------------- */
+
+static void *take_small(size_t grains)
+{
+    void *taken = memory.dropped[grains];
+    if (taken != NULL) {
+        memcpy(&memory.dropped[grains], taken, sizeof(void *));
+        return taken;
+    }
+    if ((size_t)(memory.slab_end - memory.slab) < grains * GRAIN) {
+        memory.slab = model__grow(NULL, SLAB);
+        memory.slab_end = memory.slab + SLAB;
+    }
+    taken = memory.slab;
+    memory.slab += grains * GRAIN;
+    return taken;
+}
+
+static void *allocate(void *unused, void *p, size_t n, size_t wanted)
+{
+    size_t had = (n + GRAIN - 1) / GRAIN, grains = (wanted + GRAIN - 1) / GRAIN;
+    (void)unused;
+    if (n > SMALL && wanted > SMALL) {
+        return model__grow(p, wanted);
+    }
+    if (p != NULL && had == grains) {
+        return p;
+    }
+    void *taken = wanted == 0      ? NULL
+                  : wanted > SMALL ? model__grow(NULL, wanted)
+                                   : take_small(grains);
+    if (p != NULL && taken != NULL) {
+        memcpy(taken, p, n < wanted ? n : wanted);
+    }
+    if (p != NULL && n > SMALL) {
+        free(p);
+    } else if (p != NULL) {
+        memcpy(p, &memory.dropped[had], sizeof(void *));
+        memory.dropped[had] = p;
+    }
+    return taken;
+}
+
 static void open_shared(void)
 {
     static const luaL_Reg redis[] = {{"call", redis_call},
@@ -311,7 +364,7 @@ static void open_shared(void)
                                      {"status_reply", redis_status_reply},
                                      {"replicate_commands", redis_replicate_commands},
                                      {NULL, NULL}};
-    lua_State *lua = luaL_newstate();
+    lua_State *lua = lua_newstate(allocate, NULL);
     if (lua == NULL) {
         abort();
     }
@@ -380,7 +433,7 @@ static const script *find_script(const model *m, const char sha1[41])
         found = found->same_sha1;
     }
     return found != NULL && found->number < m->script_cap && m->scripts[found->number] ? found
-                                                                                      : NULL;
+                                                                                       : NULL;
 }
 
 /* Compiles a text that is new to the program.  NULL: an error was sent. */

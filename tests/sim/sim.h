@@ -221,7 +221,8 @@ struct sim_process {
     snib__time last_tick;
     uint32_t ticks;              /* at last_tick */
     uint32_t turns, passed_over; /* in a crowd: turns taken, and others' chains while it waits */
-    bool touched;                /* the engine may have another deadline than: */
+    bool unchecked;              /* the engine was called since it was found flawless */
+    bool touched;                /* ... may have another deadline than: */
     snib__time deadline, true_deadline;
 };
 
@@ -431,7 +432,7 @@ void process_close(struct sim_process *process);
 void process_pump(struct sim_process *process);  /* deliver what the engine has to send */
 void process_go_on(struct sim_process *process); /* the same, but it may be stopped */
 snib__time process_next(struct sim_process *process);
-void process_run(struct sim_process *process); /* what is due */
+void process_run(struct sim_process *process);     /* what is due */
 void process_touched(struct sim_process *process); /* its engine was called */
 void process_free(struct sim_process *process);
 bool process_is_idle(const struct sim_process *process);

@@ -526,13 +526,18 @@ static void check_unwanted(const struct sim_name *name)
     }
 }
 
-/* Whenever nobody is inside an engine; not at each step, for that costs more than the step. */
-static void check_engine(const struct sim_process *process)
+/* Whenever nobody is inside an engine; not at each step, for that costs more than the step, and not
+ * again before it is called. */
+static void check_engine(struct sim_process *process)
 {
-    const char *flaw = sim.events % 8 == 0 ? engine_flaw(process->engine) : NULL;
+    if (sim.events % 8 != 0 || !process->unchecked) {
+        return;
+    }
+    const char *flaw = engine_flaw(process->engine);
     if (flaw != NULL) {
         sim_fail("%u: in the engine it is not true that %s", process->id, flaw);
     }
+    process->unchecked = false;
 }
 
 void check_step(void)

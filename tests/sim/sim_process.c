@@ -20,7 +20,7 @@ struct sim_process *process_record(bool foreign)
     }
     process->id = sim.process_count;
     process->foreign = foreign;
-    process->touched = true;
+    process_touched(process);
     process->gone_at = SNIB__NEVER;
     sim.processes[sim.process_count++] = process;
     snprintf(process->uuid, sizeof process->uuid, "%08x-0000-%c000-8000-%012llx", process->id,
@@ -426,7 +426,7 @@ static bool can_end(const struct sim_process *process)
 
 void process_touched(struct sim_process *process)
 {
-    process->touched = true;
+    process->touched = process->unchecked = true;
 }
 
 /* Look once at the deadline that an engine has until it is called again. */

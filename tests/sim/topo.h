@@ -198,7 +198,8 @@ struct topo_process {
     snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;
-    bool is_known; /* the deadline is the engine's, which was not called since */
+    bool unchecked; /* the engine was called since it was found flawless */
+    bool is_known;  /* the deadline is the engine's, which was not called since */
     snib__time deadline;
 };
 
@@ -259,7 +260,7 @@ struct topo {
     struct topo_process *slots[TOPO_SLOTS], *processes[TOPO_PROCESSES];
     uint32_t process_count;
     struct topo_pipe pipes[TOPO_PIPES];
-    struct topo_pipe *pipes_end; /* those from here on were never used */
+    struct topo_pipe *pipes_end;              /* those from here on were never used */
     snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* no contact until then */
     struct topo_event pending[TOPO_EVENTS];
     int pending_count;

@@ -215,8 +215,7 @@ void check_durable(int at)
         }
         topo_totals.durable++;
         for (int k = 0; k < topo.name_count; k++) {
-            if ((hold->use.names >> k & 1) != 0 &&
-                known_until(hold, &topo.names[k]) == 0) {
+            if ((hold->use.names >> k & 1) != 0 && known_until(hold, &topo.names[k]) == 0) {
                 topo_fail("%u:%llu is gone in a failover, and %d replicas had it", process->id,
                           (unsigned long long)hold->number, hold->hold->replicas);
             }
@@ -516,13 +515,18 @@ static void note_free(void)
     }
 }
 
-/* Whenever nobody is inside an engine; not at each step, for that costs more than the step. */
-static void check_engine(const struct topo_process *process)
+/* Whenever nobody is inside an engine; not at each step, for that costs more than the step, and not
+ * again before it is called. */
+static void check_engine(struct topo_process *process)
 {
-    const char *flaw = process->dead || topo.events % 8 != 0 ? NULL : engine_flaw(process->engine);
+    if (process->dead || topo.events % 8 != 0 || !process->unchecked) {
+        return;
+    }
+    const char *flaw = engine_flaw(process->engine);
     if (flaw != NULL) {
         topo_fail("%u: in the engine it is not true that %s", process->id, flaw);
     }
+    process->unchecked = false;
 }
 
 void check_step(void)

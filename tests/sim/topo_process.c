@@ -273,10 +273,17 @@ static bool carry(struct topo_process *process)
     return more;
 }
 
+/* The engine was called. */
+static void touched(struct topo_process *process)
+{
+    process->is_known = false;
+    process->unchecked = true;
+}
+
 void process_pump(struct topo_process *process)
 {
     bool more = true;
-    process->is_known = false;
+    touched(process);
     while (more) {
         more = carry(process);
         struct snib__op *op = snib__engine_take_done(process->engine);
@@ -322,7 +329,7 @@ snib__time process_next(struct topo_process *process)
 void process_run(struct topo_process *process)
 {
     bool ticks = deadline_of(process) <= topo.now && process->late_until <= topo.now;
-    process->is_known = false;
+    touched(process);
     if (ticks) {
         process->ticks = process->last_tick == topo.now ? process->ticks + 1 : 1;
         process->last_tick = topo.now;

@@ -110,14 +110,14 @@ class Build:
                 line[line.index("-c") + 1] = str(work / source.name)
                 line += [f"-I{source.parent}"]
             if not Path(new).exists():  # for another target
-                run([*line, "-w"], self.folder)
+                run([*line, "-w", "-g0"], self.folder)
             if made in link:
                 link[link.index(made)] = new
             else:  # it replaces the one in the archive
                 link.insert(link.index("-o") + 2, new)
         out = work / Path(link[link.index("-o") + 1]).name
         link[link.index("-o") + 1] = str(out)
-        run(link, self.folder)
+        run([*link, "-Wl,--strip-debug"], self.folder)
         return out
 
 
