@@ -26,7 +26,7 @@ PATIENCE = 60.0
 # A client that receives no message asks again only after this time, and leases are as long: a waiter that gets the lock
 # sooner was notified.
 SILENCE_MS = 60_000
-RENEWED_MS = 6_000  # a lease that is renewed every two seconds, which leaves time for a busy machine
+RENEWED_MS = 9_000  # a lease that is renewed every three seconds, which leaves six to a busy machine
 LIMIT_MS = 30_000  # when an interpreter's `await` gives up: far sooner
 
 

@@ -1,4 +1,4 @@
-"""Servers and deployments, one JVM per version of Redisson, and the table of what works."""
+"""Servers and deployments, a JVM with all versions of Redisson, and the table of what works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agent import LANGUAGES  # noqa: E402
 from deployed import Deployed, make  # noqa: E402
 from kinds import KINDS  # noqa: E402
 from modes import MODES  # noqa: E402
-from peer import JavaClient, Jvm  # noqa: E402
+from peer import Host, JavaClient, Jvm  # noqa: E402
 from versions import ALL, SINCE, VERSIONS  # noqa: E402
 
 import snib  # noqa: E402
@@ -149,56 +149,84 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(f"All tests against real jars were skipped: {reason}")
 
 
-class Jvms:
-    """One JVM per version, started for the first test of this process that needs it."""
+HOST = pytest.StashKey[Host]()
 
-    def __init__(self) -> None:
+
+def host_of(config: pytest.Config) -> Host:
+    """The JVM of this process, which ends with it."""
+    if HOST not in config.stash:
+        config.stash[HOST] = Host(JARS)
+        config.add_cleanup(config.stash[HOST].end)
+    return config.stash[HOST]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All test processes share the JVM of the one that directs them."""
+    node.workerinput["jvm"] = 0 if jvm_missing() else host_of(node.config).port
+
+
+class Jvms:
+    """One connection and one client for each version, made for the first test of this process that needs it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._made: dict[str, Jvm] = {}
+        self._clients: dict[str, JavaClient] = {}
+
+    def new(self, version: str) -> Jvm:
+        return Jvm(version, self._port)
 
     def __getitem__(self, version: str) -> Jvm:
         if version not in self._made:
-            self._made[version] = Jvm(version, JARS / version)
+            self._made[version] = self.new(version)
         return self._made[version]
+
+    def client(self, version: str, server: SharedServer) -> JavaClient:
+        if version not in self._clients:
+            self._clients[version] = self[version].open("main", server.port)
+        return self._clients[version]
 
     def end(self) -> None:
         for jvm in self._made.values():
-            jvm.kill()
+            jvm.end()
 
 
 @pytest.fixture(scope="session")
-def jvms() -> Iterator[Jvms]:
+def jvms(request: pytest.FixtureRequest) -> Iterator[Jvms]:
     if reason := jvm_missing():
         (pytest.fail if NEEDED else pytest.skip)(f"REDISSON NOT TESTED: {reason}")
-    jvms = Jvms()
+    given = getattr(request.config, "workerinput", {})
+    jvms = Jvms(given["jvm"] if given else host_of(request.config).port)
     yield jvms
     jvms.end()
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(params=VERSIONS)
 def java(request: pytest.FixtureRequest, jvms: Jvms, server: SharedServer) -> JavaClient:
     """A client in each version."""
-    return jvms[request.param].open("main", server.port)
-
-
-@pytest.fixture(scope="session")
-def newest(jvms: Jvms, server: SharedServer) -> JavaClient:
-    return jvms[VERSIONS[0]].open("newest", server.port)
+    return jvms.client(request.param, server)
 
 
 @pytest.fixture
-def new_jvm() -> Iterator[Callable[[], Jvm]]:
-    """JVMs of the newest version for tests that kill them."""
-    made: list[Jvm] = []
+def newest(jvms: Jvms, server: SharedServer) -> JavaClient:
+    return jvms.client(VERSIONS[0], server)
 
-    def make() -> Jvm:
-        if reason := jvm_missing():
-            (pytest.fail if NEEDED else pytest.skip)(f"REDISSON NOT TESTED: {reason}")
-        made.append(Jvm(VERSIONS[0], JARS / VERSIONS[0]))
-        return made[-1]
 
-    yield make
-    for jvm in made:
-        jvm.kill()
+@pytest.fixture
+def visitor(jvms: Jvms) -> Iterator[Jvm]:
+    """The newest version, for clients that end with the test."""
+    visitor = jvms.new(VERSIONS[0])
+    yield visitor
+    visitor.end()
+
+
+@pytest.fixture
+def own_host(jvms: Jvms) -> Iterator[Host]:
+    """A JVM for a test that kills it."""
+    host = Host(JARS)
+    yield host
+    host.end()
 
 
 # ---- Deployments ---------------------------------------------------------------------------------
@@ -214,6 +242,18 @@ def there(
         there = Deployed(MODES[request.param], them, folder)
         yield there
         there.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End a deployment with its last test: a dozen idle servers, and Redisson's polling of them, add up."""
+    yield
+    if mode_of(item) and mode_of(item) != mode_of(nextitem):
+        item._fixtureinfo.name2fixturedefs["there"][-1].finish(item._request)  # type: ignore[attr-defined]
+
+
+def mode_of(item: pytest.Item | None) -> str:
+    return item.callspec.params.get("there", "") if hasattr(item, "callspec") else ""
 
 
 @pytest.fixture(params=sorted({version for mode in MODES.values() for version in mode.versions}))
@@ -245,20 +285,18 @@ def counter(there: Deployed) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that share a JVM or deployment run in one process; without SNIB_TEST_ALL some deployments are left out."""
+    """Tests that share a client of Redisson or a deployment run in one process; without SNIB_TEST_ALL some deployments are left out."""
     left = []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        fixtures = getattr(item, "fixturenames", ())
         if "there" in params and not wanted(params):
             left.append(item)
         elif "there" in params:
             item.add_marker(pytest.mark.xdist_group(MODES[params["there"]].shape))
         elif "java" in params:
             item.add_marker(pytest.mark.xdist_group(params["java"]))
-        elif "newest" in fixtures or "new_jvm" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("newest"))
-    items[:] = [item for item in items if item not in left]
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
     config.hook.pytest_deselected(items=left)
 
 

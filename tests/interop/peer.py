@@ -1,9 +1,12 @@
-"""Redisson's side: a JVM with one version of Redisson behind a pipe; see java/Peer.java."""
+"""Redisson's side: a JVM with every version of Redisson, and connections to one of them; see java/Host.java."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from support import eventually
+from versions import VERSIONS
 
 # Generous: several JVMs may be starting on two cores, with TLS handshakes to do.
 PATIENCE = 120.0
@@ -48,51 +52,69 @@ class Call:
         raise JavaError(name, message)
 
 
-class Jvm:
-    """One process; `version` is Redisson's."""
+class Host:
+    """A process that can load any version."""
 
-    def __init__(self, version: str, folder: Path) -> None:
-        self.version = version
-        self.number = tuple(int(part) for part in version.split("."))
-        self._calls: dict[str, Call] = {}
-        self._tags = itertools.count(1)
-        self._threads = itertools.count(1)
-        self._lock = threading.Lock()
-        with (folder / "peer.log").open("w") as log:
+    def __init__(self, builds: Path) -> None:
+        with tempfile.TemporaryFile("w+") as log:
             self.process = subprocess.Popen(
-                # A small JVM that starts quickly; it does not run for long.
+                # It does not run for long: the second compiler would not pay.
                 [
-                    *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                    *("-Xshare:auto", "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*"),
-                    "Peer",
+                    *("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+                    *("-cp", str(builds / VERSIONS[0] / "classes"), "Host", str(builds)),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
+            assert self.process.stdout
+            line = self.process.stdout.readline()
+            if not line:
+                self.end()
+                log.seek(0)
+                raise RuntimeError(f"the JVM ended: {log.read()}")
+        self.port = int(line)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Jvm:
+    """One version of Redisson, in a process that may be shared."""
+
+    def __init__(self, version: str, port: int) -> None:
+        self.version = version
+        self.number = tuple(int(part) for part in version.split("."))
+        self._calls: dict[str, Call] = {}
+        self._tags = itertools.count(1)
+        self._threads = itertools.count(1)
+        self._lock = threading.Lock()
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(f"{version}\n".encode())
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            tag, nanos, answer = line.rstrip("\n").split(" ", 2)
-            call = self._calls.pop(tag)
-            call.at, call.answer = int(nanos) / 1e9, answer
-            call.ended.set()
-        for call in self._calls.values():
-            call.at, call.answer = time.monotonic(), "error Killed the JVM ended"
-            call.ended.set()
+        with contextlib.suppress(OSError), self._socket.makefile(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                tag, nanos, answer = line.rstrip("\n").split(" ", 2)
+                call = self._calls.pop(tag)
+                call.at, call.answer = int(nanos) / 1e9, answer
+                call.ended.set()
+        with self._lock:
+            for call in self._calls.values():
+                call.at, call.answer = time.monotonic(), "error Killed the JVM ended"
+                call.ended.set()
 
     def tell(self, *words: object) -> Call:
         text = " ".join(str(word) for word in words)
         call = Call(f"Redisson {self.version}: {text}")
-        assert self.process.stdin
         with self._lock:
             tag = str(next(self._tags))
             self._calls[tag] = call
-            self.process.stdin.write(f"{tag} {text}\n")
-            self.process.stdin.flush()
+            self._socket.sendall(f"{tag} {text}\n".encode())
         return call
 
     def open(self, name: str, port: int, watchdog_ms: int = 30_000) -> JavaClient:
@@ -106,9 +128,9 @@ class Jvm:
     def new_thread(self) -> str:
         return f"t{next(self._threads)}"
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def end(self) -> None:
+        """Close its clients; other connections keep theirs."""
+        self._socket.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass

@@ -170,7 +170,7 @@ def lifted(there: Deployed, keys: Sequence[str], times: int) -> None:
         return min(counts.values()) >= times
 
     try:
-        eventually(enough)
+        eventually(enough, nap=0.1)
     except AssertionError:
         raise AssertionError(f"not renewed: {counts}, left: {last}") from None
 

@@ -79,7 +79,7 @@ def timed(call: Callable[[], object]) -> float:
 
 def test_both_survive_a_failover(
     spoilt: Deployed,
-    new_jvm: Callable[[], Jvm],
+    visitor: Jvm,
     record_property: Callable[[str, object], None],
 ) -> None:
     """Java holds one lock and Snib the other, each waits for the other's, and the master of both is killed.
@@ -88,9 +88,8 @@ def test_both_survive_a_failover(
     when they are released after the failover the waiters get in: Snib's soon, Java's when it is notified or at the end
     of a lease.
     """
-    jvm = new_jvm()
-    assert jvm.version == VERSIONS[0]
-    java = jvm.connect("failover", spoilt.java_url)
+    assert visitor.version == VERSIONS[0]
+    java = visitor.connect("failover", spoilt.java_url)
     for turn in range(TIMES):
         agent = spoilt.agent(LANGUAGES[turn % len(LANGUAGES)])
         for line in one_failover(spoilt, java, agent, turn):
@@ -158,12 +157,12 @@ def renewed(node: Node, key: str) -> None:
         assert last > 0, f"{key} is not held any more"
         return bool(last > before)
 
-    eventually(lifted)
+    eventually(lifted, nap=0.1)
 
 
-def test_a_hold_that_no_replica_has(spoilt: Deployed, new_jvm: Callable[[], Jvm]) -> None:
+def test_a_hold_that_no_replica_has(spoilt: Deployed, visitor: Jvm) -> None:
     """Granted to Snib while the replicas were stopped, and lost with the master: Java gets it, and Snib is notified."""
-    java = new_jvm().connect("failover", spoilt.java_url)
+    java = visitor.connect("failover", spoilt.java_url)
     (name,) = names_at(spoilt, "vanished", 1)
     agent, failover = spoilt.agent(LANGUAGES[0]), Failover(spoilt, name)
     ours, theirs = agent.lock("mutex", name), java.object("mutex", name)

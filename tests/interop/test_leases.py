@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+import node
 import pytest
 from kinds import AGAINST, names
 from ours import make, taking
-from peer import JavaClient, Jvm
+from peer import Host, JavaClient, Jvm
 from versions import JAVA_WAITS, SNIB_WAITS, VERSIONS
 
 import snib
 from conftest import FOLDERS, Cell, SharedServer
-from support import PATIENCE, RENEWED, Program, eventually
+from support import PATIENCE, RENEWED, Program
 
 KINDS = tuple(AGAINST)
 
@@ -31,13 +32,16 @@ def renewed(server: SharedServer, kinds: Iterable[str], name: str, times: int) -
     lifted = dict.fromkeys(last, 0)
 
     def enough() -> bool:
-        for key, before in last.items():
-            last[key] = int(server.admin.pttl(key))
+        pipe = server.admin.pipeline(transaction=False)
+        for key in last:
+            pipe.pttl(key)
+        for (key, before), now in zip(list(last.items()), pipe.execute(), strict=True):
+            last[key] = int(now)
             lifted[key] += last[key] > before
             assert last[key] > 0, f"{key} is not held any more"
         return min(lifted.values()) >= times
 
-    eventually(enough, 60)
+    node.eventually(enough, nap=0.1)
 
 
 def test_java_waits_out_our_renewals(
@@ -71,6 +75,7 @@ def test_we_wait_out_javas_renewals(
     for thing, taker in zip(theirs, takers, strict=True):
         thing("unlock")
         taker.get().release()
+    brief.close()
 
 
 def test_leases_run_out(
@@ -130,17 +135,15 @@ def test_we_are_killed(newest: JavaClient, server: SharedServer, name: str) -> N
 
 
 def test_java_is_killed(
-    new_jvm: Callable[[], Jvm], server: SharedServer, client: snib.Client, name: str
+    own_host: Host, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    jvm = new_jvm()
-    assert jvm.version == VERSIONS[0]
-    brief = jvm.open("brief", server.port, watchdog_ms=int(RENEWED * 1000))
+    brief = Jvm(VERSIONS[0], own_host.port).open("brief", server.port, watchdog_ms=int(RENEWED * 1000))
     for kind in KINDS:
         brief.object(kind, names(kind, f"{name}{kind}"))("lock", -1)
     takers = [taking(make(client, AGAINST[k], names(k, f"{name}{k}"))) for k in KINDS]
     renewed(server, KINDS, name, 2)
     assert all(taker.waits for taker in takers)
-    jvm.kill()
+    own_host.end()
     for taker in takers:
         taker.get(30).release()
 

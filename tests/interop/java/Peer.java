@@ -1,8 +1,8 @@
 import java.io.BufferedReader;
-import java.io.InputStreamReader;
+import java.io.IOException;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.lang.reflect.InvocationTargetException;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -10,6 +10,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
@@ -18,14 +19,13 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * Redisson behind a pipe: one command per line, one answer per line.
+ * One version of Redisson behind a connection: one command per line, one answer per line.
  *
  * <pre>
  *   TAG open CLIENT URL WATCHDOG_MS      a client, for the commands that name it
  *   TAG close CLIENT
  *   TAG interrupt THREAD
  *   TAG asleep THREAD                    whether it waits for a message, not for an answer
- *   TAG quit
  *   TAG do THREAD CLIENT TYPE NAME VERB NUMBER...
  * </pre>
  *
@@ -36,12 +36,19 @@ import org.redisson.api.RedissonClient;
  *   TAG NANOS error EXCEPTION MESSAGE
  * </pre>
  *
- * NANOS is the monotonic clock of the machine at the end of the call. Methods that some versions of Redisson lack are called by reflection.
+ * NANOS is the monotonic clock of the machine at the end of the call. Methods that some versions of Redisson lack are called by reflection. When the connection ends, its clients are closed.
  */
-public final class Peer {
-    private static final PrintStream OUT = System.out;
-    private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
-    private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+public final class Peer implements Runnable {
+    private final BufferedReader in;
+    private final PrintStream out;
+    private final Map<String, RedissonClient> clients = new ConcurrentHashMap<>();
+    private final Map<String, Worker> workers = new ConcurrentHashMap<>();
+
+    /** Called by Host, which has loaded this class with the jars of one version. */
+    public Peer(BufferedReader in, PrintStream out) {
+        this.in = in;
+        this.out = out;
+    }
 
     private interface Call {
         Object run() throws Exception;
@@ -57,12 +64,12 @@ public final class Peer {
         });
     }
 
-    private static synchronized void say(String tag, long nanos, String text) {
-        OUT.println(tag + " " + nanos + " " + text.replace('\n', ' '));
-        OUT.flush();
+    private synchronized void say(String tag, long nanos, String text) {
+        out.print(tag + " " + nanos + " " + text.replace('\n', ' ') + "\n");
+        out.flush();
     }
 
-    private static void answer(String tag, Call call) {
+    private void answer(String tag, Call call) {
         try {
             Object value = call.run();
             say(tag, System.nanoTime(), "ok " + (value == null ? "null" : value));
@@ -79,9 +86,9 @@ public final class Peer {
 
     /** Redisson parks its waiters in a semaphore, those of a latch in a separate gate. */
     private static boolean asleep(Thread thread) {
-        return Arrays.stream(thread.getStackTrace()).map(StackTraceElement::getClassName)
-                .anyMatch(name -> name.equals("java.util.concurrent.Semaphore")
-                        || name.startsWith("org.redisson.misc.ReclosableLatch"));
+        Object blocker = LockSupport.getBlocker(thread);
+        String name = blocker == null ? "" : blocker.getClass().getName();
+        return name.startsWith("java.util.concurrent.Semaphore") || name.startsWith("org.redisson.misc.ReclosableLatch");
     }
 
     // ---- Objects ---------------------------------------------------------------------------------
@@ -206,8 +213,8 @@ public final class Peer {
     }
 
     /** The words are CLIENT TYPE NAME VERB NUMBER...; a permit's id replaces a number. */
-    private static Object act(String[] word) throws Exception {
-        RedissonClient client = CLIENTS.get(word[0]);
+    private Object act(String[] word) throws Exception {
+        RedissonClient client = clients.get(word[0]);
         String type = word[1], name = word[2], verb = word[3];
         String id = verb.endsWith("release") && type.equals("permits") ? word[4] : null;
         long[] numbers = id != null ? new long[0]
@@ -221,42 +228,49 @@ public final class Peer {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
-        BufferedReader in = new BufferedReader(
-                new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String[] word = line.split(" ");
-            String tag = word[0];
-            String[] rest = Arrays.copyOfRange(word, Math.min(3, word.length), word.length);
-            switch (word[1]) {
-                case "open":
-                    answer(tag, () -> {
-                        CLIENTS.put(word[2], Deployed.open(word[3], Long.parseLong(word[4])));
-                        return CLIENTS.get(word[2]).getId();
-                    });
-                    break;
-                case "close":
-                    new Thread(() -> answer(tag, () -> {
-                        CLIENTS.remove(word[2]).shutdown();
-                        return done();
-                    })).start();
-                    break;
-                case "interrupt":
-                    WORKERS.get(word[2]).thread.interrupt();
-                    answer(tag, Peer::done);
-                    break;
-                case "asleep":
-                    answer(tag, () -> asleep(WORKERS.get(word[2]).thread));
-                    break;
-                case "do":
-                    WORKERS.computeIfAbsent(word[2], key -> new Worker()).executor
-                            .execute(() -> answer(tag, () -> act(rest)));
-                    break;
-                default: // quit
-                    answer(tag, Peer::done);
-                    System.exit(0);
+    @Override
+    public void run() {
+        try {
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                obey(line.split(" "));
             }
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        } finally {
+            workers.values().forEach(worker -> worker.executor.shutdownNow());
+            clients.values().forEach(client -> new Thread(client::shutdown).start());
         }
-        System.exit(0); // the test has ended
+    }
+
+    private void obey(String[] word) {
+        String tag = word[0];
+        String[] rest = Arrays.copyOfRange(word, Math.min(3, word.length), word.length);
+        switch (word[1]) {
+            case "open":
+                answer(tag, () -> {
+                    clients.put(word[2], Deployed.open(word[3], Long.parseLong(word[4])));
+                    return clients.get(word[2]).getId();
+                });
+                break;
+            case "close":
+                new Thread(() -> answer(tag, () -> {
+                    clients.remove(word[2]).shutdown();
+                    return done();
+                })).start();
+                break;
+            case "interrupt":
+                workers.get(word[2]).thread.interrupt();
+                answer(tag, Peer::done);
+                break;
+            case "asleep":
+                answer(tag, () -> asleep(workers.get(word[2]).thread));
+                break;
+            case "do":
+                workers.computeIfAbsent(word[2], key -> new Worker()).executor
+                        .execute(() -> answer(tag, () -> act(rest)));
+                break;
+            default:
+                say(tag, System.nanoTime(), "error IllegalArgumentException no command " + word[1]);
+        }
     }
 }
