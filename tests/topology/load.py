@@ -12,11 +12,13 @@ events of history.py to its log.  The words:
     me=c0            its name        names=a,b        the locks       threads=4     as many workers
     kind=fenced      mutex, fair     wait_ms=10000    of each call    hold_ms=20    at most, at random
     think_ms=5       between calls   lease_ms=        the client's    patience_ms=  the client's
+    check_ms=1       between checks of a hold
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import subprocess
@@ -40,8 +42,9 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+@functools.cache
 def program(language: str) -> list[str]:
-    """The command of a worker; the Go worker is built if necessary."""
+    """The command of a worker; the Go worker is built first, once in each process of the tests."""
     if language == "c":
         path = BUILD / "core" / "tests" / "topology_worker"
         assert path.exists(), f"{path} is not there; build the core with its tests"
@@ -89,7 +92,7 @@ class Load:
                 command = program(language)
                 for i in range(count):
                     self._start(f"{language}{i}", [*within, *command], url, words)
-            eventually(self._works)
+            eventually(self._works, nap=0.02)
         except BaseException:
             self.kill()
             raise
@@ -124,17 +127,18 @@ class Load:
 
     def await_grant(self, since: int, names: Sequence[str] = (), seconds: float = PATIENCE) -> int:
         """Wait until one of the names is granted again; returns how long after `since` that was."""
-        eventually(lambda: self.so_far().first_grant(since, names) is not None, seconds, 0.05)
+        eventually(lambda: self.so_far().first_grant(since, names) is not None, seconds)
         waited = self.so_far().first_grant(since, names)
         assert waited is not None
         return waited
 
     def await_back(self, since: int, seconds: float = PATIENCE) -> None:
         """Wait until every worker has had a lock since then; fail with the ones that have not."""
-        end = time.monotonic() + seconds
+        start = time.monotonic()
         while missing := self.so_far().missing(since):
-            assert time.monotonic() < end, f"not back after {seconds} s: {', '.join(missing)}"
-            time.sleep(0.05)
+            waited = time.monotonic() - start
+            assert waited < seconds, f"not back after {seconds} s: {', '.join(missing)}"
+            time.sleep(min(0.2, 0.02 + waited / 10))  # all that was ever logged is read each time
 
     def end(self, seconds: float = PATIENCE) -> History:
         """Ask the workers to end, wait for them, and read their logs.  Workers that do not end are killed, and are

@@ -193,16 +193,17 @@ def _add(told: Round, history: History, struck: int, until: int) -> None:
             )
 
 
-def batch(made: World, folder: Path, rounds: int) -> list[Round]:
-    """Run a number of rounds under one load."""
+def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Round]:
+    """Run a number of rounds under one load.  fine: for figures to the millisecond, at the cost of the processor."""
     marks: list[tuple[int, int]] = []
     plan: dict[str, Any] = {"counts": LANGUAGES, "within": made.within, "kind": "fenced", "threads": 2}
     plan["lease_ms"] = LEASE_MS
+    lasting = {"hold_ms": LONG_MS, "think_ms": 50, "check_ms": 1 if fine else 5}
     url = made.them.url
     with (
         Load(folder / "short", url, made.names, hold_ms=20, **plan) as load,
-        Load(folder / "long", url, made.long_names, hold_ms=LONG_MS, think_ms=50, **plan) as long,
-        Watch(made.them, made.slot, 0.01) as watch,
+        Load(folder / "long", url, made.long_names, **lasting, **plan) as long,
+        Watch(made.them, made.slot, 0.01 if fine else 0.05) as watch,
     ):
         tail = Tail(load)
         workers = 2 * len(LANGUAGES)
@@ -214,7 +215,7 @@ def batch(made: World, folder: Path, rounds: int) -> list[Round]:
             struck = now_ns()
             made.strike(old)
             name = made.known_as(old)
-            announced = eventually(lambda s=struck, n=name: watch.first(s, n), 2 * PATIENCE)
+            announced = eventually(lambda s=struck, n=name: watch.first(s, n), 2 * PATIENCE, 0.02)
             _await_back(tail, workers, announced)
             made.heal(old)
             marks.append((struck, announced))
@@ -226,7 +227,16 @@ def batch(made: World, folder: Path, rounds: int) -> list[Round]:
     return [_judge(both, *mark, end) for mark, end in zip(marks, ends, strict=True)]
 
 
-def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, until: float = 0) -> list[Round]:
+def run(
+    topology: str,
+    way: str,
+    rounds: int,
+    log: Path,
+    *,
+    batch_of: int = 10,
+    until: float = 0,
+    fine: bool = True,
+) -> list[Round]:
     """Run a number of rounds, or rounds until a time; each batch is added to the log."""
     done: list[Round] = []
     log.mkdir(parents=True, exist_ok=True)
@@ -236,7 +246,7 @@ def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, unt
     ):
         while len(done) < rounds and not (until and time.monotonic() > until):
             count = min(batch_of, rounds - len(done))
-            some = batch(made, Path(name) / f"load{len(done)}", count)
+            some = batch(made, Path(name) / f"load{len(done)}", count, fine)
             done += some
             with open(log / f"{topology}-{way}.jsonl", "a") as out:
                 out.writelines(json.dumps(asdict(each)) + "\n" for each in some)

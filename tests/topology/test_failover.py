@@ -27,7 +27,7 @@ def test_failovers(tmp_path: Path, topology: str, way: str) -> None:
         pytest.skip(reason)
     log = BUILD / "logs" / "failovers" if ALL else tmp_path / "log"
     (log / f"{topology}-{way}.jsonl").unlink(missing_ok=True)
-    rounds = run(topology, way, ROUNDS, log)
+    rounds = run(topology, way, ROUNDS, log, fine=ALL)
     assert len(rounds) == ROUNDS
     for each in rounds:
         assert len(each.back) == 2 * len(languages())

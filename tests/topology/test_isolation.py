@@ -66,7 +66,7 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
         dead = [cluster.key_at(struck, "dead", nth) for nth in range(2)]
         plan = {"counts": {"c": 1, "python": 1, "go": 1}, "within": clients.enter}
         quick = {"threads": 3, "hold_ms": 1, "lease_ms": LEASE_MS, "wait_ms": 300}
-        long = {"threads": 2, "hold_ms": 12000, "lease_ms": 6000, "wait_ms": 40000}
+        long = {"threads": 2, "hold_ms": 12000, "check_ms": 5, "lease_ms": 6000, "wait_ms": 40000}
         with (
             Load(tmp_path / "quick", cluster.url, names + dead, **plan, **quick) as load,
             Load(tmp_path / "long", cluster.url, held, **plan, **long) as holders,

@@ -18,9 +18,14 @@ enum { NAMES_MAX = 16, THREADS_MAX = 64 };
 static struct {
     const char *me, *names[NAMES_MAX];
     int names_count, threads, kind;
-    long wait_ms, lease_ms, hold_ms, think_ms, patience_ms;
-} plan = {
-    .me = "c", .threads = 4, .kind = SNIB_FENCED, .wait_ms = 10000, .hold_ms = 20, .think_ms = 5};
+    long wait_ms, lease_ms, hold_ms, think_ms, check_ms, patience_ms;
+} plan = {.me = "c",
+          .threads = 4,
+          .kind = SNIB_FENCED,
+          .wait_ms = 10000,
+          .hold_ms = 20,
+          .think_ms = 5,
+          .check_ms = 1};
 
 static FILE *record;
 static snib_lock *locks[NAMES_MAX];
@@ -48,7 +53,7 @@ static void must(int code, const snib_error *err)
     }
 }
 
-/* Work under the lock, asking every millisecond whether it is still there; when it last was. */
+/* Work under the lock, asking every check_ms whether it is still there; when it last was. */
 static int64_t work(snib_hold *hold, unsigned *seed, int *code, snib_error *err)
 {
     int64_t end = now_ns() + 1000000LL * (rand_r(seed) % (int)(plan.hold_ms + 1)), checked = 0;
@@ -58,7 +63,7 @@ static int64_t work(snib_hold *hold, unsigned *seed, int *code, snib_error *err)
         if (*code != SNIB_OK || now >= end)
             return *code == SNIB_OK ? now : checked;
         checked = now;
-        nap_us(1000);
+        nap_us(1000 * plan.check_ms);
     }
 }
 
@@ -132,6 +137,7 @@ static void read_plan(int argc, char **argv)
               : strcmp(word, "lease_ms") == 0 ? &plan.lease_ms
               : strcmp(word, "hold_ms") == 0  ? &plan.hold_ms
               : strcmp(word, "think_ms") == 0 ? &plan.think_ms
+              : strcmp(word, "check_ms") == 0 ? &plan.check_ms
                                               : &plan.patience_ms) = atol(value);
     }
 }

@@ -25,6 +25,7 @@ class Worker:
         self.wait_ms = int(plan.get("wait_ms", 10000))
         self.hold_ms = int(plan.get("hold_ms", 20))
         self.think_ms = int(plan.get("think_ms", 5))
+        self.check_s = int(plan.get("check_ms", 1)) / 1000
         options = {}
         for word, option in (("lease_ms", "lease"), ("patience_ms", "patience")):
             if word in plan:
@@ -69,7 +70,7 @@ class Worker:
                 checked = now
                 if now >= end:
                     break
-                time.sleep(0.001)
+                time.sleep(self.check_s)
         except snib.Lost:
             self.write("lost", who, name, me, checked, hold.reason)
         asked, code = now_ns(), 0

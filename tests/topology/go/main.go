@@ -26,13 +26,13 @@ type lock interface {
 }
 
 type worker struct {
-	me, kind          string
-	names             []string
-	locks             []lock
-	wait, hold, think time.Duration
-	record            *os.File
-	holds             atomic.Int64
-	over              atomic.Bool
+	me, kind                 string
+	names                    []string
+	locks                    []lock
+	wait, hold, think, check time.Duration
+	record                   *os.File
+	holds                    atomic.Int64
+	over                     atomic.Bool
 }
 
 // nowNs reads CLOCK_BOOTTIME, the clock of every worker's log.
@@ -100,7 +100,7 @@ func (w *worker) holdIt(who, lock string, hold *snib.Hold) {
 		if now >= end {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(w.check)
 	}
 	asked := nowNs()
 	err := hold.Unlock(context.Background())
@@ -109,7 +109,7 @@ func (w *worker) holdIt(who, lock string, hold *snib.Hold) {
 
 func main() {
 	plan := map[string]string{"me": "go", "threads": "4", "kind": "fenced", "wait_ms": "10000",
-		"hold_ms": "20", "think_ms": "5", "lease_ms": "0", "patience_ms": "0"}
+		"hold_ms": "20", "think_ms": "5", "check_ms": "1", "lease_ms": "0", "patience_ms": "0"}
 	for _, word := range os.Args[3:] {
 		key, value, _ := strings.Cut(word, "=")
 		plan[key] = value
@@ -120,7 +120,7 @@ func main() {
 		return time.Duration(n) * time.Millisecond
 	}
 	w := &worker{me: plan["me"], kind: plan["kind"], names: strings.Split(plan["names"], ","),
-		wait: ms("wait_ms"), hold: ms("hold_ms"), think: ms("think_ms")}
+		wait: ms("wait_ms"), hold: ms("hold_ms"), think: ms("think_ms"), check: ms("check_ms")}
 	var err error
 	w.record, err = os.Create(os.Args[2])
 	must(err)
