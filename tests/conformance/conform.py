@@ -2,15 +2,20 @@
 """The Python interpreters of conformance programs; README.md has the language.
 
     conform.py threads|asyncio PROGRAM SOCKET...
+    conform.py serve SOCKET
 
-Both APIs of the package run in one interpreter: what one returns, the other awaits.
+Both APIs of the package run in one interpreter: what one returns, the other awaits.  `serve` forks a process for each
+program that served.py asks for.  The package is imported only by these, so each program has a new one; what takes most
+of the time of a start, Python itself and its library, is loaded once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses  # noqa: F401 - this and logging are what the package imports
 import inspect
+import logging  # noqa: F401
 import re
 import select
 import socket
@@ -22,8 +27,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import snib
-import snib.aio
+import served
+
+if sys.argv[1] == "serve":
+    sys.argv[1:] = served.serve(sys.argv[2])
+
+import snib  # noqa: E402
+import snib.aio  # noqa: E402
 
 LIMIT = 30.0
 CODES = Path(__file__).parents[2] / "core/api/codes.def"

@@ -15,13 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from served import Served
 
 HERE = Path(__file__).resolve().parent
 CODES = HERE.parents[1] / "core/api/codes.def"
 FACES = ("c", "threads", "asyncio", "go")
+PYTHON = ("threads", "asyncio")
 LIMIT = 300
 # Concurrent runs: most of the time they wait for leases, which are long because a machine may stall.
 AT_ONCE = 16
@@ -68,30 +71,40 @@ def server() -> Iterator[str]:
             process.wait()
 
 
-def commands(build: Path, faces: list[str]) -> dict[str, list[str]]:
+Run = Callable[[list[str], str], "subprocess.CompletedProcess[str]"]
+
+
+def started(command: list[str]) -> Run:
+    """How to run programs with an interpreter that is started for each."""
+    return lambda arguments, _folder: subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=LIMIT
+    )
+
+
+def forked(served: Served, face: str) -> Run:
+    """How to run programs with a Python interpreter."""
+    return lambda arguments, folder: served.run([face, *arguments], folder, LIMIT)
+
+
+def interpreters(build: Path, faces: list[str], served: Served | None) -> dict[str, Run]:
     go = build / "conform-go"
     if "go" in faces:
         subprocess.run(["go", "build", "-o", str(go.resolve()), "."], cwd=HERE / "go", check=True)
-    python = [sys.executable, str(HERE / "conform.py")]
     found = shutil.which("conform", path=f"{build}:{build / 'tests'}")
     if "c" in faces and not found:
         sys.exit(f"{build} has no conform")
-    every = {
-        "c": [found or ""],
-        "threads": [*python, "threads"],
-        "asyncio": [*python, "asyncio"],
-        "go": [str(go), str(CODES)],
-    }
+    every = {"c": started([found or ""]), "go": started([str(go), str(CODES)])}
+    if served:
+        every |= {face: forked(served, face) for face in PYTHON}
     return {face: every[face] for face in faces}
 
 
-def log(command: list[str], program: Path) -> str:
+def log(run: Run, program: Path) -> str:
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(server()) for _ in range(servers_needed(program))]
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="snib-test-"))
         try:
-            done = subprocess.run(
-                [*command, str(program), *paths], capture_output=True, text=True, timeout=LIMIT
-            )
+            done = run([str(program), *paths], folder)
         except subprocess.TimeoutExpired as late:
             return f"{(late.stdout or b'').decode()}no end within {LIMIT} s\n"
     # Remove the script's digest and line from its errors.
@@ -116,9 +129,16 @@ def main() -> int:
     parser.add_argument("programs", nargs="*", help="names without .snib; all if none is given")
     options = parser.parse_args()
     programs = [HERE / f"{name}.snib" for name in options.programs] or sorted(HERE.glob("*.snib"))
-    run = commands(options.build, options.only.split(","))
+    faces = options.only.split(",")
     wrong = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with contextlib.ExitStack() as stack:
+        served = None
+        if set(faces) & set(PYTHON):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="snib-test-"))
+            served = Served(HERE / "conform.py", folder)
+            stack.callback(served.end)
+        run = interpreters(options.build, faces, served)
+        pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
         logs = {program: [pool.submit(log, face, program) for face in run.values()] for program in programs}
     for program in programs:
         expected = program.with_suffix(".log")
