@@ -162,6 +162,11 @@ class Program:
     PRELUDE = "import signal, sys, os, time, snib\nURL = sys.argv[1]\n" + (
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def say(*words): print(*words, flush=True)\n"
+        # A hold with a short lease, acquired once more if the lease had ended before the answer came.
+        "def brief(lock):\n"
+        "    while True:\n"
+        "        try: return lock.hold()\n"
+        "        except snib.Unreachable: pass\n"
         # Warnings caused by a slow machine do not matter here.
         "import logging; logging.getLogger('snib').addHandler(logging.NullHandler())\n"
     )
@@ -198,7 +203,7 @@ class Program:
             raise AssertionError(f"the program ended: {self.process.returncode}\n{errors}")
         return line
 
-    def rest(self, seconds: float = PATIENCE) -> tuple[str, str]:
+    def rest(self, seconds: float = 4 * PATIENCE) -> tuple[str, str]:
         """Wait for the end; returns the rest of the output, and all of stderr."""
         with self.limit(seconds):
             with contextlib.suppress(BrokenPipeError):
@@ -219,7 +224,7 @@ class Program:
         status = Path(f"/proc/{self.process.pid}/stat").read_text()
         return status.rpartition(")")[2].split()[0] == "S"
 
-    def end(self, seconds: float = PATIENCE) -> str:
+    def end(self, seconds: float = 4 * PATIENCE) -> str:
         """Wait for a clean end; returns the rest of the output."""
         output, errors = self.rest(seconds)
         # In development mode asyncio logs slow callbacks.

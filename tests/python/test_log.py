@@ -308,7 +308,7 @@ def test_what_is_told_at_the_end(server: Server) -> None:
 import logging
 logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
 client = snib.connect(URL)
-hold = client.lock("name", lease=2).hold()
+hold = brief(client.lock("name", lease=2))
 hold.lost.wait()
 """,
         server.url,
@@ -334,7 +334,7 @@ atexit.register(ending.set)  # called before snib's own
 logging.getLogger("snib").addFilter(slow)
 logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
 client = snib.connect(URL)
-hold = client.lock("name", lease=0.2).hold()
+hold = brief(client.lock("name", lease=0.2))
 begun.wait()
 """,
         server.url,
@@ -352,7 +352,7 @@ parent = snib.connect(URL)
 parent.ping()
 if os.fork() == 0:
     for client in [parent, snib.connect(URL)]:
-        hold = client.lock("child", lease=2).hold()
+        hold = brief(client.lock("child", lease=2))
         hold.lost.wait()
     client.close(), parent.close()
     os._exit(0)
