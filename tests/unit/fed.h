@@ -48,7 +48,7 @@ static inline struct snib__conn *conn_of(struct snib__engine *engine)
 #define WORDS 5 /* of a command, that are kept */
 
 /* One command, taken from the front of a link's output: its first words.  False: there is none. */
-static inline bool next_command(struct snib__buf *out, char words[WORDS][64])
+static inline bool next_command(struct snib__buf *out, char words[WORDS][96])
 {
     char *at = out->data + out->head, *end = out->data + out->len;
     if (at == end)

@@ -45,7 +45,7 @@ static inline struct peer *peer_of(const struct snib__link *link)
     return &peers[address->host[0] - 'a'];
 }
 
-static inline void script_says(struct peer *one, char words[WORDS][64], char *out)
+static inline void script_says(struct peer *one, char words[WORDS][96], char *out)
 {
     bool renewal = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
     one->scripts++;
@@ -66,7 +66,7 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
 }
 
 /* A subscription to a channel: one of the node's own, or another's. */
-static inline void channel_says(struct peer *one, char words[WORDS][64], char *out)
+static inline void channel_says(struct peer *one, char words[WORDS][96], char *out)
 {
     char verb[16];
     for (size_t i = 0; i <= strlen(words[0]); i++)
@@ -79,7 +79,7 @@ static inline void channel_says(struct peer *one, char words[WORDS][64], char *o
                 strlen(words[1]), words[1]);
 }
 
-static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
+static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
 {
     char text[700];
     bool asking = one->asking_on;
@@ -136,7 +136,7 @@ static inline void note_script(struct peer *one, const struct snib__buf *out)
 
 static inline bool serve_link(struct snib__engine *engine, struct snib__link *link)
 {
-    char words[WORDS][64], out[800];
+    char words[WORDS][96], out[800];
     int wish = snib__engine_take_wish(engine, link);
     if (wish == SNIB__WISH_CONNECT) {
         struct peer *one = peer_of(link);

@@ -112,7 +112,7 @@ static inline void script_says(struct peer *one, const char *sha1, char *out)
         sprintf(out, "$-1\r\n");
 }
 
-static inline void peer_says(struct peer *one, const struct snib__link *link, char words[WORDS][64],
+static inline void peer_says(struct peer *one, const struct snib__link *link, char words[WORDS][96],
                              char *out)
 {
     char text[128];
@@ -157,7 +157,7 @@ static inline void peer_says(struct peer *one, const struct snib__link *link, ch
 /* Carry out one link's wish, and answer what it has sent.  True: something happened. */
 static inline bool serve(struct snib__engine *engine, struct snib__link *link)
 {
-    char words[WORDS][64], reply[4096];
+    char words[WORDS][96], reply[4096];
     int wish = snib__engine_take_wish(engine, link);
     struct peer *one = peer_of(link);
     if (wish == SNIB__WISH_CONNECT) {
