@@ -394,6 +394,19 @@ static void patience_with_the_line_begins_anew(void **state)
     snib__engine_free(engine);
 }
 
+/* A server that does not say how many replicas it has: none is waited for, and that is logged once
+ * (the ledger has the record). */
+static void uncounted_replicas(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(SNIB_DURABILITY_ALL, SNIB_DURABILITY_REFUSE, "");
+    grant_line();
+    acquired(engine, op);
+    acquire(engine, gate(engine, SNIB_MUTEX, "second"), 0);
+    grant_line();
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +426,7 @@ int main(void)
         cmocka_unit_test(lost_count_of_what_has_no_owner),
         cmocka_unit_test(replicas_that_have_gone),
         cmocka_unit_test(patience_with_the_line_begins_anew),
+        cmocka_unit_test(uncounted_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
