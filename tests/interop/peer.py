@@ -58,9 +58,11 @@ class Host:
     def __init__(self, builds: Path) -> None:
         with tempfile.TemporaryFile("w+") as log:
             self.process = subprocess.Popen(
-                # It does not run for long: the second compiler would not pay.
+                # It does not run for long: the second compiler would not pay.  It is told of one processor, so that it
+                # does not spin for others; its threads use them all.
                 [
-                    *("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+                    *("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                    *("-XX:ActiveProcessorCount=1", "-Xshare:auto"),
                     *("-cp", str(builds / VERSIONS[0] / "classes"), "Host", str(builds)),
                 ],
                 stdin=subprocess.PIPE,
