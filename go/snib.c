@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "98315413a7f63dbc"
+#define SNIB_BUILD_ID "c8407c9f347deda5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -55,7 +55,9 @@
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
- * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
+ * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
+ *             a round trip ends with the reply to its first attempt, but try_timeout_ms after its begin at the
+ *             latest.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -236,7 +238,8 @@ typedef struct snib_client_options {
                                    the same again to resolve the name; default 3000 */
     int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
-    int64_t try_timeout_ms; /* the same for a wait of 0 (one round trip); default 1000 */
+    int64_t try_timeout_ms; /* the same for one attempt: a wait of 0, or one that is shorter than a
+                               round trip; default 1000 */
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
@@ -520,7 +523,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
  *          itself.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
- * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
+ * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
  *          caller owns nothing, and if a late answer still grants the lock, the client releases it.
  * Owns     free the hold with snib_hold_free(), once for each success.
@@ -2063,7 +2066,8 @@ struct snib__op {
     uint8_t kind;  /* enum snib__op_kind */
     uint8_t place; /* engine: enum snib__place */
     bool once;     /* try only once */
-    bool waited;
+    bool waited : 1;
+    bool told : 1; /* by the server, or a hold of this client: the lock is held */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -6168,7 +6172,7 @@ X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait tolerates an unreachable server")
+  "how long a call that does not wait, or only briefly, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
@@ -6243,7 +6247,7 @@ X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait tolerates an unreachable server")
+  "how long a call that does not wait, or only briefly, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
@@ -11704,7 +11708,8 @@ struct snib__wait {
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
-    bool hint;             /* a message arrived while an attempt was in flight */
+    bool hint : 1;         /* a message arrived while an attempt was in flight */
+    bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -12162,6 +12167,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -17764,6 +17770,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint64_t epoch; /* of the map it sends next; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
+    snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
@@ -18339,7 +18346,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
 
 /* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
  * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
- * attempt. */
+ * attempt.  One that answers is probed again no sooner: only the pub/sub link may be silent. */
 static snib__time cluster_probe_at(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];
@@ -18347,7 +18354,8 @@ static snib__time cluster_probe_at(const struct snib__member *member)
         ear->conn.state != SNIB__CONN_READY || ear->heard_at == SNIB__NEVER ||
         snib__node_oldest(member->node) != SNIB__NEVER)
         return SNIB__NEVER;
-    return ear->heard_at + CLUSTER_SILENCE;
+    snib__time since = ear->heard_at > member->probed_at ? ear->heard_at : member->probed_at;
+    return since + CLUSTER_SILENCE;
 }
 
 /* Disconnect a node that has left the cluster. */
@@ -18374,8 +18382,10 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
                 snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
             snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
         }
-        if (cluster_probe_at(&c->member[i]) <= now)
+        if (cluster_probe_at(&c->member[i]) <= now) {
+            c->member[i].probed_at = now;
             snib__node_ask(e, node, CLUSTER_INFO, now);
+        }
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }
@@ -19591,6 +19601,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     } else if (verdict->yes) {
         if (gate->wait)
             snib__turn_granted(gate->wait, now);
+        snib__sole_known(e, gate->wait);
         snib__gate_grant(e, hold, verdict->token, sent_at, now);
     } else {
         snib__sole_refused(e, hold, verdict, now);
@@ -21988,16 +21999,24 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether the attempt that the operation depends on lost its connection and has had no reply since.
- * With one holder at a time that is the gate's only request: an attempt, of this operation or of
- * the waiter ahead, or a transfer.  The next connection may be too young to count as silent. */
+/* Whether nothing is known from this attempt: none before it told that the lock is held, it lost
+ * its connection, or nobody waits for it any more. */
+static bool attempt_unheard(const struct snib__hold *hold)
+{
+    return hold->phase == SNIB__TRYING &&
+           ((hold->flags & SNIB__RESENT) || !hold->op || !hold->op->told);
+}
+
+/* Whether the server has told nothing about the lock.  With one holder at a time all depends on the
+ * gate's only request: an attempt, of this operation or of the waiter ahead, or a transfer.  The
+ * connection may be too young, or the wait too short, for the server to count as silent. */
 static bool op_unheard(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold, *active = hold ? snib__gate_active(op->gate) : NULL;
     if (active)
-        return (active->flags & SNIB__RESENT) &&
-               (active->phase == SNIB__TRYING || (op->gate->wait && op->gate->wait->incoming));
-    return hold && hold->phase == SNIB__TRYING && (hold->flags & SNIB__RESENT);
+        return attempt_unheard(active) ||
+               ((active->flags & SNIB__RESENT) && op->gate->wait && op->gate->wait->incoming);
+    return hold && attempt_unheard(hold);
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
@@ -22017,8 +22036,25 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
     return SNIB_TIMEDOUT;
 }
 
+/* However short a wait, the first attempt has the patience of a single try, unless there is no
+ * connection to hope for: before its reply nothing is known. */
+static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    const struct snib__node *node = snib__op_node(op);
+    return now >= op->deadline && now < op->started + e->config.try_timeout &&
+           op->kind == SNIB__OP_ACQUIRE && !op->told && !snib__outer_is(op->gate) &&
+           op_unheard(op) && (snib__node_ready(node) || !node->failed);
+}
+
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
+    if (op_lingers(e, op, now)) {
+        op->timer = op->started + e->config.try_timeout;
+        snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
+        if (op->gate->wait)
+            op->gate->wait->overdue = true;
+        return;
+    }
     int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
                    : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
                                                 : 0;
@@ -22532,11 +22568,11 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_undo(e, hold, now, now);
         return false;
     }
+    op->waited = op->told = true;
     snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
-    op->waited = true;
     if (op->place != SNIB__PLACE_QUEUE)
         snib__wait_insert(wait, op);
     return true;
@@ -24126,6 +24162,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
     if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
+        op->told = gate->wait && gate->wait->head && gate->wait->head->told;
         share_queue(e, op);
         return;
     }
@@ -24168,6 +24205,7 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     } else {
+        op->told = true;
         share_queue(e, op);
     }
     struct snib__wait *wait = gate->wait;
@@ -24308,11 +24346,23 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         sole_try(e, hold, now);
         return;
     }
+    op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
+               (gate->wait && gate->wait->head && gate->wait->head->told);
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (gives_way)
         snib__sole_advance(e, gate, now);
+}
+
+/* The first attempt has its reply, and waits that lasted only for it end. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait)
+{
+    if (!wait || !wait->overdue)
+        return;
+    wait->overdue = false;
+    for (struct snib__op *op = wait->head; op; op = op->next)
+        snib__op_arm(e, op);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -24328,6 +24378,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         return;
     }
     gate->active = NULL;
+    op->told = true;
     if (gate->wait)
         snib__turn_refused(gate->wait);
     snib__sole_queue(e, op, true, now);
@@ -24335,6 +24386,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
+    snib__sole_known(e, gate->wait);
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

@@ -549,7 +549,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
 
 /* When a node is to be probed because its pub/sub link owes a reply, such as the one to a ping. A client
  * whose waiters all sleep has nothing under way on a command link, and would notice a silent server only at its next
- * attempt. */
+ * attempt.  One that answers is probed again no sooner: only the pub/sub link may be silent. */
 static snib__time cluster_probe_at(const struct snib__member *member)
 {
     const struct snib__link *ear = &member->node->links[SNIB__PUBSUB];
@@ -557,7 +557,8 @@ static snib__time cluster_probe_at(const struct snib__member *member)
         ear->conn.state != SNIB__CONN_READY || ear->heard_at == SNIB__NEVER ||
         snib__node_oldest(member->node) != SNIB__NEVER)
         return SNIB__NEVER;
-    return ear->heard_at + CLUSTER_SILENCE;
+    snib__time since = ear->heard_at > member->probed_at ? ear->heard_at : member->probed_at;
+    return since + CLUSTER_SILENCE;
 }
 
 /* Disconnect a node that has left the cluster. */
@@ -584,8 +585,10 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
                 snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
             snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
         }
-        if (cluster_probe_at(&c->member[i]) <= now)
+        if (cluster_probe_at(&c->member[i]) <= now) {
+            c->member[i].probed_at = now;
             snib__node_ask(e, node, CLUSTER_INFO, now);
+        }
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }

@@ -17,6 +17,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint64_t epoch; /* of the map it sends next; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
+    snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */

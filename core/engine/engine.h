@@ -170,7 +170,8 @@ struct snib__op {
     uint8_t kind;  /* enum snib__op_kind */
     uint8_t place; /* engine: enum snib__place */
     bool once;     /* try only once */
-    bool waited;
+    bool waited : 1;
+    bool told : 1; /* by the server, or a hold of this client: the lock is held */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */

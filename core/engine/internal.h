@@ -122,7 +122,8 @@ struct snib__wait {
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
-    bool hint;             /* a message arrived while an attempt was in flight */
+    bool hint : 1;         /* a message arrived while an attempt was in flight */
+    bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -580,6 +581,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);

@@ -319,16 +319,20 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether the attempt that the operation depends on lost its connection and has had no reply since.
- * With one holder at a time that is the gate's only request: an attempt, of this operation or of
- * the waiter ahead, or a transfer.  The next connection may be too young to count as silent. */
+/* Whether nothing is known of the lock, or no longer: the attempt that the operation depends on is the
+ * first and has no reply yet, or it lost its connection and has had no reply since.  With one holder
+ * at a time that is the gate's only request: an attempt, of this operation or of the waiter ahead, or
+ * a transfer.  The connection may be too young, or the wait too short, to call the server silent. */
 static bool op_unheard(const struct snib__op *op)
 {
-    const struct snib__hold *hold = op->hold, *active = hold ? snib__gate_active(op->gate) : NULL;
-    if (active)
-        return (active->flags & SNIB__RESENT) &&
-               (active->phase == SNIB__TRYING || (op->gate->wait && op->gate->wait->incoming));
-    return hold && hold->phase == SNIB__TRYING && (hold->flags & SNIB__RESENT);
+    const struct snib__hold *active = op->hold ? snib__gate_active(op->gate) : NULL;
+    const struct snib__hold *attempt = active ? active : op->hold;
+    if (!attempt)
+        return false;
+    bool trying = attempt->phase == SNIB__TRYING;
+    if (attempt->flags & SNIB__RESENT)
+        return trying || (active && op->gate->wait && op->gate->wait->incoming);
+    return trying && !op->told && !(attempt->op && attempt->op->told);
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
@@ -348,8 +352,25 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
     return SNIB_TIMEDOUT;
 }
 
+/* However short a wait, the first attempt has the patience of a single try, unless there is no
+ * connection to hope for: before its reply nothing is known. */
+static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    const struct snib__node *node = snib__op_node(op);
+    return now >= op->deadline && now < op->started + e->config.try_timeout &&
+           op->kind == SNIB__OP_ACQUIRE && !op->told && !snib__outer_is(op->gate) &&
+           op_unheard(op) && (snib__node_ready(node) || !node->failed);
+}
+
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
+    if (op_lingers(e, op, now)) {
+        op->timer = op->started + e->config.try_timeout;
+        snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
+        if (op->gate->wait)
+            op->gate->wait->overdue = true;
+        return;
+    }
     int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
                    : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
                                                 : 0;

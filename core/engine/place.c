@@ -213,11 +213,11 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_undo(e, hold, now, now);
         return false;
     }
+    op->waited = op->told = true;
     snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
-    op->waited = true;
     if (op->place != SNIB__PLACE_QUEUE)
         snib__wait_insert(wait, op);
     return true;

@@ -79,6 +79,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
     if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
+        op->told = gate->wait && gate->wait->head && gate->wait->head->told;
         share_queue(e, op);
         return;
     }
@@ -121,6 +122,7 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     } else {
+        op->told = true;
         share_queue(e, op);
     }
     struct snib__wait *wait = gate->wait;

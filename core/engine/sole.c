@@ -103,11 +103,23 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         sole_try(e, hold, now);
         return;
     }
+    op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
+               (gate->wait && gate->wait->head && gate->wait->head->told);
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (gives_way)
         snib__sole_advance(e, gate, now);
+}
+
+/* The first attempt has its reply, and waits that lasted only for it end. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait)
+{
+    if (!wait || !wait->overdue)
+        return;
+    wait->overdue = false;
+    for (struct snib__op *op = wait->head; op; op = op->next)
+        snib__op_arm(e, op);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -123,6 +135,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         return;
     }
     gate->active = NULL;
+    op->told = true;
     if (gate->wait)
         snib__turn_refused(gate->wait);
     snib__sole_queue(e, op, true, now);
@@ -130,6 +143,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
+    snib__sole_known(e, gate->wait);
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

@@ -12,7 +12,9 @@
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
- * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
+ * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
+ *             a round trip ends with the reply to its first attempt, but try_timeout_ms after its begin at the
+ *             latest.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -193,7 +195,8 @@ typedef struct snib_client_options {
                                    the same again to resolve the name; default 3000 */
     int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
-    int64_t try_timeout_ms; /* the same for a wait of 0 (one round trip); default 1000 */
+    int64_t try_timeout_ms; /* the same for one attempt: a wait of 0, or one that is shorter than a
+                               round trip; default 1000 */
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
@@ -477,7 +480,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
  *          itself.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
- * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
+ * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
  *          caller owns nothing, and if a late answer still grants the lock, the client releases it.
  * Owns     free the hold with snib_hold_free(), once for each success.

@@ -315,10 +315,20 @@ static void check_claim(int node, int name)
 
 /* ---- Waiters ------------------------------------------------------------------------------------ */
 
-static void check_wait(const struct world_process *process, const struct world_task *task)
+/* However short the wait for a lock of one server, its first attempt has the patience of a single
+ * try. */
+static void check_wait(const struct world_process *process, struct world_task *task)
 {
-    if (task->doing == WORLD_WAITS && task->wait_ends != SNIB__NEVER &&
-        world.now > latest(task->wait_ends, process->frozen_until)) {
+    if (task->doing != WORLD_WAITS) {
+        return;
+    }
+    bool known = task->op->told || snib__outer_is(task->op->gate);
+    if (known && task->known_at == 0) {
+        task->known_at = world.now;
+    }
+    snib__time until = known ? task->known_at : task->submitted + world.patience / 3;
+    if (task->wait_ends != SNIB__NEVER &&
+        world.now > latest(latest(task->wait_ends, until), process->frozen_until)) {
         world_fail("a task of %u waits longer than it wanted", process->id);
     }
 }

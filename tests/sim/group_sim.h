@@ -118,7 +118,7 @@ struct world_task {
     const struct world_lock *lock;
     uint32_t members;
     bool once, cancelled;
-    snib__time submitted, wait_ends;
+    snib__time submitted, wait_ends, known_at; /* known_at: that the lock is held; 0: not yet */
 };
 
 struct world_process {

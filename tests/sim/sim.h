@@ -142,6 +142,7 @@ struct sim_owner {
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
     snib__time unanswered_since; /* the first attempt without a reply; 0: none */
+    bool answered;               /* an attempt has had a reply */
     snib__time lease;
     int64_t token;                         /* as the server assigned it */
     uint32_t attempts, releases, renewals; /* requests sent */
@@ -169,10 +170,12 @@ struct sim_task {
     struct sim_hold *hold;
     struct sim_use use;
     uint64_t owner;
-    uint64_t number; /* of the acquisition in flight; 0 if it may be a re-entry */
-    uint64_t order;  /* of submission */
-    bool once, cancelled;
+    uint64_t number;             /* of the acquisition in flight; 0 if it may be a re-entry */
+    uint64_t order;              /* of submission */
+    bool once, cancelled, first; /* first: the process knew nothing of the lock */
     snib__time submitted, wait_ends, max_hold;
+    snib__time tries_until; /* so long its first attempt may be under way, however short its wait */
+    snib__time told_at;     /* when the lock was known to be held; 0: not yet */
 };
 
 #define SIM_LINKS (1 + SNIB__LANES_MAX) /* for commands, for messages, further lanes */

@@ -174,13 +174,35 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
-/* Whether a waiter's attempts have been unanswered for so long that the lock's state is unknown. */
+/* Whether the waiter's latest attempts are unanswered, and for how long. */
+static bool is_unanswered(struct sim_process *process, const struct sim_task *task,
+                          struct sim_owner **owner, snib__time *out_for)
+{
+    if (task->number == 0 || is_unowned(&task->use)) {
+        return false;
+    }
+    *owner = check_owner(process, task->number, task->use.side);
+    *out_for = sim.now - (*owner)->unanswered_since;
+    return (*owner)->unanswered_since != 0;
+}
+
+/* Whether nothing is known of the lock's state: no attempt of the waiter has ever been answered, nor
+ * one of an earlier waiter, or they have been unanswered for long. */
 static bool is_unheard(struct sim_process *process, const struct sim_task *task)
 {
-    snib__time since = task->number == 0 || is_unowned(&task->use)
-                           ? 0
-                           : check_owner(process, task->number, task->use.side)->unanswered_since;
-    return since != 0 && sim.now - since > process->try_timeout + process->try_timeout / 50;
+    struct sim_owner *owner;
+    snib__time since;
+    return is_unanswered(process, task, &owner, &since) &&
+           ((task->first && !owner->answered && !knows_itself(process, task)) ||
+            since > process->try_timeout + process->try_timeout / 50);
+}
+
+/* Whether the other waits for the same lock, so that with one holder at a time the task depends on
+ * its attempt; the task itself does. */
+static bool is_ahead(const struct sim_task *other, const struct sim_task *task)
+{
+    return other->doing == DOING_WAIT && other->use.gate == task->use.gate &&
+           (other == task || snib__gate_sole(task->use.gate));
 }
 
 /* TIMEDOUT claims that the lock was not free in time, so the attempt must have been answered; with
@@ -190,8 +212,7 @@ static void check_timed_out(struct sim_process *process, const struct sim_task *
     bool unheard = is_unheard(process, task);
     for (int i = 0; i < SIM_TASKS; i++) {
         const struct sim_task *other = &process->tasks[i];
-        bool ahead = other->doing == DOING_WAIT && other->use.gate == task->use.gate;
-        unheard |= ahead && snib__gate_sole(task->use.gate) && is_unheard(process, other);
+        unheard |= is_ahead(other, task) && is_unheard(process, other);
     }
     if (unheard) {
         sim_fail("%u:%llu got TIMEDOUT and no attempt has an answer", process->id,
@@ -526,6 +547,30 @@ static void check_unwanted(const struct sim_name *name)
     }
 }
 
+/* Whether the lock is known to be held, so that a wait for it ends when it should. */
+static bool is_known(const struct snib__op *op)
+{
+    const struct snib__hold *active = snib__gate_active(op->gate);
+    bool told = active && active->phase == SNIB__TRYING && !(active->flags & SNIB__RESENT) &&
+                active->op && active->op->told;
+    return op->told || told || (active && active->phase == SNIB__HELD);
+}
+
+/* However short its wait, its first attempt may be answered within the patience of a single try. */
+static bool waits_too_long(const struct sim_process *process, struct sim_task *task)
+{
+    bool known = is_known(task->op);
+    if (!known || task->told_at == 0) {
+        task->told_at = known ? sim.now : 0;
+    }
+    if (task->wait_ends == SNIB__NEVER) {
+        return false;
+    }
+    snib__time until = known ? task->told_at : task->tries_until;
+    return sim.now > latest(latest(task->wait_ends, until),
+                            latest(process->frozen_until, process->late_until));
+}
+
 /* Whenever nobody is inside an engine; not at each step, for that costs more than the step, and not
  * again before it is called. */
 static void check_engine(struct sim_process *process)
@@ -551,13 +596,11 @@ void check_step(void)
         check_clock(process);
         check_holds(process);
         for (int j = 0; j < SIM_TASKS; j++) {
-            const struct sim_task *task = &process->tasks[j];
+            struct sim_task *task = &process->tasks[j];
             if (task->doing != DOING_WAIT) {
                 continue;
             }
-            if (task->wait_ends != SNIB__NEVER &&
-                sim.now >
-                    latest(latest(task->wait_ends, process->frozen_until), process->late_until)) {
+            if (waits_too_long(process, task)) {
                 sim_fail("%u: task %d waits longer than it wanted", process->id, j);
             }
             check_waiter(process, task);

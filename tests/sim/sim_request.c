@@ -115,6 +115,7 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
         owner->again = false;
         owner->attempts = 0;
         owner->unanswered_since = 0;
+        owner->answered = false;
         owner->found = owner->missed = false;
         owner->ended_before = owner->ended;
         owner->ended = CAUSE_NONE;
@@ -235,7 +236,9 @@ void check_input(struct sim_process *process, struct snib__link *link, const cha
     uint64_t answered = conn->appended - conn->ring_count - before;
     for (uint32_t i = 0; i < count && i < answered; i++) {
         if (awaited[i].number != 0) {
-            check_owner(process, awaited[i].number, awaited[i].side)->unanswered_since = 0;
+            struct sim_owner *owner = check_owner(process, awaited[i].number, awaited[i].side);
+            owner->unanswered_since = 0;
+            owner->answered = true;
         }
     }
 }

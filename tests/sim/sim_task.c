@@ -89,6 +89,22 @@ static void know(struct sim_process *process, struct sim_task *task,
     owner->lease = owner->present != 0 && owner->lease > lease ? owner->lease : lease;
 }
 
+/* Whether the process knows nothing of the lock: it neither holds it nor waits for it. */
+static bool is_first(const struct sim_process *process, const struct sim_use *use)
+{
+    for (int i = 0; i < SIM_TASKS; i++) {
+        if (process->tasks[i].doing == DOING_WAIT && process->tasks[i].use.gate == use->gate) {
+            return false;
+        }
+    }
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        if (process->holds[i].users > 0 && (process->holds[i].use.names & use->names) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void begin_acquire(struct sim_process *process, struct sim_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
@@ -121,12 +137,15 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     if (task->op == NULL) {
         sim_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
+    task->first = is_first(process, &task->use);
     task->doing = DOING_WAIT;
     task->owner = how.owner;
     task->once = how.wait == 0;
     task->order = ++sim.order;
     task->submitted = sim.now;
     task->max_hold = how.max_hold;
+    task->told_at = 0;
+    task->tries_until = sim_true(process, sim_clock(process) + process->try_timeout);
     task->wait_ends = mode == 1 ? sim_true(process, sim_clock(process) + how.wait) : SNIB__NEVER;
     task->wake = sim_chance(sim.crowded ? 64 : 4) ? sim.now + sim_draw(sim.lease)
                                                   : SNIB__NEVER; /* then it cancels */

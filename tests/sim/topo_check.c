@@ -466,14 +466,15 @@ static void check_exclusion(void)
     }
 }
 
-/* No operation waits past its deadline. */
+/* No operation waits past its deadline, or, if that is later, past the patience of a single try. */
 static void check_waits(const struct topo_process *process)
 {
     for (int i = 0; i < TOPO_TASKS; i++) {
         const struct topo_task *task = &process->tasks[i];
         if (task->doing == TOPO_WAITS && task->wait_ends != SNIB__NEVER &&
-            topo.now >
-                latest(latest(task->wait_ends, process->frozen_until), process->late_until)) {
+            topo.now > latest(latest(task->wait_ends,
+                                     task->submitted + process->engine->config.try_timeout),
+                              latest(process->frozen_until, process->late_until))) {
             topo_fail("%u: task %d waits longer than it wanted", process->id, i);
         }
     }

@@ -18,6 +18,7 @@ struct peer {
     bool single; /* not a node of a cluster */
     bool hangs;  /* connecting to it hangs */
     bool silent; /* it holds all replies back */
+    bool mute;   /* it holds back those on its pub/sub link */
     const char
         *says; /* to scripts, instead of a grant: an error, or a reply without its last line end */
     int times; /* uses of `says` left; -1: always */
@@ -28,6 +29,7 @@ struct peer {
     const char *channel;  /* a channel that another node serves, ... */
     const char *refusal;  /* ... and its reply to that */
     int listened;         /* subscriptions requested */
+    int probed;           /* queries for its epoch */
     const char *own;      /* one of the client's own commands ... */
     const char *own_says; /* ... is answered with this error */
     char last[600];       /* the last script with all its arguments, as sent */
@@ -87,6 +89,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
         one->asked++;
         sprintf(out, "-%s\r\n", one->own_says);
     } else if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
+        one->probed++;
         sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch ? one->epoch : common_epoch);
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else if (strcmp(words[0], "CLUSTER") == 0) {
@@ -150,7 +153,7 @@ static inline bool serve_link(struct snib__engine *engine, struct snib__link *li
         return true;
     }
     if (wish != SNIB__WISH_NOTHING || !link->node->addressed || peer_of(link)->down ||
-        peer_of(link)->silent)
+        peer_of(link)->silent || (peer_of(link)->mute && link == &link->node->links[SNIB__PUBSUB]))
         return wish != SNIB__WISH_NOTHING;
     note_script(peer_of(link), snib__link_output(link));
     if (!next_command(snib__link_output(link), words))

@@ -30,8 +30,102 @@ static void one_try_without_an_answer(void **state)
     }
 }
 
+static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of)
+{
+    static const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
+    int32_t code;
+    struct snib__op *op = snib__engine_acquire(engine, of, &brief, now, &code);
+    assert_non_null(op);
+    return op;
+}
+
+/* However short a wait, its first attempt has the patience of a single try, and then the result is
+ * what the server says. */
+static void brief_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says;
+        int code;
+    } tries[] = {{":30000\r\n", SNIB_TIMEDOUT}, {"$-1\r\n", SNIB_OK}, {NULL, SNIB_EUNREACHABLE}};
+    static const int kinds[] = {SNIB_MUTEX, SNIB_READ, SNIB_SPIN};
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0] * 3; i++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = start(engine, gate(engine, kinds[i % 3], "m"));
+        connect_link(engine);
+        answer_own(engine);
+        now += 10 * SNIB__MS;
+        snib__engine_tick(engine, now);
+        assert_false(op->done);
+        if (tries[i / 3].says) {
+            now += 100 * SNIB__MS;
+            answer(engine, tries[i / 3].says);
+            snib__engine_tick(engine, now);
+        } else {
+            now = START + SECOND - 1;
+            snib__engine_tick(engine, now);
+            assert_false(op->done);
+            snib__engine_tick(engine, ++now);
+        }
+        assert_true(op->done);
+        assert_int_equal(op->code, tries[i / 3].code);
+        snib__engine_free(engine);
+    }
+}
+
+/* The same before there is a connection, and behind another's first attempt. */
+static void brief_waits_of_two(void **state)
+{
+    (void)state;
+    for (int answered = 0; answered < 2; answered++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+        struct snib__op *op = start(engine, of), *behind = start(engine, of);
+        now += 10 * SNIB__MS;
+        snib__engine_tick(engine, now);
+        assert_false(op->done || behind->done);
+        now = START + SECOND / 2;
+        if (answered) {
+            connect_link(engine);
+            answer_own(engine);
+            answer(engine, ":30000\r\n");
+            snib__engine_tick(engine, now);
+        } else {
+            snib__engine_tick(engine, now);
+            assert_false(op->done || behind->done);
+            now = START + SECOND;
+            snib__engine_tick(engine, now);
+        }
+        assert_true(op->done && behind->done);
+        assert_int_equal(op->code, answered ? SNIB_TIMEDOUT : SNIB_ECONNECT);
+        assert_int_equal(behind->code, answered ? SNIB_TIMEDOUT : SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
+/* Once the server has said that the lock is held, a wait ends when it should, whatever is under
+ * way then. */
+static void wait_after_a_refusal(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = start(engine, gate(engine, SNIB_SPIN, "m"));
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":30000\r\n");
+    while (!op->done && now < START + SECOND) {
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(op->code, SNIB_TIMEDOUT);
+    assert_int_equal(now - START, 10 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_try_without_an_answer)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_try_without_an_answer), cmocka_unit_test(brief_wait),
+        cmocka_unit_test(brief_waits_of_two), cmocka_unit_test(wait_after_a_refusal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

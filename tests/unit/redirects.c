@@ -399,6 +399,24 @@ static void silence_is_noticed_while_waiting(void **state)
     snib__engine_free(engine);
 }
 
+/* Only the pub/sub link is silent: the node answers on the other, and is asked a few times a second. */
+static void silence_of_messages_is_no_storm(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.lease = 3 * SECOND;
+    held(engine, "bar");
+    peers[1].says = ":86400000"; /* another client has it, for a day */
+    peers[1].times = -1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    peers[1].mute = true;
+    const int probed = peers[1].probed;
+    pass(engine, now + 2 * SECOND);
+    assert_in_range(peers[1].probed - probed, 1, 8);
+    snib__engine_free(engine);
+}
+
 /* A sleeping waiter's patience is with its present server's outage, not with the previous one's. */
 static void patience_is_with_the_present_server(void **state)
 {
@@ -572,6 +590,7 @@ int main(void)
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(silence_is_noticed_while_waiting),
+        cmocka_unit_test(silence_of_messages_is_no_storm),
         cmocka_unit_test(patience_is_with_the_present_server),
         cmocka_unit_test(patience_begins_with_the_move),
         cmocka_unit_test(paused_try_that_is_cancelled),

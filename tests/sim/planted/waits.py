@@ -294,8 +294,8 @@ MUTANTS = [
     Mutant(
         "what waits behind an attempt without an answer is told that the lock was not free",
         "engine/op.c",
-        "        return (active->flags & SNIB__RESENT) &&",
-        "        return op->place != SNIB__PLACE_QUEUE && (active->flags & SNIB__RESENT) &&",
+        "        return trying || (active &&",
+        "        return (trying && op->place != SNIB__PLACE_QUEUE) || (active &&",
         "unit_settling",
     ),
     Mutant(
@@ -339,5 +339,17 @@ MUTANTS = [
         "if (gate->wait && gate->trying == 0) gate->wait->hint = false;",
         "if (gate->wait) gate->wait->hint = false;",
         "unit_share",
+    ),
+    Mutant(
+        "a wait shorter than a round trip is told that the lock was not free",
+        "engine/op.c",
+        "return trying && !op->told && !",
+        "return false && !op->told && !",
+    ),
+    Mutant(
+        "a wait shorter than a round trip never gets the lock",
+        "engine/op.c",
+        "return now >= op->deadline && now < op->started + e->config.try_timeout &&",
+        "return false && now < op->started + e->config.try_timeout &&",
     ),
 ]

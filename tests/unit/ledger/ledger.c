@@ -27,6 +27,7 @@
 #include "net/script.h"
 #include "sim/engine_check.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -468,11 +469,20 @@ static void story(void **state)
              sum.memory, sum.digest);
 }
 
+/* ledger/NAME.txt of the program unit_NAME. */
+static FILE *open_lines(const char *mode)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.txt", SNIB_LEDGER_FOLDER,
+             program_invocation_short_name + strlen("unit_"));
+    return fopen(path, mode);
+}
+
 static void write_lines(void)
 {
     if (lines_n == 0)
         return;
-    FILE *file = fopen(SNIB_LEDGER_FILE, "w");
+    FILE *file = open_lines("w");
     assert_non_null(file);
     for (uint32_t i = 0; i < lines_n; i++)
         fprintf(file, "%s: %s\n", lines[i].name, lines[i].text);
@@ -484,7 +494,7 @@ static uint32_t compare_lines(void)
 {
     char known[512], name[128];
     uint32_t differ = 0;
-    FILE *file = fopen(SNIB_LEDGER_FILE, "r");
+    FILE *file = open_lines("r");
     for (uint32_t i = 0; i < lines_n; i++) {
         size_t n = (size_t)snprintf(name, sizeof name, "%s: ", lines[i].name);
         bool found = false;
