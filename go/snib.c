@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c8407c9f347deda5"
+#define SNIB_BUILD_ID "e3020b70dfd3bd90"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -21999,24 +21999,20 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether nothing is known from this attempt: none before it told that the lock is held, it lost
- * its connection, or nobody waits for it any more. */
-static bool attempt_unheard(const struct snib__hold *hold)
-{
-    return hold->phase == SNIB__TRYING &&
-           ((hold->flags & SNIB__RESENT) || !hold->op || !hold->op->told);
-}
-
-/* Whether the server has told nothing about the lock.  With one holder at a time all depends on the
- * gate's only request: an attempt, of this operation or of the waiter ahead, or a transfer.  The
- * connection may be too young, or the wait too short, for the server to count as silent. */
+/* Whether nothing is known of the lock, or no longer: the attempt that the operation depends on is the
+ * first and has no reply yet, or it lost its connection and has had no reply since.  With one holder
+ * at a time that is the gate's only request: an attempt, of this operation or of the waiter ahead, or
+ * a transfer.  The connection may be too young, or the wait too short, to call the server silent. */
 static bool op_unheard(const struct snib__op *op)
 {
-    const struct snib__hold *hold = op->hold, *active = hold ? snib__gate_active(op->gate) : NULL;
-    if (active)
-        return attempt_unheard(active) ||
-               ((active->flags & SNIB__RESENT) && op->gate->wait && op->gate->wait->incoming);
-    return hold && attempt_unheard(hold);
+    const struct snib__hold *active = op->hold ? snib__gate_active(op->gate) : NULL;
+    const struct snib__hold *attempt = active ? active : op->hold;
+    if (!attempt)
+        return false;
+    bool trying = attempt->phase == SNIB__TRYING;
+    if (attempt->flags & SNIB__RESENT)
+        return trying || (active && op->gate->wait && op->gate->wait->incoming);
+    return trying && !op->told && !(attempt->op && attempt->op->told);
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
