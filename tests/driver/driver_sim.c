@@ -48,10 +48,12 @@ static void work(snib_hold *hold, int shared)
     go_out(shared);
 }
 
-/* A thread that was stopped for longer than a lease may be too late for its grant. */
-static bool too_late(int code)
+/* A thread that was stopped for longer than a lease may be too late for its grant; and if no thread
+ * connected meanwhile, or read the reply, nothing is known of the lock. */
+static bool too_late(int code, int64_t wait)
 {
-    return code == SNIB_EUNREACHABLE && (world.faults & WORLD_FREEZE);
+    return (code == SNIB_EUNREACHABLE || (code == SNIB_ECONNECT && wait >= 0)) &&
+           (world.faults & WORLD_FREEZE);
 }
 
 static void call(int i)
@@ -73,7 +75,7 @@ static void call(int i)
         prompt(since, "a release");
         snib_hold_free(hold);
     } else if (!(wait == 0 && code == SNIB_BUSY) && !(wait == 100 && code == SNIB_TIMEDOUT)) {
-        if (!too_late(code) && (wait < 0 || !(world.faults & WORLD_CUT)))
+        if (!too_late(code, wait) && (wait < 0 || !(world.faults & WORLD_CUT)))
             world_fail("acquire gave %s: %s", snib_code_name(code), why.text);
     }
     snib_lock_free(lock);
@@ -94,7 +96,7 @@ static void begin(int i)
         hold = event.hold;
         code = code == SNIB_OK ? event.code : code;
     }
-    if (code != SNIB_OK && !too_late(code))
+    if (code != SNIB_OK && !too_late(code, -1))
         world_fail("begin gave %s", snib_code_name(code));
     if (code == SNIB_OK) {
         work(hold, -1);
@@ -112,7 +114,7 @@ static void submit(int i)
     MUST(snib_queue_new(clients[i % clients_n], &queue, err), SNIB_OK);
     MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
     next_event(queue, &event);
-    if (event.code != SNIB_OK && !too_late(event.code))
+    if (event.code != SNIB_OK && !too_late(event.code, -1))
         world_fail("submit gave %s: %s", snib_code_name(event.code), event.text);
     if (event.code == SNIB_OK) {
         snib_hold *hold = event.hold;
@@ -137,7 +139,7 @@ static void watch(int i)
     snib_lock *lock = lock_named("watched", i, 0);
     snib_hold *hold;
     int code = snib_lock_acquire(lock, 0, -1, &hold, NULL);
-    if (code != SNIB_OK && !too_late(code))
+    if (code != SNIB_OK && !too_late(code, -1))
         world_fail("acquire gave %s", snib_code_name(code));
     for (int turn = 0; code == SNIB_OK && turn < 3; turn++) {
         code = snib_hold_wait(hold, LEASE_MS, NULL, NULL);
