@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "a command that was refused is asked again",
         "engine/node.c",
-        "conn->delifeq = conn->delex =",
-        "conn->delifeq =",
+        "first->delifeq = first->delex = conn->delifeq = conn->delex =",
+        "first->delifeq = conn->delifeq =",
         "unit_links",
     ),
     Mutant(
