@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e3020b70dfd3bd90"
+#define SNIB_BUILD_ID "1acf8a24fe6b6fe8"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11701,6 +11701,7 @@ struct snib__wait {
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
+    snib__time known_at;          /* sole.c: when the server last said who has the lock */
     snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
@@ -12167,7 +12168,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait);
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -19601,7 +19602,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     } else if (verdict->yes) {
         if (gate->wait)
             snib__turn_granted(gate->wait, now);
-        snib__sole_known(e, gate->wait);
+        snib__sole_known(e, gate->wait, now);
         snib__gate_grant(e, hold, verdict->token, sent_at, now);
     } else {
         snib__sole_refused(e, hold, verdict, now);
@@ -21999,6 +22000,12 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
+/* Whether the lock was known to be held at some time of the wait. */
+static bool op_told(const struct snib__op *op)
+{
+    return op->told || (op->gate->wait && op->gate->wait->known_at >= op->started);
+}
+
 /* Whether nothing is known of the lock, or no longer: the attempt that the operation depends on is the
  * first and has no reply yet, or it lost its connection and has had no reply since.  With one holder
  * at a time that is the gate's only request: an attempt, of this operation or of the waiter ahead, or
@@ -22012,7 +22019,7 @@ static bool op_unheard(const struct snib__op *op)
     bool trying = attempt->phase == SNIB__TRYING;
     if (attempt->flags & SNIB__RESENT)
         return trying || (active && op->gate->wait && op->gate->wait->incoming);
-    return trying && !op->told && !(attempt->op && attempt->op->told);
+    return trying && !op_told(op) && !(attempt->op && op_told(attempt->op));
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
@@ -22038,7 +22045,7 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
 {
     const struct snib__node *node = snib__op_node(op);
     return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !op->told && !snib__outer_is(op->gate) &&
+           op->kind == SNIB__OP_ACQUIRE && !op_told(op) && !snib__outer_is(op->gate) &&
            op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 
@@ -24351,10 +24358,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         snib__sole_advance(e, gate, now);
 }
 
-/* The first attempt has its reply, and waits that lasted only for it end. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait)
+/* An attempt has its reply, and waits that lasted only for it end. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait || !wait->overdue)
+    if (!wait)
+        return;
+    wait->known_at = now;
+    if (!wait->overdue)
         return;
     wait->overdue = false;
     for (struct snib__op *op = wait->head; op; op = op->next)
@@ -24382,7 +24392,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait);
+    snib__sole_known(e, gate->wait, now);
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

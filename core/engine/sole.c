@@ -112,10 +112,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         snib__sole_advance(e, gate, now);
 }
 
-/* The first attempt has its reply, and waits that lasted only for it end. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait)
+/* An attempt has its reply, and waits that lasted only for it end. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait || !wait->overdue)
+    if (!wait)
+        return;
+    wait->known_at = now;
+    if (!wait->overdue)
         return;
     wait->overdue = false;
     for (struct snib__op *op = wait->head; op; op = op->next)
@@ -143,7 +146,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait);
+    snib__sole_known(e, gate->wait, now);
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

@@ -343,8 +343,8 @@ MUTANTS = [
     Mutant(
         "a wait shorter than a round trip is told that the lock was not free",
         "engine/op.c",
-        "return trying && !op->told && !",
-        "return false && !op->told && !",
+        "return trying && !op_told(op) && !",
+        "return false && !op_told(op) && !",
     ),
     Mutant(
         "a wait shorter than a round trip never gets the lock",
