@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 8, LEASE_MS = 20000 };
+enum { THREADS = 8, LEASE_MS = 20000, RESTED_US = 10000 };
 
 static int world_new(void **state)
 {
@@ -37,6 +37,7 @@ static snib_client *open_lanes(const char *url, int32_t lanes)
 struct crew {
     snib_client *client;
     _Atomic bool stop;
+    _Atomic unsigned rest_us; /* after each pair; long where full speed would only cost */
     _Atomic long pairs[THREADS];
     pthread_t threads[THREADS];
     struct member {
@@ -54,6 +55,7 @@ static void *crew_main(void *argument)
     while (!me->crew->stop) {
         must_release(must_acquire(lock, -1));
         me->crew->pairs[me->index]++;
+        nap_us(me->crew->rest_us);
     }
     return NULL;
 }
@@ -62,6 +64,7 @@ static void crew_start(struct crew *crew, snib_client *client, int threads)
 {
     crew->client = client;
     crew->stop = false;
+    crew->rest_us = 0;
     for (int i = 0; i < threads; i++) {
         crew->members[i] = (struct member){crew, i};
         assert_int_equal(pthread_create(&crew->threads[i], NULL, crew_main, &crew->members[i]), 0);
@@ -219,10 +222,12 @@ static void late_request_is_not_done(void **state)
     long since[THREADS];
     crew_start(&crew, client, THREADS);
     for (int round = 0; round < 10; round++) {
+        crew.rest_us = 0;
         crew_note(&crew, since);
         AWAIT(crew_went_on(&crew, since, 20), 20000);
         int cuts = proxy_cuts(proxy);
         proxy_hold_back(proxy);
+        crew.rest_us = RESTED_US;
         AWAIT(proxy_cuts(proxy) > cuts, 20000);
         crew_note(&crew, since);
         AWAIT(crew_went_on(&crew, since, 20), 20000);
@@ -251,6 +256,7 @@ static void stall_is_left(void **state)
     uint64_t connects = must_stats(client).connects;
     long long before = connections_so_far(server);
     proxy_stall(proxy, TO_CLIENT, true);
+    crew.rest_us = RESTED_US;
     AWAIT(connections_so_far(server) > before, 20000);
     proxy_stall(proxy, TO_CLIENT, false);
     crew_note(&crew, since);
@@ -266,11 +272,12 @@ static void stall_is_left(void **state)
 
 /* ---- One lane of several -------------------------------------------------------------------------------- */
 
-enum { RIVALS = 8, NAMES = 4, KEPT = 20, WAIT_MS = 3000, ROUNDS = 2 };
+enum { RIVALS = 8, NAMES = 4, KEPT = 20, WAIT_MS = 3000, ROUNDS = 2, BUSY_US = 500 };
 
 struct rivals {
     snib_client *client;
     _Atomic bool stop;
+    _Atomic unsigned rest_us;  /* after each pair; long while only a renewal is awaited */
     _Atomic int inside[NAMES]; /* how many believe that they hold the name */
     _Atomic int doubled;
     _Atomic int64_t late_ms; /* of the latest call, after its limit */
@@ -305,7 +312,7 @@ static void *rival_main(void *argument)
         all->inside[name_index]--;
         must_release(hold);
         all->pairs[me->index]++;
-        nap_us(500);
+        nap_us(all->rest_us);
     }
     snib_lock_free(lock);
     return NULL;
@@ -349,6 +356,7 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
     struct proxy *proxy = proxy_start(server->socket);
     server_script(server, "mutex_renew", renew);
     memset(&all, 0, sizeof all);
+    all.rest_us = BUSY_US;
     snib_client_options_init(&options, sizeof options);
     options.lanes = 4;
     options.lease_ms = 9000;
@@ -370,7 +378,9 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
             since[i] = all.pairs[i];
         proxy_forget(proxy);
         uint64_t renewals = must_stats(all.client).renewals;
+        all.rest_us = RESTED_US;
         AWAIT(must_stats(all.client).renewals > renewals, 20000);
+        all.rest_us = BUSY_US;
         AWAIT(rivals_ahead(&all, since, 20) == RIVALS, 20000);
         int lane = 0;
         AWAIT((lane = lane_number(proxy, renew, first)) != 0, 20000);
@@ -380,7 +390,9 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
         proxy_stall_link(proxy, lane, to_server, to_client);
         AWAIT(rivals_ahead(&all, since, 5) >= RIVALS / 2, 20000);
         AWAIT(rivals_ahead(&all, since, 20) == RIVALS, 20000);
+        all.rest_us = RESTED_US;
         AWAIT(must_stats(all.client).renewals >= renewals + KEPT, 20000);
+        all.rest_us = BUSY_US;
         proxy_stall_link(proxy, lane, false, false); /* what it still has comes late */
         for (int i = 0; i < KEPT; i++)
             EXPECT(snib_hold_check(kept[i], err), SNIB_OK);
