@@ -34,7 +34,7 @@
 #include <string.h>
 
 #define LINKS_MAX 64
-#define CHECKED_MAX 4096 /* gates times operations, with which every call is checked */
+#define CHECKED_MAX 1024 /* gates and channels times operations, with which every call is checked */
 #define FAILED 99        /* exit code: every test passes, and the ledger differs */
 
 /* Elsewhere the library's words for errors are others, or memory comes in other pieces. */
@@ -213,7 +213,7 @@ static void end_call(const struct snib__engine *e)
     add_number("paused", e->paused_n);
     add_number("releasing", e->releasing);
     sum.memory = e->memory > sum.memory ? e->memory : sum.memory;
-    if ((uint64_t)e->gates_n * (e->live_n + 1) > CHECKED_MAX && sum.calls % 64)
+    if ((uint64_t)(e->gates_n + e->chans_n) * (e->live_n + 1) > CHECKED_MAX && sum.calls % 64)
         return; /* it would take long */
     add_stats(&e->stats);
     add_holds(e);
