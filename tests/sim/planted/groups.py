@@ -260,7 +260,7 @@ MUTANTS = [
         "news that come during a step are forgotten",
         "api/group.c",
         "c->listed = false; c->again = true;",
-        "c->listed = false; c->again = mine;",
+        "c->listed = false; c->again = !c->stepping;",
         "sim/driver",
     ),
     Mutant(
