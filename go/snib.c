@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1acf8a24fe6b6fe8"
+#define SNIB_BUILD_ID "bee23c9af42c1f67"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12595,6 +12595,20 @@ static const struct snib__script_text {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -12622,6 +12636,7 @@ static const struct snib__script_text {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
@@ -12710,11 +12725,12 @@ static const struct snib__script_text {
      "    if head then\n"
      "        leave(owner)\n"
      "    else\n"
-     "        redis.call('del', KEYS[4])\n"
+     "        redis.call('del', KEYS[3], KEYS[4])\n"
      "    end\n"
      "    return fenced\n"
      "end\n"
      "if ARGV[3] == '1' then\n"
+     "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
      "    if queued then\n"
      "        beat()\n"
@@ -12749,7 +12765,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7086, "8828c329465cbc8d3d1bc580974af85567e6c09e"},
+     7543, "2f562d0d87b4fe5c2d96bd06a6984c54973fb1f6"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -12799,6 +12815,20 @@ static const struct snib__script_text {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -12826,6 +12856,7 @@ static const struct snib__script_text {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
@@ -12870,7 +12901,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4152, "e856cc8b52dc9f5e00b60148c0b5acaf0f0c3e74"},
+     4589, "6892789b1345857a17567a581e58dcb0953cd8c5"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -12931,6 +12962,20 @@ static const struct snib__script_text {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -12958,6 +13003,7 @@ static const struct snib__script_text {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
@@ -13005,7 +13051,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4312, "dfd1cec13ab85583116d7224893f2ecbca69d198"},
+     4749, "08a90796dd3648bd033556467a1ee9fb4484d7f0"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
@@ -14339,6 +14385,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -14366,6 +14426,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
@@ -14454,11 +14515,12 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    if head then\n"
      "        leave(owner)\n"
      "    else\n"
-     "        redis.call('del', KEYS[4])\n"
+     "        redis.call('del', KEYS[3], KEYS[4])\n"
      "    end\n"
      "    return fenced\n"
      "end\n"
      "if ARGV[3] == '1' then\n"
+     "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
      "    if queued then\n"
      "        beat()\n"
@@ -14493,7 +14555,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7093, "75e29066c41dbf9ceff5f59dd0475ad5a5e2b69b"},
+     7550, "fdb211a3080671f260b7c0a3edccecfb88480c59"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -14543,6 +14605,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -14570,6 +14646,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
@@ -14614,7 +14691,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4159, "2bf71058ad31eb5ed4448344cd7777f0ef6f2cf1"},
+     4596, "8540168a84f89c496c72bf6600aec11ed7a1b57b"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -14665,6 +14742,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -14692,6 +14783,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
@@ -14739,7 +14831,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4319, "e872bae940d00160c3e2f4d1c6c9a6e3aa67f81d"},
+     4756, "969be5b55a70774a28c677e31efc45226f16977b"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -15519,6 +15611,20 @@ static const struct snib__script_text snib__script_both[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -15546,6 +15652,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        announce(channel .. ':' .. waiter, '0')\n"
@@ -15634,11 +15741,12 @@ static const struct snib__script_text snib__script_both[] = {
      "    if head then\n"
      "        leave(owner)\n"
      "    else\n"
-     "        redis.call('del', KEYS[4])\n"
+     "        redis.call('del', KEYS[3], KEYS[4])\n"
      "    end\n"
      "    return fenced\n"
      "end\n"
      "if ARGV[3] == '1' then\n"
+     "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
      "    if queued then\n"
      "        beat()\n"
@@ -15673,7 +15781,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7400, "e497e14d08c72a112c45397c64cd83fa7db6f7c4"},
+     7857, "a9045453a53c5a3cadfbffc629fcb998267ae567"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -15731,6 +15839,20 @@ static const struct snib__script_text snib__script_both[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -15758,6 +15880,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        announce(channel .. ':' .. waiter, '0')\n"
@@ -15802,7 +15925,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4466, "b73278030c14a84876cd1b7bdf15e9e8549f02af"},
+     4903, "bdfa75b360b7301572694329aedf889adeb58385"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -15861,6 +15984,20 @@ static const struct snib__script_text snib__script_both[] = {
      "        redis.call('lpop', KEYS[2])\n"
      "    end\n"
      "end\n"
+     "local function mend()\n"
+     "    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then\n"
+     "        return\n"
+     "    end\n"
+     "    local queued = {}\n"
+     "    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "        queued[member] = true\n"
+     "    end\n"
+     "    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do\n"
+     "        if not queued[member] then\n"
+     "            redis.call('zrem', KEYS[3], member)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
@@ -15888,6 +16025,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
+     "        mend()\n"
      "        redis.call('persist', KEYS[2])\n"
      "        redis.call('persist', KEYS[3])\n"
      "        announce(channel .. ':' .. waiter, '0')\n"
@@ -15935,7 +16073,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4626, "478e077b095e2c7440c2671ddbcdcbb994861cc4"},
+     5063, "9646a2138299f37896f36be5a85a65910fca600e"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

@@ -72,6 +72,23 @@ local function purge()
     end
 end
 
+-- A slot's move that was given up, or an eviction, may have left the places without their queue.  A waiter that has a
+-- place and is not in the queue would never be the next, so such places are dropped.
+local function mend()
+    if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then
+        return
+    end
+    local queued = {}
+    for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
+        queued[member] = true
+    end
+    for _, member in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do
+        if not queued[member] then
+            redis.call('zrem', KEYS[3], member)
+        end
+    end
+end
+
 -- Remove an owner from the queue, and subtract what its place had added from those behind it: the part of the
 -- patience between its end and that of the place before it, or now.
 local function leave(owner)
@@ -108,6 +125,7 @@ end
 local function grant(channel, mine)
     local waiter, at = purge(), 0
     if waiter and not ours(waiter) then
+        mend()
         redis.call('persist', KEYS[2])
         redis.call('persist', KEYS[3])
         redis.pcall('publish', channel .. ':' .. waiter, '0')

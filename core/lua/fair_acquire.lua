@@ -70,12 +70,13 @@ if left == -2 and (not head or head == owner) then
     if head then
         leave(owner)
     else
-        redis.call('del', KEYS[4])
+        redis.call('del', KEYS[3], KEYS[4])
     end
     return fenced
 end
 if ARGV[3] == '1' then
-    -- The purge may have dropped this waiter.
+    mend()
+    -- This waiter's place may have been dropped.
     queued = queued and redis.call('zscore', KEYS[3], owner)
     if queued then
         beat()

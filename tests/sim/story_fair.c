@@ -2,6 +2,7 @@
 #include "stories.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void killed_waiters(void)
 {
@@ -186,6 +187,33 @@ static void clock_set_back(void)
     end_world();
 }
 
+/* The queue or its places are gone, as after a move of their slot that was given up: who waits
+ * queues again, and what a dead waiter had does not stay. */
+static void half_a_queue(void)
+{
+    static const char *const halves[] = {"redisson_lock_queue:{orders}",
+                                         "redisson_lock_timeout:{orders}"};
+    for (int half = 0; half < 2; half++) {
+        begin_world();
+        struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+        struct waiter *dead = wait_for(new_actor(), SNIB_FAIR, "orders");
+        struct waiter *early = wait_for(new_actor(), SNIB_FAIR, "orders");
+        kill_actor(dead->actor);
+        model_delete(server, 0, halves[half], strlen(halves[half]));
+        run_for(2 * SECOND);
+        struct waiter *late = wait_for(new_actor(), SNIB_FAIR, "orders");
+        release(holder);
+        run_for(SECOND / 10);
+        expect(early->code == SNIB_OK, "without %s, a waiter lets others pass", halves[half]);
+        release(early);
+        run_for(SECOND / 10);
+        expect(late->code == SNIB_OK, "without %s, the lock stays free", halves[half]);
+        release(late);
+        expect_nothing_left();
+        end_world();
+    }
+}
+
 const struct story stories_fair[] = {
     {"killed waiters", killed_waiters},
     {"long wait", long_wait},
@@ -194,5 +222,6 @@ const struct story stories_fair[] = {
     {"lost counter", lost_counter},
     {"kept places", kept_places},
     {"clock set back", clock_set_back},
+    {"half a queue", half_a_queue},
     {NULL, NULL},
 };

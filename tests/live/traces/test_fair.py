@@ -244,6 +244,28 @@ def test_places_that_are_gone(run: Scripts) -> None:
     assert run.redis.ttl(PLACES) != -1
 
 
+def test_a_queue_that_is_gone(run: Scripts) -> None:
+    """The opposite, places without their queue: a place alone is none, whoever asks first."""
+    for first, second in ((B, D), (D, B)):
+        assert acquire(run, A) == "0"
+        acquire(run, B)
+        acquire(run, C)
+        run.redis.delete(QUEUE)
+        acquire(run, first)
+        acquire(run, second)
+        state = run.state()
+        assert state[QUEUE] == [first, second]
+        assert set(state[PLACES]) == {B, D}
+        run.redis.delete(QUEUE, "k")
+        assert acquire(run, A) == "0"
+        assert run.state() == {"k": {A: "1"}}, "no queue, no places"
+        stranger_waits(run, 60000)
+        run.redis.zadd(PLACES, {C: now(run) + 60000})
+        assert release(run, A)[:2] == [1, 0]
+        assert set(run.state()[PLACES]) == {JAVA}, "without its TTL it would stay for ever"
+        run.redis.delete(QUEUE, PLACES)
+
+
 def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
     """Replicas and other nodes pass messages on, which would be believed; pattern subscribers do not count either."""
     run.ears.unsubscribe(f"{MUTEX}:{B[:36]}")

@@ -161,6 +161,28 @@ MUTANTS = [
         "return 1",
     ),
     Mutant(
+        "a place without an entry in the queue counts",
+        "lua/_fair.lua",
+        "if redis.call('llen', KEYS[2]) == redis.call('zcard', KEYS[3]) then",
+        "if true then",
+        "traces/test_fair.py a_queue_that_is_gone",
+    ),
+    Mutant(
+        "a place without an entry in the queue stays for ever",
+        "lua/_fair.lua",
+        "        mend()\n"
+        "        redis.call('persist', KEYS[2])",
+        "        redis.call('persist', KEYS[2])",
+        "traces/test_fair.py a_queue_that_is_gone",
+    ),
+    Mutant(
+        "places stay when there is no queue",
+        "lua/fair_acquire.lua",
+        "redis.call('del', KEYS[3], KEYS[4])",
+        "redis.call('del', KEYS[4])",
+        "traces/test_fair.py a_queue_that_is_gone",
+    ),
+    Mutant(
         "the dead are waited for",
         "lua/_fair.lua",
         "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500,",
