@@ -88,6 +88,16 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
     free(chan);
 }
 
+/* From now on another node carries the channel. */
+static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib__node *node)
+{
+    if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
+        (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
+        snib__chan_leave(e, chan->node, chan->text, chan->len);
+    chan->state = SNIB__CHAN_OFF;
+    chan->node = node;
+}
+
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
 {
     char text[SNIB__CHANNEL_MAX];
@@ -98,6 +108,8 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
     struct snib__chan *chan = chan_find(e, text, n);
     if (!chan && !(chan = chan_new(e, gate->node, text, n)))
         return -1;
+    if (chan->node != gate->node) /* nobody waited when the name moved: it was being left */
+        chan_go(e, chan, gate->node);
     wait->chan = chan;
     wait->chan_prev = NULL;
     wait->chan_next = chan->waits;
@@ -208,18 +220,14 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 /* ---- subscribing ---- */
 
-/* From now on another node carries the channel. */
+/* A waiter's name has moved to another node. */
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now)
 {
     struct snib__chan *chan = wait->chan;
     if (!chan || chan->node == node)
         return;
-    if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
-        (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
-        snib__chan_leave(e, chan->node, chan->text, chan->len);
-    chan->state = SNIB__CHAN_OFF;
-    chan->node = node;
+    chan_go(e, chan, node);
     for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
         other->own_messages = 0;
     if (snib__chan_wanted(chan))

@@ -546,6 +546,43 @@ static void misplaced_channel_goes_alone(void **state)
     }
 }
 
+/* A slot moves after the last waiter for a name has gone, and before its old node has confirmed that nobody listens
+ * there: the next waiter listens at the new node. */
+static void channel_that_is_left_follows_its_name(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    engine->config.publish = SNIB_PUBLISH_SHARDED;
+    held(engine, "bar");
+    peers[0].says = peers[1].says = ":86400000"; /* another client has it, for a day */
+    peers[0].times = peers[1].times = -1;
+    struct snib__gate *first = gate(engine, SNIB_MUTEX, "foo");
+    struct snib__op *op = acquire(engine, first, 0);
+    serve(engine);
+    assert_int_equal(chan_state(first), SNIB__CHAN_ON);
+    peers[1].mute = true;
+    assert_true(snib__engine_cancel(engine, op, now));
+    for (int i = 0; i < 100 && snib__gate_find(engine, SNIB_MUTEX, "foo", 3); i++)
+        pass(engine, now + 20 * SNIB__MS);
+    moved(text, "foo", 'a');
+    peers[1].says = text;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{foo}1"), 0);
+    serve(engine);
+    assert_int_equal(served_by(engine, "foo"), 'a');
+    struct snib__gate *second = gate(engine, SNIB_MUTEX, "foo");
+    const int listened = peers[0].listened;
+    acquire(engine, second, 0);
+    serve(engine);
+    assert_int_equal(peers[0].listened, listened + 1);
+    assert_int_equal(chan_state(second), SNIB__CHAN_ON);
+    peers[1].mute = false; /* what the old node still says changes nothing */
+    serve(engine);
+    assert_int_equal(chan_state(second), SNIB__CHAN_ON);
+    assert_ptr_equal(second->wait->chan->node, second->node);
+    snib__engine_free(engine);
+}
+
 /* A slot that moves there and back: each server is asked whether it has the hold. */
 static void hold_is_confirmed_after_each_move(void **state)
 {
@@ -596,6 +633,7 @@ int main(void)
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
         cmocka_unit_test(misplaced_channel_goes_alone),
+        cmocka_unit_test(channel_that_is_left_follows_its_name),
         cmocka_unit_test(hold_is_confirmed_after_each_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

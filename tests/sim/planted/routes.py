@@ -18,6 +18,13 @@ MUTANTS = [
         "sim/topology",
     ),
     Mutant(
+        "a channel that is being left keeps its node when its name moves",
+        "engine/chan.c",
+        "if (chan->node != gate->node)",
+        "if (false)",
+        "unit_redirects",
+    ),
+    Mutant(
         "who was refused once is impatient for ever",
         "engine/node.c",
         "op->refused_since = 0;",
