@@ -26,7 +26,7 @@ static const struct needs {
      "redisson_lock__channel:@",
      "exists get del incr setnx hset hget hdel hexists hgetall hkeys pexpire pttl persist rpush "
      "lpop "
-     "lrem lrange lindex llen zadd zrem zscore zincrby"},
+     "lrem lrange lindex llen zadd zrem zscore zcard zrange zincrby"},
     {SNIB_READ, "# @ snib_writer_waits:@ redisson_lock_token:@", "redisson_rwlock:@",
      "exists get set del hset hget hdel hexists hgetall hkeys hlen hrandfield pexpire pttl"},
     {SNIB_WRITE, "# @ snib_writer_waits:@ redisson_lock_token:@", "redisson_rwlock:@",
