@@ -310,6 +310,24 @@ int __wrap_snib__engine_take_wish(struct snib__engine *e, struct snib__link *lin
     return wish;
 }
 
+/* A caller's event says what the operation does, nothing of what its memory held before. */
+static void check_event(const struct snib__op *op)
+{
+    snib_event event, expected = {0};
+    memset(&event, 0x5a, sizeof event);
+    snib__op_event(op, &event);
+    if (op->code == SNIB_OK && op->answer)
+        expected = *op->answer;
+    expected.size = sizeof event;
+    expected.kind = SNIB_EVENT_DONE;
+    expected.code = op->code;
+    expected.reason = op->reason;
+    expected.os_error = op->os_error;
+    if (memcmp(&event, &expected, offsetof(snib_event, text)) != 0)
+        fail_msg("the event of a result is not what the operation says");
+    assert_string_equal(event.text, expected.text);
+}
+
 struct snib__op *__real_snib__engine_take_done(struct snib__engine *e);
 struct snib__op *__wrap_snib__engine_take_done(struct snib__engine *e);
 struct snib__op *__wrap_snib__engine_take_done(struct snib__engine *e)
@@ -317,6 +335,7 @@ struct snib__op *__wrap_snib__engine_take_done(struct snib__engine *e)
     struct snib__op *op = __real_snib__engine_take_done(e);
     if (!op)
         return NULL;
+    check_event(op);
     sum.results++;
     add_number("result", op->serial);
     add_number("code", (uint64_t)(int64_t)op->code);
