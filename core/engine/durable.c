@@ -189,6 +189,15 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
         durable_wait(e, node, now);
 }
 
+/* Patience begins when there is both an outage and something collected. */
+static void durable_note_stuck(struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (d->collected_n > 0 && durable_link(node)->conn.state != SNIB__CONN_READY &&
+        d->stuck_since == SNIB__NEVER)
+        d->stuck_since = now;
+}
+
 /* Collect an operation's request; its thread waits for the reply on this link. */
 static int durable_collect(struct snib__node *node, const struct snib__request *request,
                            snib__time now)
@@ -199,8 +208,7 @@ static int durable_collect(struct snib__node *node, const struct snib__request *
         return -1;
     d->collected[d->collected_n++] = *request;
     snib__request_note_link(request, durable_link(node));
-    if (durable_link(node)->conn.state != SNIB__CONN_READY && d->stuck_since == SNIB__NEVER)
-        d->stuck_since = now;
+    durable_note_stuck(node, now);
     return 0;
 }
 
@@ -405,7 +413,8 @@ void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, s
         snib__link_want(e, durable_link(node), now);
 }
 
-/* The link could not be opened for too long: the operations end. */
+/* The link could not be opened for too long: the operations that have waited as long as they may
+ * end.  Each has its own patience, as with a server. */
 static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
                             int os_error, snib__time now)
 {
@@ -413,7 +422,8 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
     for (uint32_t i = 0; i < d->collected_n;) {
         struct snib__hold *hold = d->collected[i].subject;
         struct snib__op *op = hold->op;
-        if (!op) {
+        snib__time from = op && op->started > d->stuck_since ? op->started : d->stuck_since;
+        if (!op || now < from + e->config.patience) {
             i++;
             continue;
         }
@@ -444,7 +454,8 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
     }
     free(granted);
-    if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
+    durable_note_stuck(node, now); /* also for what was collected while the link was up */
+    if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
         link->wanted = true; /* after its pause, which new operations do not shorten */

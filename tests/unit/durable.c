@@ -266,7 +266,8 @@ static void wait_may_take_its_time(void **state)
     snib__engine_free(engine);
 }
 
-/* The first connection is up, and this one cannot be made: patience is the usual one. */
+/* The first connection is up, and this one cannot be made: patience is the usual one, however many
+ * requests come later, and so is theirs. */
 static void line_that_cannot_be_made(void **state)
 {
     (void)state;
@@ -280,10 +281,45 @@ static void line_that_cannot_be_made(void **state)
     for (int attempts = 0; !op->done; attempts++) {
         assert_true(attempts < 20); /* with growing pauses */
         await_line();
+        acquire(engine, gate(engine, SNIB_MUTEX, attempts % 2 ? "odd" : "even"), 0);
         snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
     }
     assert_int_equal(op->code, SNIB_ECONNECT);
     assert_int_equal(op->os_error, 111);
+    assert_in_range(now - since, 5 * SECOND, 8 * SECOND);
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "last"), 0);
+    await_line();
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
+/* The same for a request that was collected while the line was up: patience begins with its loss,
+ * although nothing else was sent or granted that is in doubt. */
+static void line_that_is_lost_under_what_is_collected(void **state)
+{
+    (void)state;
+    static const struct snib__acquire one_try = {.wait = 0};
+    int32_t code;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line(":1\r\n");
+    acquired(engine, op);
+    op = snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "busy"), &one_try, now, &code);
+    answer_line("", ":86400000\r\n"); /* another client holds it */
+    assert_int_equal(op->code, SNIB_BUSY);
+    assert_int_equal(under_way(SNIB__REQ_WAIT), 1);
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+    assert_ptr_equal(snib__op_link(op), line);
+    now += SECOND / 2;
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+    const snib__time since = now;
+    for (int attempts = 0; !op->done; attempts++) {
+        assert_true(attempts < 20);
+        await_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+    }
+    assert_int_equal(op->code, SNIB_ECONNECT);
     assert_in_range(now - since, 5 * SECOND, 8 * SECOND);
     snib__engine_free(engine);
 }
@@ -362,17 +398,14 @@ static void replicas_that_have_gone(void **state)
     snib__engine_free(engine);
 }
 
-/* Once the line is up again, patience with the next outage starts over. */
+/* Once the line is up again, patience with the next outage starts over, also that of an operation
+ * which has been there since the first. */
 static void patience_with_the_line_begins_anew(void **state)
 {
     (void)state;
     struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
-    grant_line();
-    wait_line(":1\r\n");
-    acquired(engine, op);
-    for (int outage = 0; outage < 2; outage++) {
+    for (int outage = 0; outage < 3; outage++) {
         snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
-        op = acquire(engine, gate(engine, SNIB_MUTEX, outage ? "a" : "b"), 0);
         await_line();
         snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
         assert_false(op->done);
@@ -380,9 +413,7 @@ static void patience_with_the_line_begins_anew(void **state)
         snib__engine_link_up(engine, line, now);
         answer_line_own(TWO);
         grant_line();
-        wait_line(":1\r\n");
-        acquired(engine, op);
-        for (snib__time until = now + 6 * SECOND; now < until;) {
+        for (snib__time until = now + 3 * SECOND; now < until;) {
             while (on_the_way(engine) > 0) {
                 answer_own(engine);
                 answer(engine, "*0\r\n");
@@ -390,7 +421,10 @@ static void patience_with_the_line_begins_anew(void **state)
             now += SECOND;
             snib__engine_tick(engine, now);
         }
+        assert_int_equal(line->conn.state, SNIB__CONN_READY);
     }
+    wait_line(":1\r\n");
+    acquired(engine, op);
     snib__engine_free(engine);
 }
 
@@ -422,6 +456,7 @@ int main(void)
         cmocka_unit_test(lost_link_leaves_doubt),
         cmocka_unit_test(wait_may_take_its_time),
         cmocka_unit_test(line_that_cannot_be_made),
+        cmocka_unit_test(line_that_is_lost_under_what_is_collected),
         cmocka_unit_test(rights_may_come),
         cmocka_unit_test(lost_count_of_what_has_no_owner),
         cmocka_unit_test(replicas_that_have_gone),

@@ -88,6 +88,20 @@ MUTANTS = [
         "unit_durable",
     ),
     Mutant(
+        "what was collected while the line was up is waited for",
+        "engine/durable.c",
+        "durable_note_stuck(node, now); /* also for what was collected while the link was up */",
+        "",
+        "unit_durable",
+    ),
+    Mutant(
+        "the first request's patience with the line is that of all",
+        "engine/durable.c",
+        "snib__time from = op && op->started > d->stuck_since ? op->started : d->stuck_since;",
+        "snib__time from = d->stuck_since;",
+        "unit_durable",
+    ),
+    Mutant(
         "patience with the line begins with its first outage",
         "engine/durable.c",
         "d->stuck_since = SNIB__NEVER; d->waiting = true;",
