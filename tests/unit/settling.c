@@ -100,12 +100,13 @@ static void cut_meanwhile(int what)
         cut_link(engine);
     if (first)
         snib__engine_cancel(engine, first, now);
-    struct snib__op *op = start(engine, of, &one_try);
+    struct snib__op *op = start(engine, of, &one_try), *leaves = acquire(engine, of, 0);
     assert_false(op->done);
     if (what != LEFT_IN_DOUBT)
         cut_link(engine);
     await_connect(engine);
     now = START + 900 * SNIB__MS;
+    snib__engine_cancel(engine, leaves, now); /* which confirms nothing */
     connect_link(engine);
     assert_true(on_the_way(engine) > 0);
     now = START + SECOND;
@@ -237,6 +238,30 @@ static void attempt_ends_in_doubt(void **state)
     snib__engine_free(engine);
 }
 
+/* The same after an attempt that its caller has just left, behind which another has waited for long:
+ * that one knows from an earlier reply that the lock was held. */
+static void attempt_is_left(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *first = acquire(engine, of, 0);
+    connect_link(engine);
+    struct snib__op *op = start(engine, of, &two_seconds);
+    answer_own(engine);
+    answer(engine, ":86400000\r\n");
+    now += 2 * SECOND - 10 * SNIB__MS;
+    snib__wait_recheck_all(engine, engine->home, now);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+    assert_int_equal(first->place, SNIB__PLACE_TRY);
+    snib__engine_cancel(engine, first, now);
+    now += 10 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_int_equal(op->code, SNIB_TIMEDOUT);
+    assert_false(op->unconfirmed);
+    snib__engine_free(engine);
+}
+
 /* ---- Grants without an owner --------------------------------------------------------------------- */
 
 static void expect_nothing_counted(struct snib__engine *engine, uint64_t acquisitions)
@@ -353,8 +378,9 @@ int main(void)
         cmocka_unit_test(release_is_refused),      cmocka_unit_test(connection_is_another),
         cmocka_unit_test(attempts_are_unanswered), cmocka_unit_test(writers_read),
         cmocka_unit_test(what_is_known_is_said),   cmocka_unit_test(attempt_ends_in_doubt),
-        cmocka_unit_test(grant_is_nobodys),        cmocka_unit_test(grant_is_the_next_ones),
-        cmocka_unit_test(a_call_waits_once),       cmocka_unit_test(an_attempt_waits),
+        cmocka_unit_test(attempt_is_left),         cmocka_unit_test(grant_is_nobodys),
+        cmocka_unit_test(grant_is_the_next_ones),  cmocka_unit_test(a_call_waits_once),
+        cmocka_unit_test(an_attempt_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
