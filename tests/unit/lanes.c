@@ -491,6 +491,52 @@ static void lane_knows_what_was_refused(void **state)
     }
 }
 
+static int oldest_script_on(const struct snib__link *link)
+{
+    assert_true(link->conn.ring_count > 0);
+    return link->conn.ring[link->conn.ring_head].script;
+}
+
+/* A command that a lane's server refuses is asked by script on that lane, and from then on also on
+ * the first link, from whose abilities further lanes begin. */
+static void refusal_on_a_lane_counts_for_all(void **state)
+{
+    (void)state;
+    static const char *const refusals[] = {
+        "-ERR unknown command 'DELEX'\r\n",
+        "-NOPERM this user has no permissions to run the 'delex' command\r\n"};
+    for (size_t i = 0; i < COUNT(refusals); i++) {
+        struct snib__engine *engine = begin_with_lane();
+        struct snib__acquire how = {.wait = SNIB__NEVER};
+        struct snib__hold *first = granted(engine, gate(engine, SNIB_PLAIN, "p"), &how);
+        struct snib__hold *second = granted(engine, gate(engine, SNIB_PLAIN, "q"), &how);
+        conn_of(engine)->delex = lane(engine, 1)->conn.delex = true;
+        struct snib__op *busy = call(engine, "busy"), *op = call_back(engine, first);
+        assert_ptr_equal(snib__op_link(op), lane(engine, 1));
+        assert_int_equal(oldest_script_on(lane(engine, 1)), SNIB__TWO_COMMANDS);
+        answer_on(engine, lane(engine, 1), "abc", refusals[i]);
+        assert_false(op->done);
+        answer_on(engine, lane(engine, 1), "abc", ":0\r\n"); /* of the second command */
+        answer_own_on(engine, lane(engine, 1), "abc");
+        assert_ptr_equal(snib__op_link(op), lane(engine, 1));
+        assert_int_equal(oldest_script_on(lane(engine, 1)), SNIB__SCRIPT_PLAIN_RELEASE);
+        answer_on(engine, lane(engine, 1), "abc", ":1\r\n");
+        done(engine, op, SNIB_OK);
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        acquired(engine, busy);
+
+        op = call_back(engine, second);
+        assert_ptr_equal(snib__op_link(op), lane(engine, 0));
+        answer_own(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_PLAIN_RELEASE);
+        answer(engine, ":1\r\n");
+        done(engine, op, SNIB_OK);
+        assert_false(conn_of(engine)->delex || lane(engine, 1)->conn.delex);
+        snib__engine_free(engine);
+    }
+}
+
 /* Many requests go together, by the first link, although a lane is idle. */
 static void many_requests_share_the_first(void **state)
 {
@@ -556,6 +602,7 @@ int main(void)
         cmocka_unit_test(stranger_is_not_killed),
         cmocka_unit_test(lanes_come_back),
         cmocka_unit_test(lane_knows_what_was_refused),
+        cmocka_unit_test(refusal_on_a_lane_counts_for_all),
         cmocka_unit_test(many_requests_share_the_first),
         cmocka_unit_test(lanes_leave_with_the_first),
         cmocka_unit_test(connecting_lane_leaves_with_the_first),

@@ -87,6 +87,20 @@ MUTANTS = [
         "unit_lanes",
     ),
     Mutant(
+        "what a lane was refused is asked on the first link",
+        "engine/node.c",
+        "first->delifeq = first->delex = conn->delifeq = conn->delex =",
+        "(void)first; conn->delifeq = conn->delex =",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a command without the right to it fails",
+        "engine/node.c",
+        "(error == SNIB_ENOTSUP || error == SNIB_EPERM) &&",
+        "error == SNIB_ENOTSUP &&",
+        "unit_lanes",
+    ),
+    Mutant(
         "many requests do not share the first",
         "engine/lane.c",
         "if (under_way >= LANE_FEW) return NULL;",
