@@ -142,6 +142,25 @@ static void broken_off_script_is_repeated_by_its_owner(void **state)
     }
 }
 
+/* The node that it is moved to is not connected yet: its caller no longer waits for the one that
+ * answered. */
+static void moved_request_waits_for_its_node(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    moved(text, "m", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    peers[1].hangs = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + 10 * SNIB__MS);
+    assert_int_equal(peers[0].scripts, 1);
+    assert_int_equal(op->gate->node->todo_n, 1);
+    assert_ptr_equal(peer_of(snib__op_link(op)), &peers[1]);
+    snib__engine_free(engine);
+}
+
 /* A batch of renewals has the keys of one slot; one that is refused is split. */
 static void renewals_go_by_slot(void **state)
 {
@@ -617,6 +636,7 @@ int main(void)
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
+        cmocka_unit_test(moved_request_waits_for_its_node),
         cmocka_unit_test(renewals_go_by_slot),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),

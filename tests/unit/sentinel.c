@@ -45,6 +45,24 @@ static void idle_client_is_silent(void **state)
     snib__engine_free(engine);
 }
 
+/* The URL names it twice. */
+static void sentinel_named_twice_is_one(void **state)
+{
+    (void)state;
+    struct snib__engine *three = world(3);
+    struct snib__config config = three->config;
+    snib__engine_free(three);
+    seeds[2] = seeds[0];
+    struct snib__engine *engine = snib__engine_new(&config);
+    assert_non_null(engine);
+    held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    assert_int_equal(peer("s0")->asked, 3);
+    assert_int_equal(peer("s1")->asked, 3);
+    assert_int_equal(peer("s2")->connects, 0);
+    snib__engine_free(engine);
+}
+
 /* Sentinels that are down or silent are skipped. */
 static void dead_and_dumb_sentinels_are_passed_over(void **state)
 {
@@ -553,6 +571,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sentinel_is_asked_once_and_then_in_turn),
         cmocka_unit_test(idle_client_is_silent),
+        cmocka_unit_test(sentinel_named_twice_is_one),
         cmocka_unit_test(dead_and_dumb_sentinels_are_passed_over),
         cmocka_unit_test(no_sentinel_answers),
         cmocka_unit_test(new_operation_shortens_the_pause),
