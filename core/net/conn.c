@@ -339,10 +339,12 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
                bytes[i + same] == password[had + same])
             same++;
         bool cut = i + same == n && had + same < len; /* the rest may follow */
-        bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
+        /* What does not go on with the last input's end, where `same` is 0, is looked at once more:
+         * the password may begin here. */
+        bool hide = had > 0 || cut || same >= CONN_MASKED;
         if (hide)
             memset(bytes + i, '*', same);
-        conn->masked = hide && cut ? had + same : 0;
+        conn->masked = cut ? had + same : 0;
         i += hide ? same : 1;
     }
 }

@@ -347,4 +347,18 @@ MUTANTS = [
         "if (link->kind == SNIB__PUBSUB) continue;",
         "unit_login",
     ),
+    Mutant(
+        "a password is shown that begins where its own first letter was cut off",
+        "net/conn.c",
+        "bool hide = had > 0 || cut || same >= CONN_MASKED;",
+        "bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);",
+        "unit_login",
+    ),
+    Mutant(
+        "the shortest passwords that are masked are shown",
+        "net/conn.c",
+        "bool hide = had > 0 || cut || same >= CONN_MASKED;",
+        "bool hide = had > 0 || cut || same > CONN_MASKED;",
+        "unit_login",
+    ),
 ]
