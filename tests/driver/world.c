@@ -384,6 +384,17 @@ void snib__sys_unlock(pthread_mutex_t *mutex)
     world_step();
 }
 
+/* The others guard a few steps each, in which no other thread runs here: only that each was locked
+ * can be checked (ld --wrap, see CMakeLists.txt). */
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    if (pthread_mutex_trylock(mutex) == 0)
+        world_fail("unlocks a mutex that nobody has locked");
+    return __real_pthread_mutex_unlock(mutex);
+}
+
 bool world_may_be_interrupted(void)
 {
     return current && current->program && world_has(WORLD_SIGNALS, 12);

@@ -6,8 +6,8 @@
  * tests/sim behind sockets that deliver late, in pieces, or not at all.
  *
  * What the kernel would forgive ends the world with a message: a descriptor used after its close or
- * closed under a sleeper, two readers or two writers of one socket, a mutex left locked, a busy
- * loop, all threads asleep for ever.
+ * closed under a sleeper, two readers or two writers of one socket, a mutex left locked or unlocked
+ * without a lock, a busy loop, all threads asleep for ever.
  */
 #ifndef SNIB_TESTS_WORLD_H
 #define SNIB_TESTS_WORLD_H
