@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "395b4b6bd8b92c8a"
+#define SNIB_BUILD_ID "1faac3222c9fe8dc"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -18797,6 +18797,15 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
         durable_wait(e, node, now);
 }
 
+/* Patience begins when there is both an outage and something collected. */
+static void durable_note_stuck(struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (d->collected_n > 0 && durable_link(node)->conn.state != SNIB__CONN_READY &&
+        d->stuck_since == SNIB__NEVER)
+        d->stuck_since = now;
+}
+
 /* Collect an operation's request; its thread waits for the reply on this link. */
 static int durable_collect(struct snib__node *node, const struct snib__request *request,
                            snib__time now)
@@ -18807,8 +18816,7 @@ static int durable_collect(struct snib__node *node, const struct snib__request *
         return -1;
     d->collected[d->collected_n++] = *request;
     snib__request_note_link(request, durable_link(node));
-    if (durable_link(node)->conn.state != SNIB__CONN_READY && d->stuck_since == SNIB__NEVER)
-        d->stuck_since = now;
+    durable_note_stuck(node, now);
     return 0;
 }
 
@@ -19013,7 +19021,8 @@ void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, s
         snib__link_want(e, durable_link(node), now);
 }
 
-/* The link could not be opened for too long: the operations end. */
+/* The link could not be opened for too long: the operations that have waited as long as they may
+ * end.  Each has its own patience, as with a server. */
 static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
                             int os_error, snib__time now)
 {
@@ -19021,7 +19030,8 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
     for (uint32_t i = 0; i < d->collected_n;) {
         struct snib__hold *hold = d->collected[i].subject;
         struct snib__op *op = hold->op;
-        if (!op) {
+        snib__time from = op && op->started > d->stuck_since ? op->started : d->stuck_since;
+        if (!op || now < from + e->config.patience) {
             i++;
             continue;
         }
@@ -19052,7 +19062,8 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
     }
     free(granted);
-    if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
+    durable_note_stuck(node, now); /* also for what was collected while the link was up */
+    if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
         link->wanted = true; /* after its pause, which new operations do not shorten */
@@ -27946,10 +27957,12 @@ void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
                bytes[i + same] == password[had + same])
             same++;
         bool cut = i + same == n && had + same < len; /* the rest may follow */
-        bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
+        /* What does not go on with the last input's end, where `same` is 0, is looked at once more:
+         * the password may begin here. */
+        bool hide = had > 0 || cut || same >= CONN_MASKED;
         if (hide)
             memset(bytes + i, '*', same);
-        conn->masked = hide && cut ? had + same : 0;
+        conn->masked = cut ? had + same : 0;
         i += hide ? same : 1;
     }
 }
