@@ -206,6 +206,8 @@ static int durable_collect(struct snib__node *node, const struct snib__request *
     if (durable_room((void **)&d->collected, d->collected_n, &d->collected_cap,
                      sizeof *d->collected) < 0)
         return -1;
+    if (d->collected_n == 0)
+        d->stuck_since = SNIB__NEVER; /* what was collected before is done, or was cancelled */
     d->collected[d->collected_n++] = *request;
     snib__request_note_link(request, durable_link(node));
     durable_note_stuck(node, now);

@@ -322,30 +322,38 @@ static void conn_relogged(struct snib__conn *conn, const struct snib__value *rep
     conn_forget(conn);
 }
 
-/* If two reads split a password, the first part is masked at once, the rest here. */
+/* How many bytes at the beginning of the password are also the end of its first n bytes, and not all of these. */
+static size_t conn_border(const char *password, size_t n)
+{
+    size_t border = n - 1;
+    while (border > 0 && memcmp(password, password + n - border, border) != 0)
+        border--;
+    return border;
+}
+
+/* Mask the password in error lines.  If two reads split it, the first part is masked at once, the rest with the
+ * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
 void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
     const char *password = conn->password ? conn->password : "";
-    size_t len = strlen(password);
+    const size_t len = strlen(password);
     bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
     if (!wanted || len < CONN_MASKED)
         return;
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n; i++) {
+        const char byte = bytes[i];
         if (!conn->in_line)
-            conn->in_error = bytes[i] == '-';
-        conn->in_line = bytes[i] != '\n';
-        size_t had = conn->masked, same = 0;
-        while (conn->in_error && i + same < n && had + same < len &&
-               bytes[i + same] == password[had + same])
-            same++;
-        bool cut = i + same == n && had + same < len; /* the rest may follow */
-        /* What does not go on with the last input's end, where `same` is 0, is looked at once more:
-         * the password may begin here. */
-        bool hide = had > 0 || cut || same >= CONN_MASKED;
-        if (hide)
-            memset(bytes + i, '*', same);
-        conn->masked = cut ? had + same : 0;
-        i += hide ? same : 1;
+            conn->in_error = byte == '-';
+        conn->in_line = byte != '\n';
+        size_t same = conn->in_error ? conn->masked : 0;
+        while (same == len || (same > 0 && byte != password[same]))
+            same = conn_border(password, same);
+        same += conn->in_error && byte == password[same];
+        conn->masked = same;
+        if (same >= CONN_MASKED || i + 1 == n) { /* the rest may follow */
+            const size_t here = same < i + 1 ? same : i + 1;
+            memset(bytes + i + 1 - here, '*', here);
+        }
     }
 }
 

@@ -398,6 +398,35 @@ static void replicas_that_have_gone(void **state)
     snib__engine_free(engine);
 }
 
+/* What was collected in an outage is cancelled: a waiter that asks again in a later one has all its patience. */
+static void patience_is_not_of_what_was_cancelled(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    answer_line("", ":8000\r\n"); /* another client holds it */
+    connect_pubsub(engine);
+    say_on_channel(engine, gate(engine, SNIB_MUTEX, "first"), NULL);
+    while (line->conn.ring_count > 0)
+        answer_line("", under_way(SNIB__REQ_ACQUIRE) ? ":8000\r\n" : ":2\r\n");
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+    struct snib__op *other = acquire(engine, gate(engine, SNIB_MUTEX, "other"), 0);
+    assert_true(snib__engine_cancel(engine, other, now));
+    const snib__time cancelled = now;
+    await_line();
+    if (now < cancelled + 2 * SECOND) { /* still for the other one */
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+        await_line();
+    }
+    const snib__time asked = now;
+    assert_true(asked >= cancelled + 2 * SECOND);
+    for (snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now); !op->done;) {
+        await_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+    }
+    assert_in_range(now - asked, 5 * SECOND, 8 * SECOND);
+    snib__engine_free(engine);
+}
+
 /* Once the line is up again, patience with the next outage starts over, also that of an operation
  * which has been there since the first. */
 static void patience_with_the_line_begins_anew(void **state)
@@ -457,6 +486,7 @@ int main(void)
         cmocka_unit_test(wait_may_take_its_time),
         cmocka_unit_test(line_that_cannot_be_made),
         cmocka_unit_test(line_that_is_lost_under_what_is_collected),
+        cmocka_unit_test(patience_is_not_of_what_was_cancelled),
         cmocka_unit_test(rights_may_come),
         cmocka_unit_test(lost_count_of_what_has_no_owner),
         cmocka_unit_test(replicas_that_have_gone),

@@ -348,17 +348,17 @@ MUTANTS = [
         "unit_login",
     ),
     Mutant(
-        "a password is shown that begins where its own first letter was cut off",
+        "a password is shown that begins within a part of itself",
         "net/conn.c",
-        "bool hide = had > 0 || cut || same >= CONN_MASKED;",
-        "bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);",
+        "same = conn_border(password, same);",
+        "same = 0;",
         "unit_login",
     ),
     Mutant(
         "the shortest passwords that are masked are shown",
         "net/conn.c",
-        "bool hide = had > 0 || cut || same >= CONN_MASKED;",
-        "bool hide = had > 0 || cut || same > CONN_MASKED;",
+        "if (same >= CONN_MASKED || i + 1 == n)",
+        "if (same > CONN_MASKED || i + 1 == n)",
         "unit_login",
     ),
 ]
