@@ -128,6 +128,8 @@ static void look(int self)
     view->up_at = refused && !view->down ? topo.now : view->up_at;
 }
 
+/* Its view is a file (nodes.conf) that a restart leaves alone, the slots on their way to or from it
+ * included: a source that forgot them would serve anew what it has handed over. */
 void cluster_returned(int at)
 {
     struct view *view = &cluster.views[at];
@@ -135,9 +137,6 @@ void cluster_returned(int at)
     view->alone_since = 0;
     view->down = true;
     view->failed = false;
-    for (int i = 0; i < cluster.slot_count; i++) {
-        view->slots[i].migrating = view->slots[i].importing = -1;
-    }
 }
 
 /* ---- Failover ----------------------------------------------------------------------------------- */
