@@ -378,6 +378,7 @@ void task_move(struct topo_process *process, struct topo_task *task);
 
 /* topo_check.c */
 void check_broken(int shard, const char *why); /* the truth may have lost data */
+void check_slot_broken(int slot);              /* ... about the names of one slot */
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);

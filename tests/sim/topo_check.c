@@ -119,6 +119,14 @@ void check_broken(int shard, const char *why)
     }
 }
 
+void check_slot_broken(int slot)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        struct topo_name *name = &topo.names[i];
+        name->broken_at = name->slot == slot ? topo.now : name->broken_at;
+    }
+}
+
 /* Whether a server acts as the master of a name and is not the true one. */
 static bool is_island(int at, const struct topo_name *name)
 {
