@@ -218,6 +218,41 @@ static void chain_ends_with_a_loss(void **state)
     snib__engine_free(engine);
 }
 
+/* A chain of hand-overs that ended without a release is over, too, although its waiters' subscription
+ * is still there: the next holder may hand the lock over. */
+static void chain_ends_with_its_hold(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    engine->config.handover_max = 1;
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *op = acquire(engine, mutex, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":30000\r\n");
+    connect_pubsub(engine);
+    say_on_channel(engine, mutex, NULL);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    for (int round = 0; round < 2; round++) {
+        op = acquire(engine, mutex, 0);
+        snib__engine_release(engine, hold, now, &code);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        answer(engine, ":1\r\n");
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__hold_fix(engine, op->hold, 60 * SECOND, now);
+        while (snib__engine_take_done(engine))
+            ;
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+        answer(engine, "*2\r\n:1\r\n:0\r\n");
+        assert_int_equal(op->hold->phase, SNIB__LOST);
+        assert_int_equal(on_the_way(engine), 0);
+        hold = granted(engine, mutex, &(struct snib__acquire){.wait = SNIB__NEVER});
+    }
+    snib__engine_free(engine);
+}
+
 /* A hand-over whose reply was lost, and whose retry is refused, may have worked: when the next
  * owner leaves, its number is released at the server. */
 static void doubtful_hand_over(void **state)
@@ -427,6 +462,7 @@ int main(void)
         cmocka_unit_test(first_answer_may_be_slow),
         cmocka_unit_test(log_keeps_the_newest),
         cmocka_unit_test(chain_ends_with_a_loss),
+        cmocka_unit_test(chain_ends_with_its_hold),
         cmocka_unit_test(doubtful_hand_over),
         cmocka_unit_test(hand_over_with_an_error_after_it),
         cmocka_unit_test(reads_of_a_writer),

@@ -188,6 +188,40 @@ static void renewals_go_by_slot(void **state)
     snib__engine_free(engine);
 }
 
+/* A node has left, and MOVED brings it back, while all maps that come are old ones: its connection stays. */
+static void node_that_comes_back_by_moved(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    snib__hold_drop(engine, held(engine, "foo"), now);
+    held(engine, "bar");
+    common_epoch++;
+    map_of(common, "a:0-16383");
+    for (int steps = 0; served_by(engine, "foo") != 'a'; steps++) {
+        assert_true(steps < 200);
+        pass(engine, now + 100 * SNIB__MS);
+    }
+    pass(engine, now + 10 * SNIB__MS);
+    peers[0].epoch = peers[1].epoch = 1;
+    moved(text, "foo", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    serve(engine);
+    struct snib__hold *hold = acquired(engine, op);
+    assert_int_equal(served_by(engine, "foo"), 'b');
+    const int connects = peers[1].connects;
+    for (int i = 0; i < 10; i++) {
+        pass(engine, now + 100 * SNIB__MS);
+        assert_true(snib__node_ready(hold->gate->node));
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    }
+    assert_int_equal(served_by(engine, "foo"), 'b');
+    assert_int_equal(peers[1].connects, connects);
+    snib__engine_free(engine);
+}
+
 /* A renewal is paused, its hold is released, and another hold reuses the memory: that one is not
  * renewed. */
 static void paused_renewal_of_what_has_gone(void **state)
@@ -638,6 +672,7 @@ int main(void)
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
         cmocka_unit_test(moved_request_waits_for_its_node),
         cmocka_unit_test(renewals_go_by_slot),
+        cmocka_unit_test(node_that_comes_back_by_moved),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
