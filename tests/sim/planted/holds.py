@@ -42,10 +42,11 @@ MUTANTS = [
         "bool lost = false && n;",
     ),
     Mutant(
-        "no renewal again after a reconnect",
+        "a refused renewal is not repeated",
         "engine/watchdog.c",
         "list->cursor = list->head; snib__batch_recycle(e, batch);",
         "snib__batch_recycle(e, batch);",
+        "unit_watchdog",
     ),
     Mutant(
         "one try beside the own release is busy",
