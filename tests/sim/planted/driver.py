@@ -4,13 +4,6 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
-        "a socket stays on a way that has gone",
-        "driver/thread.c",
-        "if (snib__link_way(other) == at) snib__driver_drop_sock(other);",
-        "(void)other;",
-        "sim/driver",
-    ),
-    Mutant(
         "the way to a server stays when another has its part",
         "driver/thread.c",
         "if (way && !snib__address_equal(&way->address, snib__link_address(link)))",

@@ -32,13 +32,6 @@ MUTANTS = [
         "unit_options",
     ),
     Mutant(
-        "an option that is not built yet is taken without effect",
-        "api/options.c",
-        "if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))",
-        "if (false)",
-        "unit_options",
-    ),
-    Mutant(
         "an empty server name is taken, so that none is checked",
         "api/options.c",
         "if (text[0] == '\\0' && option->kind != OPTION_SECRET)",
