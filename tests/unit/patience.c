@@ -30,6 +30,36 @@ static void one_try_without_an_answer(void **state)
     }
 }
 
+/* Another waiter was refused before a single try began; the try itself, which had to wait for a
+ * release by its own owner, has no answer: that waiter's refusal says nothing about it. */
+static void one_try_behind_one_that_was_refused(void **state)
+{
+    (void)state;
+    const struct snib__acquire own = {.owner = 7, .wait = SNIB__NEVER};
+    const struct snib__acquire once = {.owner = 7, .wait = 0};
+    struct snib__engine *engine = begin();
+    struct snib__gate *reads = gate(engine, SNIB_READ, "rw");
+    int32_t code;
+    granted(engine, gate(engine, SNIB_WRITE, "rw"), &own);
+    struct snib__op *refused = acquire(engine, reads, 0);
+    answer_own(engine);
+    answer(engine, ":30000\r\n");
+    struct snib__hold *read = granted(engine, reads, &once);
+    answer(engine, ":30000\r\n"); /* one grant lets the next waiter try again */
+    snib__engine_release(engine, read, now, &code);
+    struct snib__op *op = snib__engine_acquire(engine, reads, &once, now, &code);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
+    assert_true(snib__engine_cancel(engine, refused, now));
+    now += SECOND - 10 * SNIB__MS;
+    answer(engine, ":1\r\n");
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_ACQUIRE);
+    now += 10 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    snib__engine_free(engine);
+}
+
 static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of)
 {
     static const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
@@ -125,7 +155,8 @@ static void wait_after_a_refusal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_try_without_an_answer), cmocka_unit_test(brief_wait),
+        cmocka_unit_test(one_try_without_an_answer),
+        cmocka_unit_test(one_try_behind_one_that_was_refused), cmocka_unit_test(brief_wait),
         cmocka_unit_test(brief_waits_of_two), cmocka_unit_test(wait_after_a_refusal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
