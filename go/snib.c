@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "33aaac82dacfbe81"
+#define SNIB_BUILD_ID "7b04035235c3bc76"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12715,6 +12715,9 @@ static const struct snib__script_text {
      "        leave(member)\n"
      "    end\n"
      "end\n"
+     "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
+     "    beat()\n"
+     "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
@@ -12732,9 +12735,7 @@ static const struct snib__script_text {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if queued then\n"
-     "        beat()\n"
-     "    else\n"
+     "    if not queued then\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -12765,7 +12766,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7543, "2f562d0d87b4fe5c2d96bd06a6984c54973fb1f6"},
+     7628, "c2854823fb9464e84e79e24fd72590d90a4f4c4a"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -14505,6 +14506,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        leave(member)\n"
      "    end\n"
      "end\n"
+     "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
+     "    beat()\n"
+     "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
@@ -14522,9 +14526,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if queued then\n"
-     "        beat()\n"
-     "    else\n"
+     "    if not queued then\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -14555,7 +14557,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7550, "fdb211a3080671f260b7c0a3edccecfb88480c59"},
+     7635, "93ad291686301fb1dcce254904063951c8caf6e0"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -15731,6 +15733,9 @@ static const struct snib__script_text snib__script_both[] = {
      "        leave(member)\n"
      "    end\n"
      "end\n"
+     "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
+     "    beat()\n"
+     "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
@@ -15748,9 +15753,7 @@ static const struct snib__script_text snib__script_both[] = {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if queued then\n"
-     "        beat()\n"
-     "    else\n"
+     "    if not queued then\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -15781,7 +15784,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7857, "a9045453a53c5a3cadfbffc629fcb998267ae567"},
+     7942, "b927e125fb43af2b9a490d99982746282c5387b2"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

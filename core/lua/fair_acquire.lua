@@ -59,6 +59,10 @@ for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[
         leave(member)
     end
 end
+-- A client that asks is alive: after a pause it still has the places that nobody has dropped meanwhile.
+if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then
+    beat()
+end
 local head = purge()
 if left == -2 and (not head or head == owner) then
     -- The token comes first, because it may be refused.
@@ -78,9 +82,7 @@ if ARGV[3] == '1' then
     mend()
     -- This waiter's place may have been dropped.
     queued = queued and redis.call('zscore', KEYS[3], owner)
-    if queued then
-        beat()
-    else
+    if not queued then
         local tail = redis.call('lindex', KEYS[2], -1)
         local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)
         if tail and (not ours(tail) or chained(score)) then

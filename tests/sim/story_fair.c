@@ -214,6 +214,44 @@ static void half_a_queue(void)
     }
 }
 
+/* A process stands still for longer than its silence is forgiven, and nobody passes it meanwhile: its waiters keep
+ * their order.  A process that asks meanwhile gets ahead of them. */
+static void stopped_queue(void)
+{
+    for (int rival = 0; rival < 2; rival++) {
+        begin_world();
+        struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders"), *waits[6];
+        struct actor *actor = new_actor();
+        for (int i = 0; i < 5; i++) {
+            waits[i] = wait_for(actor, SNIB_FAIR, "orders");
+            run_for(SECOND / 10);
+        }
+        run_for(2 * SECOND);
+        actor->stopped = true;
+        run_for(6 * SECOND);
+        struct waiter *other = rival ? wait_for(new_actor(), SNIB_FAIR, "orders") : NULL;
+        run_for(SECOND / 100);
+        actor->stopped = false;
+        waits[5] = wait_for(actor, SNIB_FAIR, "orders");
+        run_for(2 * SECOND);
+        release(holder);
+        run_for(SECOND / 10);
+        if (other) {
+            expect(other->code == SNIB_OK, "it waits behind those of a process that was silent");
+            release(other);
+        }
+        for (int i = 0; i < 6; i++) {
+            run_for(SECOND / 10);
+            bool next = waits[i]->code == SNIB_OK;
+            expect(next || rival, "waiter %d of 6 is not the next", i + 1);
+            if (next) {
+                release(waits[i]);
+            }
+        }
+        end_world();
+    }
+}
+
 const struct story stories_fair[] = {
     {"killed waiters", killed_waiters},
     {"long wait", long_wait},
@@ -223,5 +261,6 @@ const struct story stories_fair[] = {
     {"kept places", kept_places},
     {"clock set back", clock_set_back},
     {"half a queue", half_a_queue},
+    {"stopped queue", stopped_queue},
     {NULL, NULL},
 };

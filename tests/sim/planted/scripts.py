@@ -176,6 +176,20 @@ MUTANTS = [
         "traces/test_fair.py a_queue_that_is_gone",
     ),
     Mutant(
+        "after a pause a waiter drops its own client's places",
+        "lua/fair_acquire.lua",
+        "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n    beat()\nend\n",
+        "",
+        "sim_stories",
+    ),
+    Mutant(
+        "after a pause a new waiter drops its client's places",
+        "lua/fair_acquire.lua",
+        "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then",
+        "if ARGV[3] == '1' and queued then",
+        "sim_stories",
+    ),
+    Mutant(
         "places stay when there is no queue",
         "lua/fair_acquire.lua",
         "redis.call('del', KEYS[3], KEYS[4])",
