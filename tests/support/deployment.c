@@ -303,9 +303,9 @@ static redisReply *node_vtry(struct node *node, const char *format, va_list list
 {
     redisReply *reply = NULL;
     void (*pipes)(int) = signal(SIGPIPE, SIG_IGN);
-    /* A sentinel closes the connections of a server that it demotes: the second attempt uses a new
+    /* Each sentinel closes the connections of a server that it demotes: the next attempt uses a new
      * connection. */
-    for (int attempt = 0; attempt < 2 && !reply && node_connect(node); attempt++) {
+    for (int attempt = 0; attempt < 8 && !reply && node_connect(node); attempt++) {
         va_list again;
         va_copy(again, list);
         reply = redisvCommand(node->admin, format, again);
