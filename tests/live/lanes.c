@@ -373,7 +373,10 @@ static void stalled_lane_is_left(struct server *server, bool first, bool to_serv
     }
     long long ids[16];
     for (int round = 0; round < ROUNDS; round++) {
+        all.rest_us =
+            0; /* or one connection may do, if the server answers each before the next is made */
         AWAIT(connections(server, ids, 16) >= 2, 20000);
+        all.rest_us = BUSY_US;
         for (int i = 0; i < RIVALS; i++)
             since[i] = all.pairs[i];
         proxy_forget(proxy);
