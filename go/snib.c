@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7b04035235c3bc76"
+#define SNIB_BUILD_ID "6d9df1ccf81c3d79"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12684,8 +12684,7 @@ static const struct snib__script_text {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function beat()\n"
-     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "local function keep()\n"
      "    expire()\n"
      "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
      "    for i, member in ipairs(members) do\n"
@@ -12716,7 +12715,8 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
-     "    beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
      "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
@@ -12735,7 +12735,9 @@ static const struct snib__script_text {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if not queued then\n"
+     "    if queued then\n"
+     "        keep()\n"
+     "    else\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -12766,7 +12768,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7628, "c2854823fb9464e84e79e24fd72590d90a4f4c4a"},
+     7679, "a54512d7d7dac71c89ac9b88b0693b51f59ce093"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -14475,8 +14477,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function beat()\n"
-     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "local function keep()\n"
      "    expire()\n"
      "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
      "    for i, member in ipairs(members) do\n"
@@ -14507,7 +14508,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
-     "    beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
      "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
@@ -14526,7 +14528,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if not queued then\n"
+     "    if queued then\n"
+     "        keep()\n"
+     "    else\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -14557,7 +14561,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7635, "93ad291686301fb1dcce254904063951c8caf6e0"},
+     7686, "2689ad50cf3d2d4703c47a11da5bc65839ad44c6"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -15702,8 +15706,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
-     "local function beat()\n"
-     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "local function keep()\n"
      "    expire()\n"
      "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
      "    for i, member in ipairs(members) do\n"
@@ -15734,7 +15737,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n"
-     "    beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
      "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
@@ -15753,7 +15757,9 @@ static const struct snib__script_text snib__script_both[] = {
      "if ARGV[3] == '1' then\n"
      "    mend()\n"
      "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
-     "    if not queued then\n"
+     "    if queued then\n"
+     "        keep()\n"
+     "    else\n"
      "        local tail = redis.call('lindex', KEYS[2], -1)\n"
      "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
      "        if tail and (not ours(tail) or chained(score)) then\n"
@@ -15784,7 +15790,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7942, "b927e125fb43af2b9a490d99982746282c5387b2"},
+     7993, "c1792ee133b98ed6d15e9ff107673fdca31245a4"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

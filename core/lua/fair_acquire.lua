@@ -23,9 +23,8 @@ local function take()
     end
 end
 
--- The client is alive: keep its places, and push them if it is the first Snib client.
-local function beat()
-    redis.call('hset', KEYS[4], client(owner), now)
+-- Keep the client's places, and push them if it is the first Snib client.
+local function keep()
     expire()
     local members = redis.call('lrange', KEYS[2], 0, -1)
     for i, member in ipairs(members) do
@@ -61,7 +60,8 @@ for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[
 end
 -- A client that asks is alive: after a pause it still has the places that nobody has dropped meanwhile.
 if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then
-    beat()
+    redis.call('hset', KEYS[4], client(owner), now)
+    redis.call('pexpire', KEYS[4], BEATS)
 end
 local head = purge()
 if left == -2 and (not head or head == owner) then
@@ -82,7 +82,9 @@ if ARGV[3] == '1' then
     mend()
     -- This waiter's place may have been dropped.
     queued = queued and redis.call('zscore', KEYS[3], owner)
-    if not queued then
+    if queued then
+        keep()
+    else
         local tail = redis.call('lindex', KEYS[2], -1)
         local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)
         if tail and (not ours(tail) or chained(score)) then

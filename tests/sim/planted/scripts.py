@@ -178,8 +178,8 @@ MUTANTS = [
     Mutant(
         "after a pause a waiter drops its own client's places",
         "lua/fair_acquire.lua",
-        "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then\n    beat()\nend\n",
-        "",
+        "if ARGV[3] == '1' and (queued or redis.call('hexists', KEYS[4], client(owner)) == 1) then",
+        "if false then",
         "sim_stories",
     ),
     Mutant(
@@ -205,9 +205,8 @@ MUTANTS = [
     Mutant(
         "a beat is not noted",
         "lua/fair_acquire.lua",
-        "    redis.call('hset', KEYS[4], client(owner), now)\n"
-        "    expire()",
-        "    expire()",
+        "    redis.call('hset', KEYS[4], client(owner), now)\n    redis.call('pexpire', KEYS[4], BEATS)",
+        "    redis.call('pexpire', KEYS[4], BEATS)",
     ),
     Mutant(
         "a queue has no end",
