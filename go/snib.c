@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6d9df1ccf81c3d79"
+#define SNIB_BUILD_ID "39c9b97c3653ed13"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1990,7 +1990,8 @@ void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *lin
 /* Whether the driver supplies this link's login; sentinels have a login of their own. */
 bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
 /* The credentials used so far are about to expire: log in again on all ready links.  A connection
- * with subscriptions accepts no login, so it is reopened.  Returns the number of these links. */
+ * with subscriptions accepts no login, so it is reopened.  Returns the number of these links, and of
+ * those that are logging in just now. */
 uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
 /* Whether a server has refused a renewed login since the last call. */
@@ -9992,7 +9993,6 @@ static void thread_renewed(struct snib__driver *d, snib__time now)
     const char *username, *password, *why;
     int os_error;
     struct snib__question *question = d->logins.renewing;
-    d->logins.renew_at = 0;
     if (snib__login_result(question, &username, &password, &why, &os_error)) {
         if (snib__engine_relogin(d->engine, username, password, now) > 0)
             snib__login_used(&d->logins, question);
@@ -10007,8 +10007,12 @@ static void thread_renewals(struct snib__driver *d, snib__time now)
 {
     if (snib__engine_take_refusal(d->engine))
         thread_renewals_again(d, now);
-    if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
-        thread_renewals_again(d, now); /* out of memory or threads */
+    if (thread_renewals_due(d) <= now) {
+        d->logins.renewing = snib__login_ask(&d->logins);
+        d->logins.renew_at = 0; /* a connection that begins meanwhile has a time of its own */
+        if (!d->logins.renewing)
+            thread_renewals_again(d, now); /* out of memory or threads */
+    }
     if (d->logins.renewing && snib__login_done(d->logins.renewing))
         thread_renewed(d, now);
 }
@@ -20771,7 +20775,10 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
     uint32_t n = 0;
     for (struct snib__link *link = e->links, *next; link; link = next) {
         next = link->next;
-        if (!snib__link_asks(e, link) || link->conn.state != SNIB__CONN_READY)
+        if (!snib__link_asks(e, link))
+            continue;
+        n += link->conn.state == SNIB__CONN_HANDSHAKE; /* with a login as new, but for the next time */
+        if (link->conn.state != SNIB__CONN_READY)
             continue;
         n++;
         if (link->kind == SNIB__PUBSUB)

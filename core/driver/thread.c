@@ -194,7 +194,6 @@ static void thread_renewed(struct snib__driver *d, snib__time now)
     const char *username, *password, *why;
     int os_error;
     struct snib__question *question = d->logins.renewing;
-    d->logins.renew_at = 0;
     if (snib__login_result(question, &username, &password, &why, &os_error)) {
         if (snib__engine_relogin(d->engine, username, password, now) > 0)
             snib__login_used(&d->logins, question);
@@ -209,8 +208,12 @@ static void thread_renewals(struct snib__driver *d, snib__time now)
 {
     if (snib__engine_take_refusal(d->engine))
         thread_renewals_again(d, now);
-    if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
-        thread_renewals_again(d, now); /* out of memory or threads */
+    if (thread_renewals_due(d) <= now) {
+        d->logins.renewing = snib__login_ask(&d->logins);
+        d->logins.renew_at = 0; /* a connection that begins meanwhile has a time of its own */
+        if (!d->logins.renewing)
+            thread_renewals_again(d, now); /* out of memory or threads */
+    }
     if (d->logins.renewing && snib__login_done(d->logins.renewing))
         thread_renewed(d, now);
 }

@@ -94,7 +94,8 @@ void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *lin
 /* Whether the driver supplies this link's login; sentinels have a login of their own. */
 bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
 /* The credentials used so far are about to expire: log in again on all ready links.  A connection
- * with subscriptions accepts no login, so it is reopened.  Returns the number of these links. */
+ * with subscriptions accepts no login, so it is reopened.  Returns the number of these links, and of
+ * those that are logging in just now. */
 uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
 /* Whether a server has refused a renewed login since the last call. */

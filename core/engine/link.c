@@ -185,7 +185,11 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
     uint32_t n = 0;
     for (struct snib__link *link = e->links, *next; link; link = next) {
         next = link->next;
-        if (!snib__link_asks(e, link) || link->conn.state != SNIB__CONN_READY)
+        if (!snib__link_asks(e, link))
+            continue;
+        n += link->conn.state ==
+             SNIB__CONN_HANDSHAKE; /* with a login as new, but for the next time */
+        if (link->conn.state != SNIB__CONN_READY)
             continue;
         n++;
         if (link->kind == SNIB__PUBSUB)

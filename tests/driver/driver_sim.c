@@ -232,6 +232,7 @@ static const struct story {
     {"queues", random_queues, 2},
     {"queue_rules", queue_rules, 50},
     {"login_renewals", login_renewals, 50},
+    {"login_renewed_at_a_cut", login_renewed_at_a_cut, 20},
     {"login_answers", login_answers, 100},
     {"many_wakes", many_wakes, 200},
     {"end_while_idle", end_while_idle, 50},

@@ -73,6 +73,7 @@ void random_groups(void *argument);
 
 /* login_stories.c */
 void login_renewals(void *argument);
+void login_renewed_at_a_cut(void *argument);
 void login_answers(void *argument);
 
 /* queue_stories.c */

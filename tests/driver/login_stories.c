@@ -118,6 +118,36 @@ void login_renewals(void *argument)
     end_asking();
 }
 
+/* The connection ends while a renewal is asked for, and a new one begins, which may take the same answer: the login is
+ * renewed as ever. */
+void login_renewed_at_a_cut(void *argument)
+{
+    snib_credentials answer = good_for(10000);
+    snib_event event;
+    (void)argument;
+    open_asking(LEASE_MS);
+    ping(-1);
+    tell(question(), &answer);
+    expect_ping(SNIB_OK, "");
+    for (int round = 0; round < 3; round++) {
+        uint64_t token = question();
+        world_cut();
+        ping(-1);
+        world_sleep(world_draw(300) * SNIB__MS);
+        tell(token, &answer);
+        for (await_event(&event); event.kind == SNIB_EVENT_CREDENTIALS; await_event(&event))
+            tell(event.token, &answer);
+        if (event.kind != SNIB_EVENT_DONE || event.code != SNIB_OK)
+            world_fail("event %d: %s", (int)event.kind, event.text);
+        if (snib_queue_wait(questions, &event, 1, 12000, NULL) == 0)
+            world_fail("nobody renews the login any more");
+        if (event.kind != SNIB_EVENT_CREDENTIALS)
+            world_fail("an event of kind %d instead of a question", (int)event.kind);
+        tell(event.token, &answer);
+    }
+    end_asking();
+}
+
 /* An answer that is none: why is said, in the event of whoever waits, and the next attempt asks again. */
 void login_answers(void *argument)
 {

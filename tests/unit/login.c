@@ -124,6 +124,10 @@ static void listener_logs_in_anew(void **state)
     now += SECOND;
     snib__engine_tick(engine, now);
     assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CONNECT);
+    snib__engine_link_up_as(engine, ear, "app", PASSWORD, now);
+    assert_int_equal(ear->conn.state, SNIB__CONN_HANDSHAKE); /* counts, and needs nothing now */
+    assert_int_equal(snib__engine_relogin(engine, "app", PASSWORD, now), 2);
+    assert_int_equal(ear->conn.state, SNIB__CONN_HANDSHAKE);
     snib__engine_free(engine);
 }
 
