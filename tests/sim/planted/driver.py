@@ -282,13 +282,6 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
-        "an answered renewal forgets when a login of the meantime ends",
-        "driver/thread.c",
-        "if (snib__login_result(question, &username",
-        "d->logins.renew_at = 0; if (snib__login_result(question, &username",
-        "sim/driver",
-    ),
-    Mutant(
         "a connection that is logging in is forgotten by a renewal",
         "engine/link.c",
         "n += link->conn.state == SNIB__CONN_HANDSHAKE;",
