@@ -22,16 +22,21 @@ static int world_free(void **state)
     return 0;
 }
 
-static snib_client *open_lanes(const char *url, int32_t lanes)
+static snib_client *open_lanes_for(const char *url, int32_t lanes, int64_t reply_timeout_ms)
 {
     snib_client_options options;
     snib_client *client = NULL;
     snib_client_options_init(&options, sizeof options);
     options.lanes = lanes;
     options.lease_ms = LEASE_MS;
-    options.reply_timeout_ms = 500;
+    options.reply_timeout_ms = reply_timeout_ms;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
+}
+
+static snib_client *open_lanes(const char *url, int32_t lanes)
+{
+    return open_lanes_for(url, lanes, 500);
 }
 
 struct crew {
@@ -133,7 +138,7 @@ static long long connections_so_far(struct server *server)
 static void one_thread_has_one_connection(void **state)
 {
     struct server *server = *state;
-    snib_client *client = open_lanes(server->url, 4);
+    snib_client *client = open_lanes_for(server->url, 4, LEASE_MS); /* it is never made anew */
     snib_lock *lock = must_lock(client, "one");
     long long ids[16];
     for (int i = 0; i < 2000; i++)
