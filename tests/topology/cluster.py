@@ -301,6 +301,13 @@ class Move:
 
         eventually(done)
 
+    def _others(self) -> list[Node]:
+        return [node for node in (self.source, *self._masters) if node.running]
+
+    def _epoch(self, node: Node) -> int:
+        info = node.command("CLUSTER", "INFO")
+        return int(dict(line.split(":") for line in info.splitlines())["cluster_current_epoch"])
+
     def keys(self, count: int = 0) -> int:
         """Migrate up to count keys, or all; returns how many."""
         moved = 0
@@ -318,6 +325,9 @@ class Move:
 
     def finish(self) -> None:
         """Assign the slot to the target: at the target, the source and the other masters, which tell the rest."""
+        # The target takes the next epoch after the newest that it has heard of.  If another node had taken that one
+        # already, the cluster would give the slot back to a node without its keys.
+        eventually(lambda: all(self._epoch(self.to) >= self._epoch(n) for n in self._others()))
         self._set(self.to, "NODE", self.to)
         for node in (self.source, *self._masters):
             # Two refusals are fine: from a node that is a replica by now, as a master that loses its last slot becomes,
