@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,9 +24,28 @@ type issuer struct {
 	valid  time.Duration
 	calls  atomic.Int64
 	err    atomic.Pointer[error]
+	mutex  sync.Mutex
+	over   bool
+}
+
+func newIssuer(t *testing.T, s *server, valid time.Duration) *issuer {
+	i := &issuer{t: t, server: s, valid: valid}
+	t.Cleanup(i.end) // before the server ends: a client may ask until it is closed
+	return i
+}
+
+func (i *issuer) end() {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.over = true
 }
 
 func (i *issuer) login(context.Context) (snib.Login, error) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if i.over {
+		return snib.Login{}, errors.New("the test is over")
+	}
 	number := i.calls.Add(1)
 	if err := i.err.Load(); err != nil {
 		return snib.Login{}, *err
@@ -64,7 +84,7 @@ func TestPasswordFile(t *testing.T) {
 
 func TestLoginBy(t *testing.T) {
 	s := startServer(t)
-	i := &issuer{t: t, server: s}
+	i := newIssuer(t, s, 0)
 	client := open(t, s.url(), snib.LoginBy(i.login), snib.WatchdogLease(10*time.Second))
 	hold := lock(t, client.Mutex("x"))
 	before := i.calls.Load()
@@ -80,7 +100,7 @@ func TestLoginBy(t *testing.T) {
 
 func TestConnectionsLogInAnew(t *testing.T) {
 	s := startServer(t)
-	i := &issuer{t: t, server: s, valid: time.Second}
+	i := newIssuer(t, s, time.Second)
 	client := open(t, s.url(), snib.LoginBy(i.login))
 	hold := lock(t, client.Mutex("x"))
 	begun, before := time.Now(), i.calls.Load()
@@ -131,7 +151,7 @@ func TestLoginThatFails(t *testing.T) {
 			t.Errorf("%s: %v", says[i], err)
 		}
 	})
-	i := &issuer{t: t, server: s}
+	i := newIssuer(t, s, 0)
 	client := open(t, s.url(), snib.LoginBy(i.login), limit)
 	err := errors.New("out")
 	i.err.Store(&err)
