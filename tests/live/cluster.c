@@ -471,7 +471,7 @@ static void failover_is_followed(const char *how)
     snib_client_options patient;
     snib_client *theirs = NULL;
     snib_client_options_init(&patient, sizeof patient);
-    patient.patience_ms = LONG_MS;
+    patient.patience_ms = patient.try_timeout_ms = LONG_MS;
     EXPECT(snib_client_open(cluster.url, &patient, &theirs, err), SNIB_OK);
     snib_hold *holds[HELD], *calm, *none;
     for (int i = 0; i < HELD; i++) {

@@ -35,6 +35,7 @@ static snib_client *must_follow(const char *url)
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = LEASE_MS;
     options.patience_ms = PATIENCE_MS;
+    options.try_timeout_ms = patient_ms(1000);
     snib_client *client = NULL;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
