@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "33bb74382ec875a6"
+#define SNIB_BUILD_ID "42e64e6206e904b4"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -20777,8 +20777,8 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
         next = link->next;
         if (!snib__link_asks(e, link))
             continue;
-        n += link->conn.state ==
-             SNIB__CONN_HANDSHAKE; /* with a login as new, but for the next time */
+        /* One that is logging in needs nothing now, but its login must be renewed, too. */
+        n += link->conn.state == SNIB__CONN_HANDSHAKE;
         if (link->conn.state != SNIB__CONN_READY)
             continue;
         n++;

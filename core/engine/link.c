@@ -187,8 +187,8 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
         next = link->next;
         if (!snib__link_asks(e, link))
             continue;
-        n += link->conn.state ==
-             SNIB__CONN_HANDSHAKE; /* with a login as new, but for the next time */
+        /* One that is logging in needs nothing now, but its login must be renewed, too. */
+        n += link->conn.state == SNIB__CONN_HANDSHAKE;
         if (link->conn.state != SNIB__CONN_READY)
             continue;
         n++;
