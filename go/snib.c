@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "42e64e6206e904b4"
+#define SNIB_BUILD_ID "9ffcfcc38f2b2a7f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -8302,7 +8302,10 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
 #include <stdlib.h>
 #include <string.h>
 
+/* Requests are collected while the client waits for this many replies, on all links together, and
+ * for at least LINK_BUSY of them on the link in question. */
 #define DRIVER_DEFER_ABOVE 12
+#define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
 
@@ -8522,24 +8525,47 @@ void snib__driver_leave_collecting(struct snib__driver *d)
 
 /* ---- sending ---- */
 
+static uint64_t driver_collected(const struct snib__link *link, const struct snib__sock *sock)
+{
+    return snib__link_appended(link) - sock->taken;
+}
+
+/* Whether a link's output may wait for more.  It must not wait for a reply that nobody expects: so
+ * the link itself has some on their way, and its reader sends the rest when they come. */
+static bool driver_may_collect(const struct snib__driver *d, const struct snib__link *link,
+                               const struct snib__sock *sock)
+{
+    uint64_t collected = driver_collected(link, sock);
+    uint64_t sent = snib__link_in_flight(link);
+    if (collected >= DRIVER_COLLECT_MAX || sent < collected + DRIVER_LINK_BUSY)
+        return false;
+    sent = 0;
+    for (const struct snib__link *at = snib__engine_links(d->engine); at;
+         at = snib__link_next(at)) {
+        const struct snib__sock *other = snib__driver_command(at);
+        if (other && snib__link_in_flight(at) > driver_collected(at, other))
+            sent += snib__link_in_flight(at) - driver_collected(at, other);
+    }
+    return sent >= DRIVER_DEFER_ABOVE;
+}
+
 /* Take the engine's output for a command link, unless it may wait.  `reading`: the calling thread
  * is the reader.  A caller that reads always writes before it sleeps.  The background thread need
  * not: it serves asynchronous work, and callers keep collecting meanwhile. */
-static bool driver_take_output(struct snib__link *link, struct snib__sock *sock, bool reading)
+static bool driver_take_output(const struct snib__driver *d, struct snib__link *link,
+                               struct snib__sock *sock, bool reading)
 {
     struct snib__buf *out = snib__link_output(link);
     if (snib__buf_size(out) == 0)
         return false;
-    uint64_t collected = snib__link_appended(link) - sock->taken;
-    uint64_t in_flight = snib__link_in_flight(link);
     bool defer =
         reading ? sock->reader == SNIB__READER_THREAD : sock->reader != SNIB__READER_NOBODY;
-    if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+    if (defer && driver_may_collect(d, link, sock))
         return false;
     struct snib__buf empty = sock->sending;
     sock->sending = *out;
     *out = empty;
-    sock->taken += collected;
+    sock->taken += driver_collected(link, sock);
     return true;
 }
 
@@ -8553,7 +8579,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         if (snib__sock_unsent(sock)) {
             if (sock != reading)
                 return; /* the socket was full: the reader polls for room */
-        } else if (!driver_take_output(link, sock, sock == reading)) {
+        } else if (!driver_take_output(d, link, sock, sock == reading)) {
             return;
         }
         const struct snib__buf *bytes = &sock->sending;

@@ -193,7 +193,7 @@ MUTANTS = [
     Mutant(
         "requests are not collected",
         "driver/driver.c",
-        "    sock->taken += collected;",
+        "    sock->taken += driver_collected(link, sock);",
         "",
         "sim/driver",
     ),
