@@ -1,5 +1,5 @@
 /* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases,
- * for every kind of lock.
+ * for every kind of lock; and the table of handles cannot grow.
  *
  * The program gets an error from some call, or none if the failure could be tolerated; it never
  * crashes or hangs, and afterwards the same process can lock again.  Each n runs in a separate
@@ -24,9 +24,12 @@ void *__libc_realloc(void *old, size_t n);
 static atomic_long memory_seen;
 static atomic_long memory_fail_at; /* 0: never */
 static atomic_bool memory_fail_on; /* and all later ones */
+static atomic_size_t memory_most;  /* larger ones fail; 0: no limit */
 
-static bool memory_fails(void)
+static bool memory_fails(size_t n)
 {
+    if (memory_most > 0 && n > memory_most)
+        return true;
     long fail_at = memory_fail_at;
     if (fail_at == 0)
         return false;
@@ -36,17 +39,17 @@ static bool memory_fails(void)
 
 void *malloc(size_t n)
 {
-    return memory_fails() ? NULL : __libc_malloc(n);
+    return memory_fails(n) ? NULL : __libc_malloc(n);
 }
 
 void *calloc(size_t count, size_t n)
 {
-    return memory_fails() ? NULL : __libc_calloc(count, n);
+    return memory_fails(count * n) ? NULL : __libc_calloc(count, n);
 }
 
 void *realloc(void *old, size_t n)
 {
-    return memory_fails() ? NULL : __libc_realloc(old, n);
+    return memory_fails(n) ? NULL : __libc_realloc(old, n);
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -215,6 +218,46 @@ static void one_and_all_after_fail(void **state)
         fail_each(&programs[i], *state, true);
 }
 
+/* ---- The table of handles -------------------------------------------------------------------- */
+
+/* An operation that gets its lock at once, by re-entry, and cannot get a handle: the caller is told
+ * of the failure, so the lock that it does not know of must not stay held. */
+static void no_handle_for_a_granted_operation(void **state)
+{
+    enum { OWNER = 7, LOCKS = 2000, CHUNK = 4096 /* bytes; the table grows by 8 KiB and more */ };
+    struct server *server = *state;
+    snib_client *client;
+    snib_lock *lock, *others[LOCKS];
+    snib_queue *queue;
+    snib_hold *hold;
+    snib_op *op = NULL;
+    snib_error err;
+    int n = 0;
+    server_do(server, "FLUSHALL");
+    assert_int_equal(snib_client_open(server->url, NULL, &client, &err), SNIB_OK);
+    assert_int_equal(snib_queue_new(client, &queue, &err), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "again", 5, NULL, &lock, &err), SNIB_OK);
+    assert_int_equal(snib_lock_acquire(lock, OWNER, WAIT_MS, &hold, &err), SNIB_OK);
+    memory_most = CHUNK;
+    while (n < LOCKS &&
+           snib_lock_new(client, SNIB_MUTEX, "other", 5, NULL, &others[n], &err) == SNIB_OK)
+        n++;
+    assert_in_range(n, 1, LOCKS - 1);
+    assert_int_equal(err.code, SNIB_ENOMEM);
+    assert_int_equal(snib_lock_acquire_submit(lock, OWNER, 0, queue, 1, &op, &err), SNIB_ENOMEM);
+    assert_null(op);
+    memory_most = 0;
+    assert_int_equal(snib_hold_release(hold, &err), SNIB_OK);
+    assert_int_equal(server_integer(server, "EXISTS again"), 0);
+    snib_hold_free(hold);
+    while (n > 0)
+        snib_lock_free(others[--n]);
+    snib_lock_free(lock);
+    snib_queue_free(queue);
+    assert_int_equal(snib_client_close(client, -1, &err), SNIB_OK);
+    snib_client_free(client);
+}
+
 static int start(void **state)
 {
     static struct server server;
@@ -235,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_fails),
         cmocka_unit_test(one_and_all_after_fail),
+        cmocka_unit_test(no_handle_for_a_granted_operation),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a lock that the caller was not told of stays held",
+        "api/client.c",
+        "        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */",
+        "        (void)0;",
+        "faults_memory",
+    ),
+    Mutant(
         "a loss that was seen is not counted yet",
         "api/client.c",
         "snib__engine_tick(client->driver.engine, snib__now()); /* what",
