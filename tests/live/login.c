@@ -152,16 +152,22 @@ static void file_that_comes_late(void **state)
     snib_client_free(client);
 }
 
-static void no_credentials(snib_client *client, int32_t code, const char *says)
+/* Whether the reason is that one. */
+static bool gets_none(snib_client *client, int32_t code, const char *says)
 {
     snib_error error = {0};
     snib_hold *hold = NULL;
     snib_lock *lock = must_lock(client, "x");
     assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), code);
     print_message("          %s\n", error.text);
-    assert_non_null(strstr(error.text, says));
     assert_non_null(strstr(error.text, "mutex \"x\": "));
     snib_lock_free(lock);
+    return strstr(error.text, says) != NULL;
+}
+
+static void no_credentials(snib_client *client, int32_t code, const char *says)
+{
+    assert_true(gets_none(client, code, says));
     snib_client_free(client);
 }
 
@@ -287,11 +293,15 @@ static void function_that_fails(void **state)
     (void)state;
     issuer_begin(0);
     issuer.fails = true;
-    /* It may work again soon, so it is called again, as long as there is patience. */
-    for (int64_t patience_ms = 300; issuer.calls < 2; patience_ms *= 2) {
+    /* It may work again soon, so it is called again, as long as there is patience.  On a machine
+     * that stands still the last call may have had no time to answer. */
+    bool away = false;
+    for (int64_t patience_ms = 300; issuer.calls < 2 || !away; patience_ms *= 2) {
+        snib_client *client = open_by_function(patience_ms);
         assert_true(patience_ms < LONG_MS);
         issuer.calls = 0;
-        no_credentials(open_by_function(patience_ms), SNIB_ECREDENTIALS, "the authority is away");
+        away = gets_none(client, SNIB_ECREDENTIALS, "the authority is away");
+        snib_client_free(client); /* waits for a call that is under way */
     }
     snib_client *client = open_by_function(LONG_MS);
     snib_lock *lock = must_lock(client, "x");
