@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LEASE_MS = 1500, NEXT_RENEWAL_MS = LEASE_MS / 2 };
+enum { LEASE_MS = 2500, NEXT_RENEWAL_MS = LEASE_MS / 2 };
 static const char *const stranger = "0aa00000-0000-4000-8000-000000000000:1";
 
 struct world {
