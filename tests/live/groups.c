@@ -756,6 +756,7 @@ static void fixed_lease_does_not_grow(void **state)
     server_pause(&world->servers[1]);
     server_pause(&world->servers[2]);
     EXPECT(snib_lock_acquire_submit(group, 0, 60000, queue, 0, NULL, err), SNIB_OK);
+    AWAIT(server_integer(&world->servers[0], "EXISTS grows") == 1, PROMPT_MS); /* the first vote */
     nap_us(STEP_MS * 1000);
     server_continue(&world->servers[1]);
     snib_event event = must_event(queue, PROMPT_MS);

@@ -114,7 +114,7 @@ snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms)
 {
     snib_hold *hold = NULL;
     snib_error error = {0};
-    int64_t wait = wait_ms > 0 ? patient_ms(wait_ms) : wait_ms, end = now_ms() + patient_ms(1000);
+    int64_t wait = wait_ms > 0 ? patient_ms(wait_ms) : wait_ms, end = now_ms() + patient_ms(5000);
     int code;
     do /* the patience of one try may be too short for a slow machine */
         code = snib_lock_acquire(lock, owner, wait, &hold, &error);
