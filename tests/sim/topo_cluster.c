@@ -18,19 +18,30 @@ enum { TOPO_TICK = TOPO_ROUTE_OWN, TOPO_GOSSIP };
 
 /* ---- Views -------------------------------------------------------------------------------------- */
 
+/* A node believes another that has a slot by a higher epoch.  Which slots it is moving it knows only
+ * from commands to itself: it keeps the mark of one that it imports, whose owner it does not change
+ * meanwhile, and drops that of a slot which has left it. */
+static void learn_slot(int self, int slot, const struct view_slot *its)
+{
+    struct view_slot *mine = &cluster.views[self].slots[slot];
+    bool gone = mine->shard == topo.servers[self].shard && mine->shard != its->shard;
+    if (its->epoch <= mine->epoch || mine->importing >= 0)
+        return;
+    mine->shard = its->shard;
+    mine->epoch = its->epoch;
+    if (gone) {
+        mine->migrating = -1;
+        slot_left(self, slot);
+    }
+}
+
 /* A node takes over what another knows better. */
 static void learn(int self, int other)
 {
     struct view *mine = &cluster.views[self];
     const struct view *its = &cluster.views[other];
     for (int i = 0; i < cluster.slot_count; i++) {
-        if (its->slots[i].epoch > mine->slots[i].epoch) {
-            bool gone = mine->slots[i].shard == topo.servers[self].shard;
-            mine->slots[i] = its->slots[i];
-            if (gone && mine->slots[i].shard != topo.servers[self].shard) {
-                slot_left(self, i);
-            }
-        }
+        learn_slot(self, i, &its->slots[i]);
     }
     for (int i = 0; i < topo.shard_count; i++) {
         if (its->shards[i].epoch > mine->shards[i].epoch) {
