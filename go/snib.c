@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9ffcfcc38f2b2a7f"
+#define SNIB_BUILD_ID "85f67ca2b571c340"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2198,7 +2198,8 @@ struct snib__hold {
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
     uint16_t flags;     /* engine */
     uint8_t phase : 4;  /* enum snib__phase */
-    uint8_t reason : 4; /* enum snib_reason */
+    uint8_t reason : 3; /* enum snib_reason */
+    uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */
     /* the caller's fields */
     void *handle;
@@ -11872,11 +11873,12 @@ struct snib__node { /* one server */
     snib__time met_since;
     bool alone; /* its address leads to several servers: no further lanes */
     struct snib__address address;
-    bool addressed; /* `address` is set */
-    bool inherited; /* it took over names with holds: ask it about them */
-    bool idle;      /* it serves nothing any more: do not reconnect */
-    uint8_t kind;   /* enum snib__node_kind */
-    void *way;      /* the driver's */
+    bool addressed;    /* `address` is set */
+    bool inherited;    /* it took over names with holds: ask it about them */
+    bool idle;         /* it serves nothing any more: do not reconnect */
+    uint8_t kind;      /* enum snib__node_kind */
+    snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */
+    void *way;         /* the driver's */
     /* the address for messages, with the node's role unless it is a server */
     char where[SNIB__ADDRESS_TEXT + 16];
     const struct snib__node *blamed; /* the node that could not say where this one is; NULL: none */
@@ -20141,7 +20143,7 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
-    hold->reason = (unsigned)reason & 15u;
+    hold->reason = (unsigned)reason & 7u;
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
@@ -20155,7 +20157,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
     e->moves++;
-    hold->reason = (unsigned)reason & 15u;
+    hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
     e->stats.held--;
@@ -20277,7 +20279,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
     bool doubted = overdue || !snib__node_ready(hold->gate->node) ||
-                   (hold->flags & SNIB__INHERITED) || snib__clock_doubts(e, hold);
+                   (hold->flags & SNIB__INHERITED) || hold->unsure || snib__clock_doubts(e, hold);
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
@@ -21429,7 +21431,7 @@ struct snib__node *snib__node_new(struct snib__engine *e, int kind,
     node->kind = (uint8_t)kind;
     if (address)
         node_set_address(node, address);
-    node->down_since = node->dull_since = SNIB__NEVER;
+    node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     for (int link = 0; link < 2; link++)
         if (snib__link_init(e, &node->links[link], node, link) < 0) {
@@ -21499,7 +21501,7 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     (void)e;
     node_set_address(node, address);
     node->idle = node->ever_ready = node->failed = node->inherited = false;
-    node->down_since = node->dull_since = SNIB__NEVER;
+    node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = 0;
@@ -25254,8 +25256,9 @@ snib__time snib__wait_deadline(const struct snib__engine *e)
 
 #include <stdlib.h>
 
-#define WATCHDOG_IDS_MAX 400 /* a hold with more has a batch of its own */
-#define WATCHDOG_WINDOW 1000 /* in a cluster */
+#define WATCHDOG_IDS_MAX 400           /* a hold with more has a batch of its own */
+#define WATCHDOG_WINDOW 1000           /* in a cluster */
+#define WATCHDOG_PAUSE (10 * SNIB__MS) /* after a request that could not be sent, or was lost */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
 {
@@ -25387,6 +25390,9 @@ snib__time snib__watchdog_deadline(const struct snib__engine *e)
                 next = due < next ? due : next;
             }
         }
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        if (snib__node_ready(node) && node->ask_at < next)
+            next = node->ask_at;
     return next;
 }
 
@@ -25505,25 +25511,64 @@ static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
         snib__hold_over(e, list->head, now);
     while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)
         if (!watchdog_send(e, list, now)) {
-            list->retry = now + 10 * SNIB__MS;
+            list->retry = now + WATCHDOG_PAUSE;
             break;
         }
     if (now >= list->retry)
         list->alone = false;
 }
 
-void snib__watchdog_tick(struct snib__engine *e, snib__time now)
+static bool watchdog_has_fixed(const struct snib__hold *hold)
 {
-    for (struct snib__node *node = e->nodes; node; node = node->next)
-        for (int kind = 0; kind < SNIB__KINDS; kind++)
-            watchdog_tick(e, node, &node->renewals[kind], now);
+    return hold->phase == SNIB__HELD && hold->gate->kind->renew && hold->lease_ms &&
+           hold->deadline != SNIB__NEVER;
 }
 
-static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
+static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
+{
+    struct snib__node *node = hold->gate->node;
+    if (at < node->ask_at)
+        node->ask_at = at;
+}
+
+/* Query the holds with a fixed lease that the node's present server has not confirmed.  Nothing
+ * else would ever find out, so a query without an answer is repeated. */
+static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    node->ask_at = SNIB__NEVER;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
+                 hold = snib__gate_next(gate, hold)) {
+                bool unsure = hold->unsure || (hold->flags & SNIB__INHERITED);
+                if (!unsure || !watchdog_has_fixed(hold) || (hold->flags & SNIB__ASKED))
+                    continue;
+                if (snib__watchdog_single(e, hold, 0, now) == 0)
+                    hold->flags |= SNIB__ASKED;
+                else
+                    watchdog_ask_later(hold, now + WATCHDOG_PAUSE);
+            }
+}
+
+void snib__watchdog_tick(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__node *node = e->nodes; node; node = node->next) {
+        for (int kind = 0; kind < SNIB__KINDS; kind++)
+            watchdog_tick(e, node, &node->renewals[kind], now);
+        if (node->ask_at <= now && snib__node_ready(node))
+            watchdog_ask(e, node, now);
+    }
+}
+
+/* The batch has told nothing.  again: when to repeat it, if it is a question. */
+static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, snib__time again)
 {
     struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
+    for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)
+        if (batch->of[i].hold->number == batch->of[i].number)
+            watchdog_ask_later(batch->of[i].hold, again);
     snib__batch_recycle(e, batch);
 }
 
@@ -25544,7 +25589,7 @@ static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, sn
 {
     for (uint32_t i = 0; i < batch->n; i++)
         if (snib__watchdog_single(e, batch->of[i].hold, batch->lease_ms, now) < 0) {
-            watchdog_rewind(e, batch);
+            watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
             return;
         }
     snib__batch_recycle(e, batch);
@@ -25565,13 +25610,12 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     batch->narrow = split && batch->kind == SNIB_FAIR;
     request->asking = false;
     if (snib__node_send_to(e, batch->node, request, now) < 0)
-        watchdog_rewind(e, batch);
+        watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
-    (void)now;
-    watchdog_rewind(e, batch);
+    watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 
 /* The short first lease of a fair hold has been replaced by its own lease. */
@@ -25603,7 +25647,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         list->retry = now + e->config.lease / 20;
         /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
-        watchdog_rewind(e, batch);
+        watchdog_rewind(e, batch, list->retry);
         return;
     }
     uint32_t at = 1; /* the reply's pairs (index from 1, still exists) are in order */
@@ -25623,6 +25667,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             continue;
         }
         hold->flags &= (uint16_t)~SNIB__INHERITED;
+        hold->unsure = false;
         if ((hold->flags & SNIB__LISTED) && batch->lease_ms) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
@@ -25637,11 +25682,17 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     snib__batch_recycle(e, batch);
 }
 
-static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+/* Its server may have forgotten them.  What was asked before does not count. */
+static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node *node)
 {
-    if (hold->phase == SNIB__HELD && hold->gate->kind->renew && hold->lease_ms &&
-        hold->deadline != SNIB__NEVER)
-        snib__watchdog_single(e, hold, 0, now);
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
+                 hold = snib__gate_next(gate, hold))
+                if (watchdog_has_fixed(hold)) {
+                    hold->unsure = true;
+                    hold->flags &= (uint16_t)~SNIB__ASKED;
+                }
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
@@ -25656,14 +25707,10 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
         for (struct snib__hold *hold = list->head; hold; hold = hold->next)
             hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
-    for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
-        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            if (gate->node != node)
-                continue;
-            for (struct snib__hold *hold = snib__gate_first(gate); hold;
-                 hold = snib__gate_next(gate, hold))
-                watchdog_ask_fixed(e, hold, now);
-        }
+    if (other_server)
+        watchdog_doubt_fixed(e, node);
+    if (other_server || node->ask_at != SNIB__NEVER)
+        watchdog_ask(e, node, now);
 }
 
 /* ---- locks/fair.c -----------------------------------------------------------------------------*/

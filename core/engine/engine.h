@@ -302,7 +302,8 @@ struct snib__hold {
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
     uint16_t flags;     /* engine */
     uint8_t phase : 4;  /* enum snib__phase */
-    uint8_t reason : 4; /* enum snib_reason */
+    uint8_t reason : 3; /* enum snib_reason */
+    uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */
     /* the caller's fields */
     void *handle;

@@ -156,7 +156,7 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
-    hold->reason = (unsigned)reason & 15u;
+    hold->reason = (unsigned)reason & 7u;
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
@@ -170,7 +170,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
     e->moves++;
-    hold->reason = (unsigned)reason & 15u;
+    hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
     e->stats.held--;
@@ -292,7 +292,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
     bool doubted = overdue || !snib__node_ready(hold->gate->node) ||
-                   (hold->flags & SNIB__INHERITED) || snib__clock_doubts(e, hold);
+                   (hold->flags & SNIB__INHERITED) || hold->unsure || snib__clock_doubts(e, hold);
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 

@@ -256,11 +256,12 @@ struct snib__node { /* one server */
     snib__time met_since;
     bool alone; /* its address leads to several servers: no further lanes */
     struct snib__address address;
-    bool addressed; /* `address` is set */
-    bool inherited; /* it took over names with holds: ask it about them */
-    bool idle;      /* it serves nothing any more: do not reconnect */
-    uint8_t kind;   /* enum snib__node_kind */
-    void *way;      /* the driver's */
+    bool addressed;    /* `address` is set */
+    bool inherited;    /* it took over names with holds: ask it about them */
+    bool idle;         /* it serves nothing any more: do not reconnect */
+    uint8_t kind;      /* enum snib__node_kind */
+    snib__time ask_at; /* a question about a fixed lease had no answer: ask again; SNIB__NEVER */
+    void *way;         /* the driver's */
     /* the address for messages, with the node's role unless it is a server */
     char where[SNIB__ADDRESS_TEXT + 16];
     const struct snib__node *blamed; /* the node that could not say where this one is; NULL: none */

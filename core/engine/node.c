@@ -33,7 +33,7 @@ struct snib__node *snib__node_new(struct snib__engine *e, int kind,
     node->kind = (uint8_t)kind;
     if (address)
         node_set_address(node, address);
-    node->down_since = node->dull_since = SNIB__NEVER;
+    node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     for (int link = 0; link < 2; link++)
         if (snib__link_init(e, &node->links[link], node, link) < 0) {
@@ -103,7 +103,7 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     (void)e;
     node_set_address(node, address);
     node->idle = node->ever_ready = node->failed = node->inherited = false;
-    node->down_since = node->dull_since = SNIB__NEVER;
+    node->down_since = node->dull_since = node->ask_at = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = 0;

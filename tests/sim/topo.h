@@ -129,6 +129,7 @@ struct topo_name {
     int64_t last_token;
     snib__time token_at;
     snib__time broken_at;    /* the truth last lost data */
+    bool broken_by_move;     /* ... by a slot move that was given up: nobody hears of that */
     snib__time island_until; /* another server than the master last acted as one */
     snib__time apart_until;  /* its slot was being moved: multi-key requests may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
@@ -226,6 +227,7 @@ struct topo_pipe { /* one connection; the server's end may outlive the client's 
     snib__time made_at;
     struct topo_flow to_server, to_client;
     int cut_next;
+    unsigned cut_after;   /* so many before it */
     struct {              /* WAIT: its reply, and those behind it */
         snib__time until; /* 0: no WAIT is pending */
         uint64_t need, writes;

@@ -114,8 +114,10 @@ void check_broken(int shard, const char *why)
     topo_trace("shard %d: %s", shard, why);
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
-        name->broken_at =
-            name->shard == shard || cluster_goes_to(name, shard) ? topo.now : name->broken_at;
+        if (name->shard == shard || cluster_goes_to(name, shard)) {
+            name->broken_at = topo.now;
+            name->broken_by_move = false;
+        }
     }
 }
 
@@ -123,7 +125,10 @@ void check_slot_broken(int slot)
 {
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
-        name->broken_at = name->slot == slot ? topo.now : name->broken_at;
+        if (name->slot == slot) {
+            name->broken_at = topo.now;
+            name->broken_by_move = true;
+        }
     }
 }
 
@@ -333,12 +338,10 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* Since when the path between a process and the master of a shard is clear; SNIB__NEVER / 2: it is
- * not. */
-static snib__time reaches_since(const struct topo_process *process, int shard)
+/* Since when a process has its connection to the master of a shard; SNIB__NEVER / 2: it has none. */
+static snib__time connected_since(const struct topo_process *process, int shard)
 {
     int master = topo.shards[shard].authority;
-    const struct topo_server *server = &topo.servers[master];
     snib__time since = SNIB__NEVER / 2;
     for (int i = 0; i < process->end_count; i++) {
         const struct topo_end *end = &process->ends[i];
@@ -348,6 +351,15 @@ static snib__time reaches_since(const struct topo_process *process, int shard)
             since = end->pipe->made_at;
         }
     }
+    return since;
+}
+
+/* Since when the path between them is clear. */
+static snib__time reaches_since(const struct topo_process *process, int shard)
+{
+    int master = topo.shards[shard].authority;
+    const struct topo_server *server = &topo.servers[master];
+    snib__time since = connected_since(process, shard);
     since = latest(latest(since, process->frozen_until), process->late_until);
     since = latest(since, topo.apart[net_host(process)][master]);
     if (topo.topology == SNIB__CLUSTER) {
@@ -380,8 +392,14 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
     snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
-    if (topo.now > since + topo.lease / 3 + topo.lease / 5 + 2 * topo.prompt &&
-        !topo_has(TOPO_DELAY)) {
+    /* A fixed lease is asked about, at once, on a connection to another server, and never else: not
+     * if a slot move is given up, or if the same server is demoted and promoted again meanwhile. */
+    if (fixed && (name->broken_by_move || connected_since(process, name->shard) <= broken)) {
+        return;
+    }
+    bool at_once = fixed && topo.durability == 0; /* no reply is behind a WAIT */
+    snib__time notices = at_once ? 0 : topo.lease / 3 + topo.lease / 5;
+    if (topo.now > since + notices + 2 * topo.prompt && !topo_has(TOPO_DELAY)) {
         topo_fail("%u:%llu of %s has vanished without being reported", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }

@@ -134,7 +134,8 @@ static void end_server(struct topo_pipe *pipe)
 static void send_on(struct topo_pipe *pipe, int direction, const char *bytes, size_t n)
 {
     struct topo_flow *flow = direction == 1 ? &pipe->to_server : &pipe->to_client;
-    bool cuts = pipe->cut_next == direction;
+    bool cuts = pipe->cut_next == direction && pipe->cut_after == 0;
+    pipe->cut_after -= pipe->cut_next == direction && pipe->cut_after > 0;
     size_t kept = cuts ? topo_draw(n + 1) : n;
     if (kept > 0 && !flow->ended) {
         push(flow, bytes, kept, false);
@@ -190,6 +191,11 @@ static struct topo_pipe *make_pipe(struct topo_end *end)
                                .made_at = topo.now};
     pipe->number = model_connect(topo.servers[end->server].model);
     end->pipe = pipe;
+    /* What is asked first on a connection, of a server that may be new, is lost more often. */
+    if (topo_has(TOPO_CUT) && topo.next_fault != SNIB__NEVER && topo_chance(4)) {
+        pipe->cut_next = 1 + (int)topo_draw(2);
+        pipe->cut_after = (unsigned)topo_draw(6);
+    }
     return pipe;
 }
 

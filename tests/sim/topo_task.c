@@ -41,6 +41,12 @@ static void choose(struct topo_process *process, struct topo_use *use)
     use->gate = process->gates[name][use->side];
 }
 
+static snib__time fixed_lease(void)
+{
+    snib__time most = topo_chance(3) ? 6 * topo.lease : topo.lease;
+    return topo_between(100 * SNIB__MS, most) / SNIB__MS * SNIB__MS;
+}
+
 static void begin(struct topo_process *process, struct topo_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
@@ -50,9 +56,7 @@ static void begin(struct topo_process *process, struct topo_task *task)
     struct snib__acquire how = {.wait = mode == 0   ? 0
                                         : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
                                                     : unlimited,
-                                .lease = topo_chance(4) ? topo_between(100 * SNIB__MS, topo.lease) /
-                                                              SNIB__MS * SNIB__MS
-                                                        : 0,
+                                .lease = topo_chance(4) ? fixed_lease() : 0,
                                 .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
                                 .permits = 1};
     snib__engine_call(process->engine, !topo_chance(4));

@@ -276,6 +276,39 @@ static void restart_asks_for_fixed_leases(void **state)
     }
 }
 
+/* That question is repeated until it is answered, and meanwhile nobody is told that the hold is safe:
+ * its reply may be lost with the connection, and the server may refuse it for a while. */
+static void question_is_repeated(void **state)
+{
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        struct snib__engine *engine = begin();
+        const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "x"), &how);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        strcpy(engine->home->run_id, "another");
+        cut_link(engine);
+        assert_int_equal(sent_again(engine), 1);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+        cut_link(engine);
+        assert_int_equal(sent_again(engine), 1); /* the server is the same as before */
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+        answer(engine, "-ERR not now\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+        assert_int_equal(on_the_way(engine), 1);
+        answer(engine, kept ? "*0\r\n" : "*2\r\n:1\r\n:0\r\n");
+        assert_int_equal(hold->reason, kept ? SNIB_REASON_NONE : SNIB_REASON_DELETED);
+        assert_int_equal(snib__hold_state(engine, hold, now),
+                         kept ? SNIB_HOLD_VALID : SNIB_HOLD_LOST);
+        cut_link(engine);
+        assert_int_equal(sent_again(engine), 0);
+        snib__engine_free(engine);
+    }
+}
+
 /* Three attempts at a renewal fit into what is left of a short lease, whatever the reply
  * timeout. */
 static void reply_timeout_knows_the_lease(void **state)
@@ -349,6 +382,7 @@ int main(void)
         cmocka_unit_test(renewals),
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),
+        cmocka_unit_test(question_is_repeated),
         cmocka_unit_test(reply_timeout_knows_the_lease),
         cmocka_unit_test(histogram_has_an_end),
     };

@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a question about a fixed lease is not repeated",
+        "engine/watchdog.c",
+        "            watchdog_ask_later(batch->of[i].hold, again);",
+        "            (void)again;",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a fixed lease counts as safe before a restarted server has confirmed it",
+        "engine/hold.c",
+        "(hold->flags & SNIB__INHERITED) || hold->unsure ||",
+        "(hold->flags & SNIB__INHERITED) ||",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a question that is due waits for another connection",
+        "engine/watchdog.c",
+        "        if (node->ask_at <= now && snib__node_ready(node))",
+        "        if (node->ask_at <= now && !snib__node_ready(node))",
+        "unit_doubt",
+    ),
+    Mutant(
         "lease counted from the reply",
         "engine/hold.c",
         "hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
@@ -44,8 +65,8 @@ MUTANTS = [
     Mutant(
         "a refused renewal is not repeated",
         "engine/watchdog.c",
-        "list->cursor = list->head; snib__batch_recycle(e, batch);",
-        "snib__batch_recycle(e, batch);",
+        "    list->cursor = list->head; for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)",
+        "    for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)",
         "unit_watchdog",
     ),
     Mutant(
