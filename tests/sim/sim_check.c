@@ -611,14 +611,17 @@ void check_step(void)
     }
 }
 
-/* A client that was closed in order has given back what it held. */
+/* A client that was closed in order has given back what it held; a stale data set may have it
+ * again. */
 void check_closed(struct sim_process *process)
 {
     for (int i = 0; i < sim.name_count && snib__engine_quiet(process->engine); i++) {
         const struct sim_name *name = &sim.names[i];
         for (int j = 0; j < name->claim_count; j++) {
             const struct sim_claim *claim = &name->claims[j];
-            if (claim->process == process && truth_owner_of(claim)->closed && !clock_keeps(claim)) {
+            const struct sim_owner *owner = truth_owner_of(claim);
+            if (claim->process == process && owner->closed && !owner->stray &&
+                !clock_keeps(claim)) {
                 sim_fail("%u is closed and keeps %s", process->id, name->text);
             }
         }
