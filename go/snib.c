@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "85f67ca2b571c340"
+#define SNIB_BUILD_ID "ae6a7be19dd71e48"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12000,6 +12000,7 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
+bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -19613,14 +19614,16 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-/* A lock that this process holds or waits for is busy: no need to ask the server. */
+/* A lock that this process holds is busy, and one that it waits for since the server said that it is
+ * held: no need to ask the server.  Before its first reply to the others nothing is known. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
     const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
-    return (gate->wait && gate->wait->head) ||
-           (active && active->phase != SNIB__RELEASING && active->op) ||
+    return (gate->wait && gate->wait->head && snib__op_told(gate->wait->head)) ||
+           (active && active->phase != SNIB__RELEASING && active->op &&
+            snib__op_told(active->op)) ||
            (active && active->phase == SNIB__HELD);
 }
 
@@ -22205,7 +22208,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 }
 
 /* Whether the lock was known to be held at some time of the wait. */
-static bool op_told(const struct snib__op *op)
+bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->wait && op->gate->wait->known_at >= op->started);
 }
@@ -22223,7 +22226,7 @@ static bool op_unheard(const struct snib__op *op)
     bool trying = attempt->phase == SNIB__TRYING;
     if (attempt->flags & SNIB__RESENT)
         return trying || (active && op->gate->wait && op->gate->wait->incoming);
-    return trying && !op_told(op) && !(attempt->op && op_told(attempt->op));
+    return trying && !snib__op_told(op) && !(attempt->op && snib__op_told(attempt->op));
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
@@ -22249,7 +22252,7 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
 {
     const struct snib__node *node = snib__op_node(op);
     return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !op_told(op) && !snib__outer_is(op->gate) &&
+           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && !snib__outer_is(op->gate) &&
            op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 
@@ -24558,11 +24561,14 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
+    if (!op->done && op->once)
+        gate->wait->overdue = true;
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }
 
-/* An attempt has its reply, and waits that lasted only for it end. */
+/* An attempt has its reply, so the lock is held: single tries behind it end, and waits that lasted
+ * only for it. */
 void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!wait)
@@ -24571,8 +24577,17 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
     if (!wait->overdue)
         return;
     wait->overdue = false;
-    for (struct snib__op *op = wait->head; op; op = op->next)
-        snib__op_arm(e, op);
+    for (struct snib__op *op = wait->head, *next; op; op = next) {
+        struct snib__hold *hold = op->hold;
+        next = op->next;
+        if (!op->once) {
+            snib__op_arm(e, op);
+            continue;
+        }
+        snib__wait_remove(wait, op);
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    }
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -24581,6 +24596,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
+        snib__sole_known(e, gate->wait, now);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -27647,7 +27663,7 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
 
 char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 {
-    if (buf->cap - buf->len >= n)
+    if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
         return buf->data + buf->len;
     if (buf->head > 0) {
         size_t end = buf->len;
@@ -28082,12 +28098,18 @@ static bool conn_info_value(const char *text, const char *name, char *out, size_
     return true;
 }
 
+static int conn_clamp(long n, int most)
+{
+    return n < 0 ? 0 : n > most ? most : (int)n;
+}
+
 /* "8.4.1" as 804. */
 static int conn_version(const char *text)
 {
     char *end;
     long major = strtol(text, &end, 10);
-    return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
+    long minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+    return conn_clamp(major, 9999) * 100 + conn_clamp(minor, 99);
 }
 
 static void conn_learn_mode(struct snib__conn *conn, const char *mode)

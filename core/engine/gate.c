@@ -233,14 +233,16 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-/* A lock that this process holds or waits for is busy: no need to ask the server. */
+/* A lock that this process holds is busy, and one that it waits for since the server said that it is
+ * held: no need to ask the server.  Before its first reply to the others nothing is known. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
     const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
-    return (gate->wait && gate->wait->head) ||
-           (active && active->phase != SNIB__RELEASING && active->op) ||
+    return (gate->wait && gate->wait->head && snib__op_told(gate->wait->head)) ||
+           (active && active->phase != SNIB__RELEASING && active->op &&
+            snib__op_told(active->op)) ||
            (active && active->phase == SNIB__HELD);
 }
 

@@ -320,7 +320,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 }
 
 /* Whether the lock was known to be held at some time of the wait. */
-static bool op_told(const struct snib__op *op)
+bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->wait && op->gate->wait->known_at >= op->started);
 }
@@ -338,7 +338,7 @@ static bool op_unheard(const struct snib__op *op)
     bool trying = attempt->phase == SNIB__TRYING;
     if (attempt->flags & SNIB__RESENT)
         return trying || (active && op->gate->wait && op->gate->wait->incoming);
-    return trying && !op_told(op) && !(attempt->op && op_told(attempt->op));
+    return trying && !snib__op_told(op) && !(attempt->op && snib__op_told(attempt->op));
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
@@ -364,7 +364,7 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
 {
     const struct snib__node *node = snib__op_node(op);
     return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !op_told(op) && !snib__outer_is(op->gate) &&
+           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && !snib__outer_is(op->gate) &&
            op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 

@@ -108,11 +108,14 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
+    if (!op->done && op->once)
+        gate->wait->overdue = true;
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }
 
-/* An attempt has its reply, and waits that lasted only for it end. */
+/* An attempt has its reply, so the lock is held: single tries behind it end, and waits that lasted
+ * only for it. */
 void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!wait)
@@ -121,8 +124,17 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
     if (!wait->overdue)
         return;
     wait->overdue = false;
-    for (struct snib__op *op = wait->head; op; op = op->next)
-        snib__op_arm(e, op);
+    for (struct snib__op *op = wait->head, *next; op; op = next) {
+        struct snib__hold *hold = op->hold;
+        next = op->next;
+        if (!op->once) {
+            snib__op_arm(e, op);
+            continue;
+        }
+        snib__wait_remove(wait, op);
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    }
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -131,6 +143,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
+        snib__sole_known(e, gate->wait, now);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);

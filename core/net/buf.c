@@ -19,7 +19,7 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
 
 char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 {
-    if (buf->cap - buf->len >= n)
+    if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
         return buf->data + buf->len;
     if (buf->head > 0) {
         size_t end = buf->len;

@@ -372,12 +372,18 @@ static bool conn_info_value(const char *text, const char *name, char *out, size_
     return true;
 }
 
+static int conn_clamp(long n, int most)
+{
+    return n < 0 ? 0 : n > most ? most : (int)n;
+}
+
 /* "8.4.1" as 804. */
 static int conn_version(const char *text)
 {
     char *end;
     long major = strtol(text, &end, 10);
-    return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
+    long minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+    return conn_clamp(major, 9999) * 100 + conn_clamp(minor, 99);
 }
 
 static void conn_learn_mode(struct snib__conn *conn, const char *mode)

@@ -92,6 +92,7 @@ static void handshake_learns_abilities(void **state)
         {"redis_version:8.2.9\r\nredis_mode:cluster\r\n", true, false, false},
         {"redis_version:8.4.0\r\n", false, false, true},
         {"redis_version:10.0.0\r\n", false, false, true},
+        {"redis_version:9223372036854775807.1\r\n", false, false, true},
         {"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.3\r\n"
          "server_mode:cluster\r\n",
          true, false, false},

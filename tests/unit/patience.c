@@ -60,6 +60,41 @@ static void one_try_behind_one_that_was_refused(void **state)
     snib__engine_free(engine);
 }
 
+/* Another call of the client has asked and has no answer: nobody has said that the lock is held, so
+ * a single try behind it does not say so before the reply. */
+static void one_try_behind_one_without_an_answer(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {"$-1\r\n", ":30000\r\n", NULL};
+    const struct snib__acquire once = {.wait = 0};
+    for (int first_once = 0; first_once < 2; first_once++)
+        for (int i = 0; i < 3; i++) {
+            struct snib__engine *engine = begin();
+            struct snib__gate *lock = gate(engine, SNIB_MUTEX, "m");
+            int32_t code;
+            struct snib__op *first = first_once
+                                         ? snib__engine_acquire(engine, lock, &once, now, &code)
+                                         : acquire(engine, lock, 0);
+            connect_link(engine);
+            answer_own(engine);
+            assert_int_equal(on_the_way(engine), 1);
+            struct snib__op *op = snib__engine_acquire(engine, lock, &once, now, &code);
+            assert_false(op->done);
+            assert_int_equal(on_the_way(engine), 1);
+            if (replies[i]) { /* it is granted, or held by another: so it is held */
+                answer(engine, replies[i]);
+                assert_true(op->done);
+                assert_int_equal(op->code, SNIB_BUSY);
+                assert_int_equal(first->done, i == 0 || first_once);
+            } else { /* also if the caller ahead has gone meanwhile */
+                assert_true(snib__engine_cancel(engine, first, now));
+                answer(engine, ":30000\r\n");
+                assert_int_equal(op->code, SNIB_BUSY);
+            }
+            snib__engine_free(engine);
+        }
+}
+
 static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of)
 {
     static const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
@@ -154,9 +189,11 @@ static void wait_after_a_refusal(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_try_without_an_answer),
-        cmocka_unit_test(one_try_behind_one_that_was_refused), cmocka_unit_test(brief_wait),
-        cmocka_unit_test(brief_waits_of_two), cmocka_unit_test(wait_after_a_refusal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_try_without_an_answer),
+                                       cmocka_unit_test(one_try_behind_one_that_was_refused),
+                                       cmocka_unit_test(one_try_behind_one_without_an_answer),
+                                       cmocka_unit_test(brief_wait),
+                                       cmocka_unit_test(brief_waits_of_two),
+                                       cmocka_unit_test(wait_after_a_refusal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,12 +169,32 @@ static void limit_is_of_one_reply(void **state)
     snib__resp_free(resp);
 }
 
+/* The first text of a connection may be empty. */
+static void empty_text_comes_first(void **state)
+{
+    (void)state;
+    static const char *const streams[] = {"$0\r\n\r\n", "+\r\n", "-\r\n", "*1\r\n$0\r\n\r\n"};
+    for (size_t i = 0; i < COUNT(streams); i++) {
+        struct snib__resp *resp = snib__resp_new();
+        uint32_t n;
+        int broken;
+        assert_int_equal(snib__resp_feed(resp, streams[i], strlen(streams[i])), 0);
+        const struct snib__value *reply = snib__resp_next(resp, &n, &broken);
+        assert_false(broken);
+        assert_non_null(reply);
+        assert_int_equal(reply[n - 1].count, 0);
+        assert_string_equal(snib__resp_text(resp, &reply[n - 1]), "");
+        snib__resp_free(resp);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_match_hiredis),      cmocka_unit_test(numbers_are_decimal),
         cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
         cmocka_unit_test(errors_are_classified),       cmocka_unit_test(limit_is_of_one_reply),
+        cmocka_unit_test(empty_text_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

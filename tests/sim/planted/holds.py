@@ -72,7 +72,8 @@ MUTANTS = [
     Mutant(
         "one try beside the own release is busy",
         "engine/gate.c",
-        "(active && active->phase != SNIB__RELEASING && active->op)",
+        "(active && active->phase != SNIB__RELEASING && active->op && "
+        "snib__op_told(active->op))",
         "(active && active->op)",
     ),
     Mutant(

@@ -4,6 +4,35 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a single try behind one without a reply says that the lock is held",
+        "engine/gate.c",
+        "           (active && active->phase != SNIB__RELEASING && active->op && "
+        "snib__op_told(active->op)) ||",
+        "           (active && active->phase != SNIB__RELEASING && active->op) ||",
+        "unit_patience",
+    ),
+    Mutant(
+        "a single try sleeps on when the call ahead has its reply",
+        "engine/sole.c",
+        "        if (!op->once) {",
+        "        if (true) {",
+        "unit_patience",
+    ),
+    Mutant(
+        "a refused single try tells those behind it nothing",
+        "engine/sole.c",
+        "        snib__sole_known(e, gate->wait, now); if (op)",
+        "        if (op)",
+        "unit_patience",
+    ),
+    Mutant(
+        "an empty text cannot be the first",
+        "net/buf.c",
+        "    if (buf->data && buf->cap - buf->len >= n)",
+        "    if (buf->cap - buf->len >= n)",
+        "unit_resp",
+    ),
+    Mutant(
         "whoever has released comes before strangers",
         "engine/turn.c",
         "return wait->owed > 0 && now",
@@ -343,8 +372,8 @@ MUTANTS = [
     Mutant(
         "a wait shorter than a round trip is told that the lock was not free",
         "engine/op.c",
-        "return trying && !op_told(op) && !",
-        "return false && !op_told(op) && !",
+        "return trying && !snib__op_told(op) && !",
+        "return false && !snib__op_told(op) && !",
     ),
     Mutant(
         "a wait shorter than a round trip never gets the lock",
