@@ -1,0 +1,424 @@
+/* roles.pml - the driver's roles: every call returns, and a socket has one reader and one writer.
+ *
+ * Models        core/driver/driver.c (snib__driver_run, driver_lead, driver_sleep, snib__driver_pass_role,
+ *               snib__driver_flush_link, driver_take_output, driver_need_thread, driver_wake), thread.c (thread_reads,
+ *               thread_watch_link, thread_pass, thread_feed), park.c.
+ * World         one command link; NC threads with one call each, one of which may give up, or be ended by a timer, and
+ *               leave its request in flight; the background thread; a server that answers in any order.  The socket
+ *               may be full, and it may end: then the background thread makes the next one.
+ * Abstracted    bytes are whole requests; a reader takes all answers that are there.  The write rule is wider than the
+ *               real one: whatever may be collected is, or is not, once one request is on its way (really: twelve).
+ *               Any thread that waits may be nominated, and a nominee may be passed over at any time (really: the
+ *               oldest, and after 100 ms).  No other links.
+ * Bounds        NC callers, CUTS ends of the socket, FULLS times that it is full; not all of this in one run.
+ * Assumptions   no thread is stopped for ever.  So no nap is needed, and none is made, with one exception: a caller
+ *               that reads while another thread finds the socket full waits for room only after its nap of 50 ms.  A
+ *               socket is full only while requests in it have no answer.
+ * Properties    no invalid end state: every call returns, so no wake-up is lost, no collected request is stranded, and
+ *               no role stays with a thread that does not use it.  assert: one reader and one writer of a socket at a
+ *               time; no thread leaves as the nominee.
+ * Mutants       MUTANT_NO_PASS        a reader leaves without a successor
+ *               MUTANT_ALWAYS_DEFERS  requests are collected also while nothing is on its way
+ *               MUTANT_PARKS_BLIND    a thread goes to sleep without a look at its word
+ *               MUTANT_TWO_WRITERS    a thread writes while another one does
+ *               MUTANT_TWO_READERS    the thread reads whenever replies are pending
+ *               MUTANT_KEEPS_ROLE     a nominee that needs no reply any more does not pass the role on
+ *               MUTANT_OLD_ROLES      the roles stay as they are when the socket is replaced
+ *               MUTANT_STILL_RAISED   a bell that has rung counts as rung for ever
+ *               MUTANT_NO_ROOM        the thread, which reads, is not woken to wait for room
+ *
+ * run: -DSAFETY
+ */
+#ifdef FULL
+#define NC 3
+#else
+#define NC 2
+#endif
+#define CUTS 1
+#define FULLS 1
+#define T (NC + 1) /* the thread, as the holder of the mutex; callers are 1 to NC */
+#define NONE 0
+
+mtype = { UNSAID, LATER, OUT, TAKEN, SENT, ANSWERED, READ, DONE, PENDING, ASLEEP, LEAD,
+          FREE, CALLER, BACKGROUND, TRANSIT };
+
+byte mutex;
+/* Guarded by it. */
+mtype request[NC] = UNSAID; /* LATER: when there is a connection; READ: by its reader, outside */
+mtype reader = FREE;
+byte nominee;               /* from 1 */
+bit sock;                   /* the present one */
+bool up = true, seen;       /* seen: the thread has seen its end */
+bool listed[NC], left[NC];  /* a waiter; nobody waits for the answer any more */
+bool writing, watched, raised;
+bool awake = true, endless; /* the thread, and its sleep */
+/* Words of the callers, and what the system keeps. */
+mtype word[NC] = PENDING;
+bool parked[NC], bell, ended;
+byte cuts, fulls, readers[2], writers[2];
+bool gives, limit, fills, ends; /* what may happen */
+
+#if NC == 3
+#define ANY(stage) (request[0] == stage || request[1] == stage || request[2] == stage)
+#define EACH(step) step(0); step(1); step(2)
+#define COUNT(what) (what(0) + what(1) + what(2))
+#else
+#define ANY(stage) (request[0] == stage || request[1] == stage)
+#define EACH(step) step(0); step(1)
+#define COUNT(what) (what(0) + what(1))
+#endif
+#define ON_ITS_WAY (ANY(TAKEN) || ANY(SENT) || ANY(ANSWERED) || ANY(READ))
+#define IN_FLIGHT(c) (request[c] != UNSAID && request[c] != LATER && request[c] != DONE)
+#define AWAITED(c) (listed[c] && IN_FLIGHT(c) && !left[c])
+#define UNSENT ANY(TAKEN)
+#define CAN_LEAD(c) (AWAITED(c) && (word[c] == PENDING || word[c] == ASLEEP))
+#define NOMINATED(c) (up && reader == TRANSIT && nominee == c + 1)
+#define MAY_LEAD(c) (word[c] != DONE && IN_FLIGHT(c) && up && (reader == FREE || NOMINATED(c)))
+
+inline lock(me) { mutex == NONE -> mutex = me }
+inline unlock() { mutex = NONE }
+
+/* ---- inside ---- */
+
+inline wake_thread() {
+    if
+    :: raised
+    :: !raised && endless -> raised = true; bell = true /* its sleep has no end: rung inside */
+    :: !raised && !endless -> raised = true; ring = true
+    fi
+}
+
+#ifdef MUTANT_NO_ROOM
+#define FULL_AND_ALONE false
+#else
+#define FULL_AND_ALONE (reader == BACKGROUND && !watched && !writing && UNSENT)
+#endif
+
+inline need_thread() {
+    if
+    :: !up && !awake -> wake_thread()
+    :: up && ((reader == FREE && COUNT(IN_FLIGHT) > 0) || FULL_AND_ALONE) -> wake_thread()
+    :: else
+    fi
+}
+
+inline nominate(c) {
+    if
+    :: word[c] == ASLEEP -> wakes = wakes | (1 << c)
+    :: else
+    fi;
+    word[c] = LEAD; reader = TRANSIT; nominee = c + 1
+}
+
+inline pass_role() {
+#ifdef MUTANT_NO_PASS
+    skip
+#else
+    reader = FREE; nominee = NONE;
+    if
+    :: CAN_LEAD(0) -> nominate(0)
+    :: CAN_LEAD(1) -> nominate(1)
+#if NC == 3
+    :: CAN_LEAD(2) -> nominate(2)
+#endif
+    :: COUNT(CAN_LEAD) == 0 && COUNT(IN_FLIGHT) > 0 -> wake_thread()
+    :: COUNT(IN_FLIGHT) == 0
+    fi
+#endif
+}
+
+inline orphan(c) { request[c] = (IN_FLIGHT(c) -> LATER : request[c]) }
+
+inline link_down() {
+    up = false; seen = false;
+    EACH(orphan);
+#ifndef MUTANT_OLD_ROLES
+    reader = FREE; nominee = NONE; writing = false; watched = false
+#endif
+}
+
+inline settle(c) {
+    if
+    :: request[c] == READ && left[c] -> request[c] = DONE
+    :: request[c] == READ && !left[c] ->
+        request[c] = DONE;
+        wakes = wakes | (word[c] == ASLEEP -> 1 << c : 0);
+        word[c] = DONE
+    :: else
+    fi
+}
+
+/* What recv() on the socket `at` has brought. */
+inline feed() {
+    if
+    :: at == sock && up && ended -> link_down()
+    :: at == sock && up && !ended -> EACH(settle)
+    :: else /* of a socket that has been replaced */
+    fi
+}
+
+/* ---- outside ---- */
+
+inline unpark(c) { parked[c] = parked[c] && !((wakes >> c) & 1) }
+inline do_wakes() { atomic { EACH(unpark); wakes = 0; bell = bell || ring; ring = false } }
+
+inline take(c) { request[c] = (request[c] == OUT -> TAKEN : request[c]) }
+inline sent(c) { request[c] = (request[c] == TAKEN -> SENT : request[c]) }
+inline received(c) { request[c] = (request[c] == ANSWERED -> READ : request[c]) }
+
+#ifdef MUTANT_ALWAYS_DEFERS
+#define MAY_COLLECT true
+#else
+#define MAY_COLLECT ON_ITS_WAY
+#endif
+#ifdef MUTANT_TWO_WRITERS
+#define MAY_WRITE up
+#else
+#define MAY_WRITE (up && !writing)
+#endif
+
+/* Entered and left inside.  mine: this thread reads the socket. */
+inline flush(me, mine) {
+    do
+    :: atomic { !MAY_WRITE || (UNSENT && !mine) || (!UNSENT && !ANY(OUT)) -> break }
+    :: atomic { MAY_WRITE && !UNSENT && ANY(OUT) && MAY_COLLECT &&
+                (mine -> reader == BACKGROUND : reader != FREE) -> break }
+    :: atomic { MAY_WRITE && ((UNSENT && mine) || (!UNSENT && ANY(OUT))) ->
+        if
+        :: !UNSENT -> EACH(take)
+        :: else
+        fi;
+        writing = true; out = sock; writers[out]++;
+        assert(writers[out] == 1);
+        unlock() };
+        atomic { /* send() */
+            if
+            :: out != sock || !up || ended -> stuck = true
+            :: out == sock && up && !ended -> EACH(sent)
+            :: out == sock && up && !ended && fills && fulls < FULLS && (ANY(SENT) || ANY(ANSWERED)) ->
+                fulls++; stuck = true
+            fi;
+            writers[out]-- };
+        atomic { lock(me);
+            writing = (out == sock && up -> false : writing); out = 0;
+            if
+            :: stuck -> stuck = false; break
+            :: !stuck
+            fi }
+    od
+}
+
+#define AWAITS(c) (word[c] != DONE && IN_FLIGHT(c) && up && at == sock && !quits)
+
+proctype Caller(byte c) {
+    byte wakes;
+    bit at, out; /* sockets: that it reads, that it writes */
+    bool ring, stuck, room, quits;
+    atomic { lock(c + 1); request[c] = (up -> OUT : LATER) };
+    do
+    :: true ->
+        if
+        :: atomic { MAY_LEAD(c) -> reader = CALLER; nominee = NONE; at = sock };
+            flush(c + 1, true);
+            do
+            :: atomic { AWAITS(c) ->
+                room = UNSENT && !writing; readers[at]++;
+                assert(readers[at] == 1);
+                unlock() };
+                if /* recv() */
+                :: atomic { at != sock || !up || ended }
+                :: atomic { at == sock && up && !ended && ANY(ANSWERED) -> EACH(received) }
+                :: atomic { room }
+                :: atomic { UNSENT && !writing } /* the nap: another thread found the socket full meanwhile */
+                :: atomic { gives && c == 0 -> quits = true }
+                fi;
+                atomic { readers[at]--; lock(c + 1); room = false; feed() };
+                flush(c + 1, true);
+                atomic { need_thread();
+                    if
+                    :: AWAITS(c) -> unlock()
+                    :: !AWAITS(c) -> break /* the successor is woken with the others */
+                    fi };
+                do_wakes();
+                atomic { lock(c + 1) }
+            :: atomic { !AWAITS(c) -> break }
+            od;
+            atomic {
+                if
+                :: at == sock && up -> pass_role()
+                :: else
+                fi;
+                at = 0;
+                unlock() };
+            do_wakes();
+            atomic { lock(c + 1) }
+        :: atomic { !MAY_LEAD(c) && NOMINATED(c) ->
+#ifndef MUTANT_KEEPS_ROLE
+            pass_role();
+#endif
+            unlock() };
+            do_wakes();
+            atomic { lock(c + 1) }
+        :: else
+        fi;
+        if
+        :: word[c] == DONE || quits -> break
+        :: word[c] != DONE && !quits && MAY_LEAD(c)
+        :: word[c] != DONE && !quits && !MAY_LEAD(c) ->
+            listed[c] = true;
+            flush(c + 1, false);
+            atomic { need_thread(); unlock() };
+            do_wakes();
+#ifdef MUTANT_PARKS_BLIND
+            atomic { word[c] = ASLEEP; parked[c] = true };
+#else
+            atomic {
+                if
+                :: word[c] == PENDING -> word[c] = ASLEEP
+                :: else
+                fi };
+            atomic {
+                if
+                :: word[c] == ASLEEP -> parked[c] = true
+                :: else
+                fi };
+#endif
+            if
+            :: atomic { !parked[c] }
+            :: atomic { gives && c == 0 && parked[c] -> parked[c] = false; quits = true }
+            fi;
+            atomic { lock(c + 1);
+                listed[c] = false;
+                word[c] = (word[c] == ASLEEP || word[c] == LEAD -> PENDING : word[c]) };
+        fi
+    od;
+    /* Inside.  It leaves: what it gave up stays in flight. */
+    atomic {
+        left[c] = true; quits = false;
+        assert(nominee != c + 1) };
+    flush(c + 1, false);
+    atomic { need_thread(); unlock() };
+    do_wakes()
+}
+
+/* Whether it reads: it takes the role, or passes it to the callers, or on to another one. */
+inline thread_reads() {
+    if
+    :: up && reader == BACKGROUND && !seen && COUNT(IN_FLIGHT) <= COUNT(AWAITED) -> pass_role()
+    :: up && reader == TRANSIT -> pass_role()
+    :: up && reader == TRANSIT
+    :: else
+    fi;
+    if
+#ifdef MUTANT_TWO_READERS
+    :: up && COUNT(IN_FLIGHT) > 0 -> reader = BACKGROUND
+#else
+    :: up && reader == FREE && (COUNT(IN_FLIGHT) > 0 || seen) -> reader = BACKGROUND
+#endif
+    :: else
+    fi
+}
+
+/* A timer: the caller's time is over, and its request stays in flight. */
+inline expire(c) {
+    if
+    :: IN_FLIGHT(c) && word[c] != DONE ->
+        wakes = wakes | (word[c] == ASLEEP -> 1 << c : 0);
+        word[c] = DONE; left[c] = true
+    :: else
+    fi
+}
+
+inline now_sent(c) { request[c] = (request[c] == LATER -> OUT : request[c]) }
+
+active proctype Thread() {
+    byte wakes;
+    bit at, out;
+    bool ring, stuck, room, reads, idle, due, late;
+    do
+    :: atomic { lock(T);
+        awake = true; watched = false;
+#ifndef MUTANT_STILL_RAISED
+        raised = false;
+#endif
+        if
+        :: reads -> readers[at]--; feed()
+        :: idle && at == sock && up && ended -> seen = true
+        :: else
+        fi;
+        reads = false; idle = false;
+        if
+        :: limit && late -> limit = false; expire(1)
+        :: else
+        fi;
+        late = false;
+        if
+        :: !up -> sock = 1 - sock; up = true; ended = false; EACH(now_sent)
+        :: else
+        fi;
+        thread_reads() };
+        flush(T, (reader == BACKGROUND));
+        atomic { thread_reads();
+            at = sock;
+            reads = up && reader == BACKGROUND; room = reads && UNSENT && !writing; watched = room;
+            idle = up && reader == FREE && !seen;
+            due = !up; /* it has ended since: the engine's deadline says when to connect */
+            if
+            :: reads -> readers[at]++; assert(readers[at] == 1)
+            :: else
+            fi;
+            endless = up && !listed[0] && !listed[1] && !listed[NC - 1]; awake = false;
+#ifndef MUTANT_STILL_RAISED
+            raised = false;
+#endif
+            ring = false;
+            unlock() };
+        do_wakes();
+end:    if /* poll() */
+        :: atomic { bell -> bell = false }
+        :: atomic { reads && (at != sock || !up || ended) }
+        :: atomic { reads && at == sock && up && !ended && ANY(ANSWERED) }
+        :: atomic { idle && (at != sock || ended) }
+        :: atomic { room }
+        :: atomic { due }
+        :: atomic { limit && IN_FLIGHT(1) && word[1] != DONE -> late = true }
+        fi;
+        atomic {
+            if
+            :: reads && at == sock && up && !ended -> EACH(received)
+            :: else
+            fi;
+            room = false; due = false }
+    od
+} /* unreached: it never ends */
+
+active proctype Server() {
+end:
+    do
+    :: atomic { request[0] == SENT && up && !ended -> request[0] = ANSWERED }
+    :: atomic { request[1] == SENT && up && !ended -> request[1] = ANSWERED }
+#if NC == 3
+    :: atomic { request[2] == SENT && up && !ended -> request[2] = ANSWERED }
+#endif
+    :: atomic { up && !ended && cuts < CUTS && ends -> cuts++; ended = true }
+    od
+} /* unreached: it never ends */
+
+init {
+    atomic {
+        if
+        :: ends = true
+        :: gives = true; fills = true
+        :: limit = true
+#ifdef FULL
+        :: ends = true; gives = true; fills = true
+        :: ends = true; limit = true; fills = true
+#endif
+        fi;
+        run Caller(0);
+        run Caller(1);
+#if NC == 3
+        run Caller(2);
+#endif
+    }
+}

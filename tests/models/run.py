@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Models of the protocol, checked by Spin: each must hold, and each planted mistake must be found.
+
+    run.py [--full] [--only NAME] [--json FILE]
+
+A model is one file NAME.pml.  Its head says what it models and how it is run ("run:", with the options of cc and of
+the verifier), and lists its mutants: MUTANT_x is defined, and the model must fail.  A run counts only if the whole
+state space was searched within all limits.  Statements that no run reaches fail it too, unless their line says
+"unreached": a model that does not do what it is about proves nothing.
+--full: larger bounds.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+DEPTH = {False: 250_000, True: 20_000_000}  # of the search; no model comes near it
+MEMORY = {False: 1500, True: 6000}  # MB, by whether the bounds are full
+LIMITS = (
+    "max search depth too small",
+    "out of memory",
+    "memory limit",
+    "Search not completed",
+    "Bit statespace",
+    "hash-compact",
+    "VECTORSZ",
+    "truncated",
+)
+JOBS = 2
+# A small search takes less time than a compiler that optimises.
+OPTIMISE = {False: "-O0", True: "-O2"}
+
+
+class Model(NamedTuple):
+    path: Path
+    mutants: list[str]
+    runs: list[list[str]]
+    ltl: bool
+
+
+class Search(NamedTuple):
+    """What one run of a verifier said."""
+
+    violation: str  # the first one, or ""
+    trouble: str  # why the run does not count, or ""
+    states: int
+    depth: int
+    unreached: list[int]  # lines of the model
+
+
+class Broken(Exception):
+    """A model is no program."""
+
+
+def read_model(path: Path) -> Model:
+    text = path.read_text()
+    head = text[: text.index("*/")]
+    used = set(re.findall(r"\bMUTANT_\w+", text[len(head) :]))
+    mutants = re.findall(r"^ \*.*?\b(MUTANT_\w+) +\S", head, re.M)
+    if sorted(mutants) != sorted(used):
+        raise Broken(f"{path.name}: its head lists {sorted(mutants)}, it has {sorted(used)}")
+    if len(mutants) < 3:
+        raise Broken(f"{path.name} has only {len(mutants)} mutants")
+    runs = [run.split() for run in re.findall(r"^ \* run: *(.*)$", head, re.M)]
+    if not runs:
+        raise Broken(f"{path.name} does not say how it is run")
+    return Model(path, mutants, runs, bool(re.search(r"^ltl ", text, re.M)))
+
+
+def call(command: list[str], folder: str) -> str:
+    done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise Broken(f"{' '.join(command[:3])}...: {done.stdout[-1500:]}")
+    return done.stdout
+
+
+def search(model: Model, run: list[str], defines: list[str], full: bool) -> Search:
+    """Make the verifier and run it."""
+    with tempfile.TemporaryDirectory(prefix="snib-models-") as folder:
+        made = call(["spin", *defines, "-a", str(model.path)], folder)
+        if "rror" in made:
+            raise Broken(f"{model.path.name}: {made}")
+        options = [word for word in run if word.startswith("-D")]
+        if model.ltl and "-a" not in run:
+            options.append("-DNOCLAIM")
+        options.append(f"-DMEMLIM={MEMORY[full]}")
+        if full:
+            options.append("-DCOLLAPSE")
+        call(["cc", OPTIMISE[full], "-w", "-DNFAIR=3", *options, "-o", "pan", "pan.c"], folder)
+        words = [word for word in run if not word.startswith("-D")]
+        command = ["./pan", f"-m{DEPTH[full]}", *words]
+        done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        source = Path(folder, "pan.c").read_text()
+    return judge(model, done.stdout, done.returncode, source)
+
+
+def unreached_lines(model: Model, said: str, source: str) -> list[int]:
+    """Lines of which no statement was reached.
+
+    An inline's lines have statements for each of its uses, and Spin does not report those that it has merged with others:
+    a line of an inline with such statements counts as reached.
+    """
+    lost: dict[int, set[tuple[str, int]]] = {}
+    process = ""
+    for text in said.splitlines():
+        if text.startswith("unreached in "):
+            process = text
+        elif found := re.match(rf"\t\S*{model.path.name}:(\d+), state (\d+)", text):
+            lost.setdefault(int(found[1]), set()).add((process, int(found[2])))
+    statements: dict[int, int] = {}
+    silent: set[int] = set()
+    for k, lines in re.findall(r"^short src_ln(\d+) \[\] = \{([^}]*)\}", source, re.M):
+        marks = re.search(rf"^uchar reached{k} \[\] = \{{([^}}]*)\}}", source, re.M)
+        for line, mark in zip(re.findall(r"\d+", lines), re.findall(r"\d+", marks[1] if marks else "")):
+            statements[int(line)] = statements.get(int(line), 0) + (mark == "0")
+            if mark != "0":
+                silent.add(int(line))
+    silent &= inline_lines(model.path.read_text())
+    return [line for line, states in lost.items() if len(states) >= statements.get(line, 0) and line not in silent]
+
+
+def inline_lines(text: str) -> set[int]:
+    found, inside = set(), False
+    for number, line in enumerate(text.splitlines(), 1):
+        inside = inside or line.startswith("inline ")
+        if inside:
+            found.add(number)
+        if line.startswith("}") or (line.startswith("inline ") and line.endswith("}")):
+            inside = False
+    return found
+
+
+def judge(model: Model, said: str, code: int, source: str) -> Search:
+    errors = re.search(r"errors: (\d+)", said)
+    states = re.search(r"^ *(\d+) states, stored", said, re.M)
+    depth = re.search(r"depth reached (\d+)", said)
+    found = re.search(r"^pan:\d+: (.*) \(at depth", said, re.M)
+    violation = found[1] if found else ""
+    trouble = ""
+    if not (errors and states and depth):
+        trouble = f"no result, exit {code}: {said[-300:]}"
+    elif "Full statespace search for" not in said:
+        trouble = "not a search of the full state space"
+    elif violation == "" and (int(errors[1]) or code != 0):
+        trouble = f"exit {code}: {said[:300]}"
+    elif violation == "":
+        trouble = next((limit for limit in LIMITS if limit.lower() in said.lower()), "")
+    unreached = unreached_lines(model, said, source)
+    number = lambda match: int(match[1]) if match else 0  # noqa: E731
+    return Search(violation, trouble, number(states), number(depth), unreached)
+
+
+def unmarked(model: Model, searches: list[Search]) -> list[str]:
+    """Lines that no run reaches and whose text does not say that this is expected."""
+    lines = model.path.read_text().splitlines()
+    never = set.intersection(*(set(one.unreached) for one in searches))
+    return [f"{model.path.name}:{n} is never reached: {lines[n - 1].strip()}" for n in sorted(never)
+            if "unreached" not in lines[n - 1]]
+
+
+class Result(NamedTuple):
+    model: str
+    variant: str  # "" or the mutant
+    seconds: float
+    good: bool
+    how: str
+    states: int
+    depth: int
+
+
+def check(model: Model, variant: str, full: bool) -> Result:
+    """The plain model must hold in all its runs, a mutant must fail in one."""
+    begin = time.monotonic()
+    defines = (["-DFULL"] if full else []) + ([f"-D{variant}"] if variant else [])
+    searches: list[Search] = []
+    try:
+        for run in model.runs:
+            searches.append(search(model, run, defines, full))
+            if searches[-1].violation:
+                break
+    except Broken as error:
+        return Result(model.path.stem, variant, time.monotonic() - begin, False, str(error), 0, 0)
+    states, depth = sum(one.states for one in searches), max(one.depth for one in searches)
+    violation = searches[-1].violation
+    trouble = [one.trouble for one in searches if one.trouble]
+    if variant:
+        good, how = bool(violation), violation or "; ".join(trouble) or "no run fails"
+    else:
+        lost = [] if violation or trouble else unmarked(model, searches)
+        how = "\n    ".join(([violation] if violation else []) + trouble + lost)
+        good = how == ""
+    return Result(model.path.stem, variant, time.monotonic() - begin, good, how, states, depth)
+
+
+def tell(model: Model, results: list[Result]) -> None:
+    plain = next(one for one in results if not one.variant)
+    mutants = [one for one in results if one.variant.startswith("MUTANT_")]
+    caught = sum(one.good for one in mutants)
+    state = "ok  " if all(one.good for one in results) else "FAIL"
+    seconds = sum(one.seconds for one in results)
+    print(
+        f"{state} {model.path.stem:<10} {plain.states:>12,} states, depth {plain.depth:>9,}, "
+        f"{caught} of {len(mutants)} mutants caught, {seconds:.1f} s",
+        flush=True,
+    )
+    for one in results:
+        if not one.good:
+            print(f"    {one.variant or 'the model'}: {one.how}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="larger bounds")
+    parser.add_argument("--only", help="a model's name")
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    arguments = parser.parse_args()
+    try:
+        models = [read_model(path) for path in sorted(HERE.glob("*.pml"))]
+    except Broken as error:
+        sys.exit(f"models: {error}")
+    if arguments.only:
+        models = [model for model in models if model.path.stem == arguments.only]
+    everything: list[Result] = []
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        work = []
+        for model in models:
+            tasks = [pool.submit(check, model, variant, arguments.full) for variant in ["", *model.mutants]]
+            work.append((model, tasks))
+        for model, tasks in work:
+            results = [task.result() for task in tasks]
+            tell(model, results)
+            failed += not all(one.good for one in results)
+            everything += results
+    if arguments.json:
+        arguments.json.write_text(json.dumps([one._asdict() for one in everything], indent=1) + "\n")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
+    print(f"models: {len(models) - failed} passed, {failed} failed, {seconds:.0f} s of processor time")
+    sys.exit(1 if failed or not models else 0)
+
+
+if __name__ == "__main__":
+    main()

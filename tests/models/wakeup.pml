@@ -1,0 +1,194 @@
+/* wakeup.pml - try, subscribe, try again, sleep: no release goes unheard while its waiter relies on the message.
+ *
+ * Models        core/engine/sole.c (sole_try, snib__sole_refused), wait.c (messages, hints, the count of a gate's own
+ *               messages), chan.c (off, asked, on, leaving, off), release.c (counting), core/lua/mutex_*.lua.
+ * World         one server, NC clients that take and release one lock, again and again, over two connections each
+ *               with no order between them: one for commands, one for messages, in order within itself.  The
+ *               connection for messages may be cut, which loses what is on it, and comes back.  An idle subscription
+ *               is left some time after its last waiter.
+ * Bounds        CUTS ends of a connection for messages, of ROUGH clients; QUEUE messages on one connection.
+ *               Acquisitions go on for ever.
+ * Assumptions   no lease ends (what ends without a message is met by the timers), no hand-over inside a process, and
+ *               nobody gives way (turn.c): each of these adds attempts and removes none.
+ * Properties    assert: a waiter that sleeps has a message, an answer or a confirmation on its way, or the lock is
+ *               held.
+ *               ltl wakes: as long as connections are cut only now and then, every waiter asks again, without a timer.
+ * Mutants       MUTANT_NO_SECOND_TRY  the confirmation of a subscription makes no attempt
+ *               MUTANT_ASLEEP_FIRST   an attempt counts as sent while subscribed when its answer comes so
+ *               MUTANT_NO_HINT        a message that arrives during an attempt is dropped
+ *               MUTANT_OWN_STAYS      own messages that a cut has lost are still expected
+ *               MUTANT_LEFT           a channel that is wanted while it is being left is not subscribed again
+ *               MUTANT_DEAF           a new connection does not subscribe again
+ *
+ * run: -DSAFETY
+ * run: -a -f -N wakes
+ */
+#define NC 2
+#define QUEUE 4
+#define CUTS 1
+#ifdef FULL
+#define ROUGH(c) true
+#else
+#define ROUGH(c) (c == 0)
+#endif
+
+mtype = { NONE, IDLE, TRYING, HELD, RELEASING, ASLEEP, OFF, WISHED, ON, LEAVING, ACQUIRE, RELEASE, GRANTED, REFUSED,
+          RELEASED, MESSAGE, SUBSCRIBED, UNSUBSCRIBED };
+
+byte owner;
+bool subscribed[NC];                              /* at the server */
+mtype phase[NC] = IDLE, line[NC] = NONE, back[NC] = NONE;
+byte receivers[NC];                               /* of a release's message, in its answer */
+mtype chan_state[NC] = OFF, said[NC] = NONE;      /* said: a request on the connection for messages */
+chan ear[NC] = [QUEUE] of { mtype };
+bool awake[NC], hint[NC], counted[NC];
+byte own[NC];                                     /* messages of its own releases still to come */
+byte cuts;
+bool cut[NC];                                     /* the connection for messages is down */
+
+/* What will make a sleeping waiter try, without a timer. */
+#define COMES(c) (cut[c] || said[c] != NONE || nempty(ear[c]) || chan_state[c] == WISHED || chan_state[c] == LEAVING)
+
+inline look() {
+    assert(phase[0] != ASLEEP || owner != 0 || COMES(0));
+    assert(phase[1] != ASLEEP || owner != 0 || COMES(1))
+}
+
+inline publish(by) {
+    receivers[by] = 0;
+    if
+    :: subscribed[0] -> ear[0]!MESSAGE; receivers[by]++
+    :: !subscribed[0]
+    fi;
+    if
+    :: subscribed[1] -> ear[1]!MESSAGE; receivers[by]++
+    :: !subscribed[1]
+    fi
+}
+
+proctype Server(byte c) {
+    do
+    :: atomic { line[c] == ACQUIRE ->
+        back[c] = (owner == 0 || owner == c + 1 -> GRANTED : REFUSED);
+        owner = (owner == 0 -> c + 1 : owner);
+        line[c] = NONE; look() }
+    :: atomic { line[c] == RELEASE && (!subscribed[0] || nfull(ear[0])) && (!subscribed[1] || nfull(ear[1])) ->
+        back[c] = RELEASED; owner = 0; publish(c);
+        line[c] = NONE; look() }
+    :: atomic { said[c] != NONE && nfull(ear[c]) ->
+        subscribed[c] = (said[c] == SUBSCRIBED);
+        ear[c]!said[c];
+        said[c] = NONE; look() }
+    od
+} /* unreached: it never ends */
+
+inline try(c) {
+    phase[c] = TRYING; line[c] = ACQUIRE; hint[c] = false; awake[c] = (chan_state[c] == ON)
+}
+
+inline subscribe(c) {
+    if
+    :: chan_state[c] == OFF && !cut[c] && said[c] == NONE -> chan_state[c] = WISHED; said[c] = SUBSCRIBED
+    :: else
+    fi
+}
+
+inline sleep(c) {
+    phase[c] = ASLEEP;
+    if
+    :: hint[c] -> try(c)
+    :: else -> subscribe(c)
+    fi
+}
+
+inline refused(c) {
+#ifdef MUTANT_ASLEEP_FIRST
+    awake[c] = (chan_state[c] == ON);
+#endif
+    if
+    :: !awake[c] && chan_state[c] == ON -> try(c) /* subscribed since: a release may have gone unheard */
+    :: awake[c] || chan_state[c] != ON -> sleep(c)
+    fi
+}
+
+inline heard(c) {
+    if
+    :: own[c] > 0 -> own[c]-- /* the release's own reply has already said so */
+    :: own[c] == 0 && phase[c] == ASLEEP -> try(c)
+#ifdef MUTANT_NO_HINT
+    :: own[c] == 0 && phase[c] == TRYING
+#else
+    :: own[c] == 0 && phase[c] == TRYING -> hint[c] = true
+#endif
+    :: own[c] == 0 && phase[c] != ASLEEP && phase[c] != TRYING
+    fi
+}
+
+proctype Client(byte c) {
+    mtype what;
+    do
+    :: atomic { phase[c] == IDLE ->
+        try(c); look() }
+    :: atomic { phase[c] == ASLEEP && chan_state[c] == WISHED -> try(c); look() } /* a timer, and no confirmation yet */
+    :: atomic { back[c] == GRANTED ->
+        back[c] = NONE; phase[c] = HELD; look() }
+    :: atomic { back[c] == REFUSED ->
+        back[c] = NONE; refused(c); look() }
+    :: atomic { phase[c] == HELD && line[c] == NONE ->
+        phase[c] = RELEASING; counted[c] = (chan_state[c] == ON);
+        own[c] = own[c] + counted[c]; line[c] = RELEASE; look() }
+    :: atomic { back[c] == RELEASED ->
+        if
+        :: receivers[c] == 0 && counted[c] && own[c] > 0 -> own[c]--
+        :: else
+        fi;
+        back[c] = NONE; receivers[c] = 0; counted[c] = false; phase[c] = IDLE; look() }
+    :: atomic { nempty(ear[c]) && !cut[c] ->
+        ear[c]?what;
+        if
+        :: what == MESSAGE -> heard(c)
+        :: what == SUBSCRIBED && chan_state[c] == WISHED ->
+            chan_state[c] = ON;
+#ifndef MUTANT_NO_SECOND_TRY
+            if
+            :: phase[c] == ASLEEP -> try(c)
+            :: else
+            fi
+#endif
+        :: what == UNSUBSCRIBED && chan_state[c] == LEAVING ->
+            chan_state[c] = OFF;
+#ifndef MUTANT_LEFT
+            if
+            :: phase[c] == ASLEEP -> subscribe(c)
+            :: else
+            fi
+#endif
+        fi;
+        what = 0; look() }
+    :: atomic { chan_state[c] == ON && phase[c] == IDLE && said[c] == NONE && !cut[c] -> /* unused for a while */
+        chan_state[c] = LEAVING; said[c] = UNSUBSCRIBED; own[c] = 0; look() }
+    :: atomic { ROUGH(c) && chan_state[c] != OFF && !cut[c] && cuts < CUTS ->
+        cuts++; cut[c] = true; chan_state[c] = OFF; said[c] = NONE; subscribed[c] = false;
+#ifndef MUTANT_OWN_STAYS
+        own[c] = 0;
+#endif
+        do
+        :: nempty(ear[c]) -> ear[c]?_
+        :: empty(ear[c]) -> break
+        od;
+        look() }
+    :: atomic { cut[c] ->
+        cut[c] = false;
+#ifndef MUTANT_DEAF
+        if
+        :: phase[c] == ASLEEP -> subscribe(c)
+        :: else
+        fi;
+#endif
+        look() }
+    od
+} /* unreached: it never ends */
+
+init { atomic { run Server(0); run Server(1); run Client(0); run Client(1) } }
+
+ltl wakes { [] ((phase[0] == ASLEEP && owner == 0) -> <> (phase[0] == TRYING)) }
