@@ -26,7 +26,7 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     memset(to, 0, sizeof *to);
     if (!from)
         return true;
-    if (from->size < 8 || from->size > 4096)
+    if (from->size < 8 || from->size > 4096 || from->size % 8 != 0) /* no field is cut */
         return false;
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const char *)from)[i] != 0)

@@ -22,7 +22,7 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
-    if (from && (from->size < 8 || from->size > 4096))
+    if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
     for (size_t i = sizeof *to; from && i < from->size; i++)
         if (((const char *)from)[i] != 0)
