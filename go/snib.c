@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ae6a7be19dd71e48"
+#define SNIB_BUILD_ID "3ebaa14ffe6d0488"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2689,7 +2689,7 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     memset(to, 0, sizeof *to);
     if (!from)
         return true;
-    if (from->size < 8 || from->size > 4096)
+    if (from->size < 8 || from->size > 4096 || from->size % 8 != 0) /* no field is cut */
         return false;
     for (size_t i = sizeof *to; i < from->size; i++)
         if (((const char *)from)[i] != 0)
@@ -5308,7 +5308,7 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
-    if (from && (from->size < 8 || from->size > 4096))
+    if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
     for (size_t i = sizeof *to; from && i < from->size; i++)
         if (((const char *)from)[i] != 0)

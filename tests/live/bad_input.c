@@ -177,6 +177,10 @@ static void client_options(void **state)
     snib_client_options_init(&options, sizeof options);
     options.size = 5;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "size");
+    snib_client_options_init(&options, sizeof options);
+    options.password = "cut in half";
+    options.size = offsetof(snib_client_options, password) + 4;
+    refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "size");
     assert_null(other);
 }
 
