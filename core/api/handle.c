@@ -2,7 +2,7 @@
  *
  * One atomic word per slot decides everything:
  *
- *     63..32 generation | 31 ended | 30..0 references
+ *     63..32 generation | 31 ended | 30..27 kind | 26..0 references
  *
  *     state     word            left by
  *     free      (g, 1, 0)       new:   object stored, then (g, 0, 1)
@@ -21,13 +21,15 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 _Static_assert(sizeof(void *) == 8, "a handle needs 64 bits");
 
 #define HANDLE_ENDED 0x80000000U
-#define HANDLE_REFERENCES 0x7fffffffU
+#define HANDLE_KIND_SHIFT 27
+#define HANDLE_REFERENCES ((1U << HANDLE_KIND_SHIFT) - 1)
 #define HANDLE_KINDS 16
 #define HANDLE_CHUNK_BITS 8 /* the first chunk has 256 slots, each next one twice as many */
 #define HANDLE_CHUNKS (28 - HANDLE_CHUNK_BITS)
@@ -143,6 +145,14 @@ static void handle_recycle(struct handle_slot *slot, uint32_t index, uint32_t ge
     pthread_mutex_unlock(&handle_mutex);
 }
 
+/* Whether a slot's object is live and the one that the handle was made for.  The slot knows its
+ * kind, too: a handle is a number, and a damaged one must not turn a hold into a client. */
+static bool handle_matches(uint64_t word, int kind, const void *handle)
+{
+    return (uint32_t)(word >> 32) == (uint32_t)(uintptr_t)handle && !(word & HANDLE_ENDED) &&
+           (word >> HANDLE_KIND_SHIFT) % HANDLE_KINDS == (uint64_t)kind;
+}
+
 /* ---- Handles --------------------------------------------------------------------------------- */
 
 void *snib__handle_new(int kind, void *object)
@@ -162,7 +172,8 @@ void *snib__handle_new(int kind, void *object)
 
     uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> 32;
     slot->object = object;
-    atomic_store_explicit(&slot->word, generation << 32 | 1, memory_order_release);
+    atomic_store_explicit(&slot->word, generation << 32 | (uint64_t)kind << HANDLE_KIND_SHIFT | 1,
+                          memory_order_release);
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
 }
 
@@ -171,10 +182,9 @@ void *snib__handle_get(int kind, const void *handle)
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
         return NULL;
-    uint32_t generation = (uint32_t)(uintptr_t)handle;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
-        if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED))
+        if (!handle_matches(word, kind, handle))
             return NULL;
         assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word + 1,
@@ -188,7 +198,7 @@ void snib__handle_put(const void *handle)
     uint64_t before = atomic_fetch_sub_explicit(&slot->word, 1, memory_order_acq_rel);
     assert((uint32_t)(before >> 32) == (uint32_t)(uintptr_t)handle);
     assert((before & HANDLE_REFERENCES) > 0);
-    if ((uint32_t)before != (HANDLE_ENDED | 1))
+    if (!(before & HANDLE_ENDED) || (before & HANDLE_REFERENCES) != 1)
         return;
     void (*destroy)(void *) =
         atomic_load_explicit(&handle_destroy[handle_kind_of(handle)], memory_order_acquire);
@@ -202,10 +212,9 @@ void *snib__handle_take(int kind, const void *handle)
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
         return NULL;
-    uint32_t generation = (uint32_t)(uintptr_t)handle;
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
-        if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED))
+        if (!handle_matches(word, kind, handle))
             return NULL;
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | HANDLE_ENDED,
                                                     memory_order_acquire, memory_order_relaxed));

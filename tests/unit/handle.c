@@ -77,6 +77,10 @@ static void foreign_handles(void **state)
         if (kind != SNIB__LOCK) {
             assert_null(snib__handle_get(kind, handle));
             assert_null(snib__handle_take(kind, handle));
+            /* damaged so that it looks like one of that kind */
+            void *forged = (void *)(((uintptr_t)handle & UINTPTR_MAX >> 4) | (uintptr_t)kind << 60);
+            assert_null(snib__handle_get(kind, forged));
+            assert_null(snib__handle_take(kind, forged));
         }
         assert_null(snib__handle_get(kind, NULL));
         assert_null(snib__handle_get(kind, &object));

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a slot does not know its kind",
+        "api/handle.c",
+        "           (word >> HANDLE_KIND_SHIFT) % HANDLE_KINDS == (uint64_t)kind;",
+        "           kind > 0;",
+        "unit_handle",
+    ),
+    Mutant(
         "a lock that the caller was not told of stays held",
         "api/client.c",
         "        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */",
