@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2b1269e6e93965b5"
+#define SNIB_BUILD_ID "f72bf2cc10b04a75"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -17772,6 +17772,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
     bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
     bool pong = chan_heard(link, !message, now);
+    /* It answers nothing that was asked, so it is not known what is subscribed: a new link will tell. */
+    if (reply[0].type != SNIB__RESP_ARRAY && reply[0].type != SNIB__RESP_ERROR && !pong)
+        link->soiled = true;
     if (reply[0].type == SNIB__RESP_ERROR && !pong &&
         !chan_misplaced(e, link, snib__resp_text(resp, reply), now))
         chan_refused(e, link->node, now);

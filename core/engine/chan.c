@@ -407,6 +407,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
     bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
     bool pong = chan_heard(link, !message, now);
+    /* It answers nothing that was asked, so it is not known what is subscribed: a new link will tell. */
+    if (reply[0].type != SNIB__RESP_ARRAY && reply[0].type != SNIB__RESP_ERROR && !pong)
+        link->soiled = true;
     if (reply[0].type == SNIB__RESP_ERROR && !pong &&
         !chan_misplaced(e, link, snib__resp_text(resp, reply), now))
         chan_refused(e, link->node, now);

@@ -229,20 +229,15 @@ MISTAKES = [
     Mistake(
         "a handle of another generation is as good",
         "api/handle.c",
-        "if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED)) return NULL;"
-        " assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);",
-        "if (word & HANDLE_ENDED) return NULL; assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);",
+        "return (uint32_t)(word >> 32) == (uint32_t)(uintptr_t)handle && !(word & HANDLE_ENDED) &&",
+        "return !(word & HANDLE_ENDED) &&",
         "handles",
     ),
     Mistake(
         "a handle of another kind is as good",
         "api/handle.c",
-        "if (handle_kind_of(handle) != kind || !slot) return NULL; uint32_t generation = (uint32_t)(uintptr_t)handle;"
-        " uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed); do {"
-        " if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED)) return NULL; assert",
-        "if (!slot) return NULL; uint32_t generation = (uint32_t)(uintptr_t)handle;"
-        " uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed); do {"
-        " if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED)) return NULL; assert",
+        "           (word >> HANDLE_KIND_SHIFT) % HANDLE_KINDS == (uint64_t)kind;",
+        "           kind > 0;",
         "handles",
     ),
     Mistake(
