@@ -7,7 +7,7 @@
     run.py --fit    only check that the planted mistakes still apply
 
 Each target's head comment says what it checks.  An input that fails is kept in build/logs.  --planted also
-plants some of the mistakes of planted.py, which the targets must find from their corpus within the number
+plants some of the mistakes of mistakes.py, which the targets must find from their corpus within the number
 of runs that is stated there; by default, all of them when targets are named, else none.
 """
 

@@ -508,6 +508,26 @@ static void disowned_subscription_is_renewed(void **state)
     }
 }
 
+/* A reply that answers nothing would be counted as the one to a subscription, or to its end. */
+static void stray_reply_ends_the_link(void **state)
+{
+    (void)state;
+    static const char *const stray[] = {"+OK\r\n", ":1\r\n", "$2\r\nOK\r\n"};
+    for (size_t i = 0; i < sizeof stray / sizeof *stray; i++) {
+        struct snib__engine *engine = with_waiter();
+        say_on_pubsub(engine, subscribed);
+        answer(engine, ":86400000\r\n"); /* asked once more after subscribing */
+        pass_waiting(engine, now + 10 * SNIB__MS);
+        assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
+        say_on_pubsub(engine, stray[i]);
+        pass_waiting(engine, now + 10 * SNIB__MS);
+        assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                         SNIB__WISH_CLOSE);
+        snib__engine_free(engine);
+    }
+}
+
 /* Two locks share one channel: when it is subscribed, both may have missed a release. */
 static void confirmation_wakes_each_lock(void **state)
 {
@@ -719,6 +739,7 @@ int main(void)
         cmocka_unit_test(idle_subscription_is_pinged),
         cmocka_unit_test(refused_ping_and_subscription),
         cmocka_unit_test(disowned_subscription_is_renewed),
+        cmocka_unit_test(stray_reply_ends_the_link),
         cmocka_unit_test(confirmation_wakes_each_lock),
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),

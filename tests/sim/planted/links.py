@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a reply on the pub/sub link that answers nothing is passed over",
+        "engine/chan.c",
+        "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = true;",
+        "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = false;",
+        "unit_links",
+    ),
+    Mutant(
         "what is left on a connection without a number is not told",
         "net/conn.c",
         "} else if (left) {",
