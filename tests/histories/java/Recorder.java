@@ -107,7 +107,8 @@ public final class Recorder {
 
         @Override
         public Hold acquire(long wait, long lease) throws InterruptedException {
-            long length = lease == -1 ? number("lease_ms") : lease; // Redisson renews no permits
+            boolean renewed = lease == -1; // by the checks: Redisson's watchdog renews no permits
+            long length = renewed ? number("lease_ms") : lease;
             String id = permits.tryAcquire(wait, length, MS);
             return id == null ? null : new Hold() {
                 @Override
@@ -122,7 +123,7 @@ public final class Recorder {
 
                 @Override
                 public boolean exists() {
-                    return permits.updateLeaseTime(id, length, MS);
+                    return renewed ? permits.updateLeaseTime(id, length, MS) : permits.getLeaseTime(id) > 0;
                 }
 
                 @Override

@@ -113,14 +113,14 @@ func (h *history) succeeded(one *hold) int64 {
 	return forever
 }
 
-// behindOwn tells whether another call of the same process for the lock was under way: a client refuses by itself what
-// comes behind such a call, whatever the server would have said.
+// behindOwn tells whether another call of the same process was waiting for the lock: then a client answers a single try by
+// itself, from what the server said to the call that waits, whatever it would have said by now.
 func (h *history) behindOwn(c call) bool {
-	under := func(who string, asked, ended int64) bool {
-		return who != c.who && process(who) == process(c.who) && asked < c.ended && c.asked < ended
+	under := func(who string, waits bool, asked, ended int64) bool {
+		return who != c.who && waits && process(who) == process(c.who) && asked < c.ended && c.asked < ended
 	}
-	return slices.ContainsFunc(h.holds, func(o *hold) bool { return under(o.who, o.asked, o.granted) }) ||
-		slices.ContainsFunc(h.calls, func(o call) bool { return under(o.who, o.asked, o.ended) })
+	return slices.ContainsFunc(h.holds, func(o *hold) bool { return under(o.who, o.waits, o.asked, o.granted) }) ||
+		slices.ContainsFunc(h.calls, func(o call) bool { return under(o.who, o.waits, o.asked, o.ended) })
 }
 
 // refusals are the attempts that were answered "held", without a doubt about what they met.

@@ -40,6 +40,7 @@ type hold struct {
 	shared               bool
 	token                int64
 	asked, granted       int64
+	waits                bool  // the call was no single try
 	checked              int64 // when the last check that found it valid began
 	lost, asking, ended  int64 // told of the loss; the release was called, and returned with this code
 	reason               string
@@ -52,6 +53,7 @@ type call struct {
 	who          string
 	asked, ended int64
 	code         int
+	waits        bool // it was no single try
 }
 
 // use is what a holder did at the protected resource; see counter.go.
@@ -115,12 +117,13 @@ type reader struct {
 	histories map[string]*history
 	holds     map[string]*hold
 	asked     map[string]int64
+	waits     map[string]bool
 	started   map[string]bool
 }
 
 // read takes in all logs of a folder, or one file.
 func read(path string) (*reader, error) {
-	r := &reader{map[string]*history{}, map[string]*hold{}, map[string]int64{}, map[string]bool{}}
+	r := &reader{map[string]*history{}, map[string]*hold{}, map[string]int64{}, map[string]bool{}, map[string]bool{}}
 	paths := []string{path}
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
@@ -209,13 +212,13 @@ func (r *reader) line(words []string) (err error) {
 	case "end":
 		delete(r.started, who)
 	case "ask":
-		r.asked[who] = at
+		r.asked[who], r.waits[who] = at, number(4) > 0
 	case "fail":
 		h := named(3)
-		h.calls = append(h.calls, call{who, number(4), at, int(number(5))})
+		h.calls = append(h.calls, call{who, number(4), at, int(number(5)), r.waits[who]})
 	case "grant":
 		r.holds[words[4]] = &hold{id: words[4], who: who, name: named(3).name, token: number(5), asked: r.asked[who],
-			shared: words[6] == "r", owner: words[7], granted: at, checked: at}
+			waits: r.waits[who], shared: words[6] == "r", owner: words[7], granted: at, checked: at}
 	case "use":
 		held().used = &use{number(5), number(6), number(7), number(8)}
 	case "lost":
