@@ -155,10 +155,11 @@ class Network:
         if not one_way:
             self._hole(b, a, True)
 
-    def join(self, a: str, b: str) -> None:
-        """Undo part()."""
+    def join(self, a: str, b: str, *, one_way: bool = False) -> None:
+        """Undo part(), or let only the packets from a to b through again."""
         self._hole(a, b, False)
-        self._hole(b, a, False)
+        if not one_way:
+            self._hole(b, a, False)
 
     def isolate(self, name: str, *others: str) -> None:
         """Part a place from all others except `others`."""
@@ -168,9 +169,14 @@ class Network:
                 self.part(name, other)
 
     def heal(self) -> None:
-        """Undo every part() and isolate()."""
+        """Undo every part() and isolate().
+
+        What an isolated place sends comes first: until the last wall has gone it hears nothing.  The other way round an
+        old master would hear replicas that left it long ago: see test_late_acknowledgements.
+        """
+        walls = sorted(self._walls, key=lambda wall: wall[0] not in self.apart)
         self.apart.clear()
-        for sender, receiver in list(self._walls):
+        for sender, receiver in walls:
             self._hole(sender, receiver, False)
 
     def _hole(self, sender: str, receiver: str, on: bool) -> None:

@@ -15,9 +15,10 @@ from cluster import Cluster, slot_of
 from history import MS, SECOND, Call, History
 from load import BUILD, Load, now_ns
 from network import Network
-from node import eventually
+from node import Node, eventually
 from report import quantile
 from sentinels import Sentinels
+from wire import ReplyError
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 LEASE_MS = 3000
@@ -40,6 +41,15 @@ def cpu_s(load: Load) -> float:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         total += int(fields[11]) + int(fields[12])
     return total / TICKS
+
+
+def takes_writes(server: Node) -> bool:
+    """Whether the server accepts a write, or refuses it for want of replicas."""
+    try:
+        return bool(server.command("SET", "test", "1") == "OK")
+    except ReplyError as error:
+        assert "NOREPLICAS" in str(error)
+        return False
 
 
 def latencies(history: History, names: list[str], since: int, until: int) -> list[float]:
@@ -168,3 +178,33 @@ def test_isolated_master(tmp_path: Path, net: Network, guarded: bool) -> None:
     else:
         assert max(granted_inside) > min(granted_outside)
     assert [o for o in both.overlaps() if o.second.granted >= demoted + LEASE_MS * MS] == []
+
+
+def test_late_acknowledgements(tmp_path: Path, net: Network) -> None:
+    """With min-replicas-to-write an isolated master continues for a while when packets of its former replicas reach it
+    again: a server takes an acknowledgement for new whenever it arrives.  With `durability` it grants nothing even then."""
+    inside = net.place("inside")
+    options = {"min_replicas": 1, "max_lag": 1, "down_ms": 600, "failover_ms": 1500}
+    plan = {"threads": 2, "hold_ms": 20, "lease_ms": LEASE_MS, "wait_ms": 2000, "kind": "mutex"}
+    with (
+        Sentinels(tmp_path / "world", network=net, **options) as world,
+        Load(tmp_path / "load", f"{world.url}?durability=1", ["a", "b"], within=inside.enter, **plan) as load,
+    ):
+        load.await_back(now_ns())
+        old, replicas = world.master, world.replicas
+        net.isolate(old.name, "inside")
+        net.isolate("inside", old.name)
+        world.await_failover(old)
+        eventually(lambda: not takes_writes(old))
+        refusing = now_ns()
+        for replica in replicas:
+            net.join(replica.name, old.name, one_way=True)
+        # Their last acknowledgements were never confirmed, so their systems repeat them: 6, 13, 26 s after the cut.
+        eventually(lambda: takes_writes(old), nap=0.01)
+        eventually(lambda: not takes_writes(old))
+        healed = now_ns()
+        net.heal()
+        load.await_back(healed)
+        history = load.end()
+    assert history.unfinished() == [], load.errors()
+    assert [hold for hold in history.holds if refusing <= hold.granted < healed] == []
