@@ -165,13 +165,15 @@ static void worker(void *argument)
     running--;
 }
 
-static void random_main(void *argument)
+static void random_world(bool cluster)
 {
-    (void)argument;
     const int opened = 1 + (int)world_draw(CLIENTS);
     const bool lanes = world_draw(2) > 0;
     while (clients_n < opened) {
-        open_client(LEASE_MS, 0);
+        if (cluster)
+            open_cluster(LEASE_MS);
+        else
+            open_client(LEASE_MS, 0);
         drivers[clients_n - 1]->engine->config.scatter = lanes;
         connect_client();
     }
@@ -184,11 +186,23 @@ static void random_main(void *argument)
         close_client();
     /* A lane that has been idle for half a minute is closed, and opened again later. */
     const int ages = 1 + (int)(world.now / (30000 * SNIB__MS));
-    if (world.connects > (lanes ? 1 + SNIB__LANES_MAX * ages : 2) * opened &&
+    if (!cluster && world.connects > (lanes ? 1 + SNIB__LANES_MAX * ages : 2) * opened &&
         !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
         world_fail("%d connections of %d clients, and nothing was wrong with the first",
                    world.connects, opened);
     expect_nothing_left();
+}
+
+static void random_main(void *argument)
+{
+    (void)argument;
+    random_world(false);
+}
+
+static void random_cluster(void *argument)
+{
+    (void)argument;
+    random_world(true);
 }
 
 static unsigned random_faults(uint64_t seed)
@@ -204,6 +218,7 @@ static const struct story {
     uint64_t part; /* it gets one seed in so many */
 } stories[] = {
     {"random", random_main, 1},
+    {"cluster", random_cluster, 4},
     {"two_addresses", two_addresses, 20},
     {"two_families", two_families, 50},
     {"no_address", no_address, 50},
@@ -220,6 +235,8 @@ static const struct story {
     {"kept_from_leading", kept_from_leading, 5},
     {"nominee_leaves", nominee_leaves, 5},
     {"collected", collected, 100},
+    {"collected_by_all", collected_by_all, 50},
+    {"collected_alone", collected_alone, 50},
     {"owners", owners, 5},
     {"lost_votes", lost_votes, 50},
     {"late_votes", late_votes, 20},
@@ -243,8 +260,8 @@ static uint64_t live(const struct story *story, uint64_t number)
 {
     clients_n = 0;
     world_begin(story->name, number,
-                story->run == random_main || story->run == random_groups ||
-                        story->run == random_queues
+                story->run == random_main || story->run == random_cluster ||
+                        story->run == random_groups || story->run == random_queues
                     ? random_faults(number)
                     : 0);
     world_thread("main", story->run, NULL);

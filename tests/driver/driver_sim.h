@@ -61,6 +61,11 @@ void many_wakes(void *argument);
 void end_while_idle(void *argument);
 void answers_together(void *argument);
 
+/* cluster_stories.c */
+void open_cluster(int64_t lease_ms);
+void collected_by_all(void *argument);
+void collected_alone(void *argument);
+
 /* group_stories.c */
 void lost_votes(void *argument);
 void late_votes(void *argument);

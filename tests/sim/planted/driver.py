@@ -288,4 +288,18 @@ MUTANTS = [
         "",
         "unit_login",
     ),
+    Mutant(
+        "a second request at a server waits because others are busy",
+        "driver/driver.c",
+        "if (collected >= DRIVER_COLLECT_MAX || sent < collected + DRIVER_LINK_BUSY)",
+        "if (collected >= DRIVER_COLLECT_MAX)",
+        "sim/driver",
+    ),
+    Mutant(
+        "what may be collected is decided by one link alone",
+        "driver/driver.c",
+        "        if (other && snib__link_in_flight(at) > driver_collected(at, other))",
+        "        if (at == link && other && snib__link_in_flight(at) > driver_collected(at, other))",
+        "sim/driver",
+    ),
 ]
