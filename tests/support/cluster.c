@@ -341,14 +341,24 @@ struct move cluster_move_begin(struct deployment *deployment, int slot, struct n
     return move;
 }
 
-static void move_one(const struct move *move, const char *key, size_t n)
+/* A cluster whose nodes were kept from running for a while is down for a moment. */
+static bool moved_one(const struct move *move, const char *key, size_t n)
 {
     const char *password = move->from->password;
-    if (*password)
-        node_do(move->from, "MIGRATE 127.0.0.1 %d %s 0 30000 AUTH %s KEYS %b", move->to->port, "",
-                password, key, n);
-    else
-        node_do(move->from, "MIGRATE 127.0.0.1 %d %b 0 30000", move->to->port, key, n);
+    redisReply *reply =
+        *password ? node_try(move->from, "MIGRATE 127.0.0.1 %d %s 0 30000 AUTH %s KEYS %b",
+                             move->to->port, "", password, key, n)
+                  : node_try(move->from, "MIGRATE 127.0.0.1 %d %b 0 30000", move->to->port, key, n);
+    bool moved = reply && reply->type == REDIS_REPLY_STATUS;
+    if (!moved && (!reply || !strstr(reply->str, "CLUSTERDOWN")))
+        fail_msg("%s: MIGRATE: %s", move->from->name, reply ? reply->str : "no answer");
+    freeReplyObject(reply);
+    return moved;
+}
+
+static void move_one(const struct move *move, const char *key, size_t n)
+{
+    AWAIT(moved_one(move, key, n), DEPLOYED_MS);
 }
 
 void cluster_move_key(const struct move *move, const char *key)
