@@ -23,6 +23,8 @@ package snib
 #cgo nocallback bridge_cancel
 #cgo noescape bridge_drain
 #cgo nocallback bridge_drain
+#cgo nocallback bridge_queue_cork
+#cgo nocallback bridge_queue_uncork
 #include "bridge.h"
 */
 import "C"
@@ -400,6 +402,11 @@ func newQueue(client uint64) (queue uint64, fd int, _ error) {
 	}
 	return uint64(handle), int(descriptor), nil
 }
+
+// corkQueue lets submissions be collected until uncorkQueue.
+func corkQueue(queue uint64) { C.bridge_queue_cork(C.uint64_t(queue)) }
+
+func uncorkQueue(queue uint64) { C.bridge_queue_uncork(C.uint64_t(queue)) }
 
 func freeQueue(queue uint64) { C.bridge_queue_free(C.uint64_t(queue)) }
 

@@ -138,6 +138,16 @@ static inline int32_t bridge_drain(uint64_t queue, snib_event *events, uint32_t 
     return snib_queue_drain(BRIDGE_AS(snib_queue, queue), events, cap, NULL);
 }
 
+static inline void bridge_queue_cork(uint64_t queue)
+{
+    snib_queue_cork(BRIDGE_AS(snib_queue, queue));
+}
+
+static inline void bridge_queue_uncork(uint64_t queue)
+{
+    snib_queue_uncork(BRIDGE_AS(snib_queue, queue));
+}
+
 static inline void bridge_queue_free(uint64_t queue)
 {
     snib_queue_free(BRIDGE_AS(snib_queue, queue));

@@ -91,10 +91,15 @@ const lastWord = 100 * time.Millisecond
 // await waits for the event of a call that was started. When ctx ends, the core decides: either the operation ends
 // cancelled, or it was already done and its result counts. timed says that the core knows ctx's deadline.
 func (c *Client) await(ctx context.Context, s started, k *call, timed bool) (event, error) {
+	ended := ctx.Done()
+	if ended == nil { // a select costs more
+		<-k.done
+		return k.event, k.event.err()
+	}
 	select {
 	case <-k.done:
 		return k.event, k.event.err()
-	case <-ctx.Done():
+	case <-ended:
 	}
 	if timed && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		timer := time.NewTimer(lastWord)

@@ -2,7 +2,10 @@
 
 package snib
 
-import "os"
+import (
+	"os"
+	"runtime"
+)
 
 // A pump delivers the events of one queue of the core. It sleeps in the runtime's poller, without a thread.
 type pump struct {
@@ -17,6 +20,20 @@ func newPump(client uint64) (*pump, error) {
 		return nil, err
 	}
 	return &pump{queue, os.NewFile(uintptr(fd), "snib queue"), make(chan struct{})}, nil
+}
+
+const manyEvents = 4 // so many goroutines that are woken at once may submit at once
+
+// hand delivers events. What the goroutines that wait for them submit next is sent together.
+func (p *pump) hand(events []event, take func([]event)) {
+	if len(events) < manyEvents {
+		take(events)
+		return
+	}
+	corkQueue(p.queue)
+	take(events)
+	runtime.Gosched() // they run before this goroutine goes on
+	uncorkQueue(p.queue)
 }
 
 // run delivers events until stop, then the remaining ones, and frees the queue.
@@ -36,7 +53,7 @@ func (p *pump) run(take func([]event)) {
 		// "Not ready" sends the goroutine to sleep until the core writes the descriptor again, which it does
 		// whenever an empty queue gets an event. Read fails when the descriptor is closed.
 		if err = raw.Read(drain); err == nil {
-			take(events[:n])
+			p.hand(events[:n], take)
 		}
 	}
 	for drain(0) {
