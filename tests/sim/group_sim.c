@@ -329,7 +329,7 @@ int main(int argc, char **argv)
 {
     const char *count = getenv("SNIB_SIM_SEEDS");
     uint64_t first = 1, last = count == NULL ? 800 : 1 + strtoull(count, NULL, 10) / 10;
-    uint64_t hash, again;
+    uint64_t hash, again, trace = 0;
     struct timespec from, to;
     if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
         return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;
@@ -347,6 +347,7 @@ int main(int argc, char **argv)
         if (!run(seed, false, &hash)) {
             return 1;
         }
+        trace = trace * 31 + hash;
         if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
             fprintf(stderr, "sim_group: seed %llu does not leave the same trace twice\n",
                     (unsigned long long)seed);
@@ -356,5 +357,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &to);
     print_totals(last - first + 1,
                  (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    printf("trace of seeds %llu to %llu: %016llx\n", (unsigned long long)first,
+           (unsigned long long)last, (unsigned long long)trace);
     return 0;
 }

@@ -338,12 +338,13 @@ static int usage(void)
 static int run_all(uint64_t first, uint64_t last)
 {
     struct timespec from, to;
-    uint64_t hash, again;
+    uint64_t hash, again, trace = 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (uint64_t seed = first; seed <= last; seed++) {
         if (!run(seed, false, &hash)) {
             return 1;
         }
+        trace = trace * 31 + hash;
         if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
             fprintf(stderr, "sim_topo: seed %llu does not leave the same trace twice\n",
                     (unsigned long long)seed);
@@ -353,6 +354,8 @@ static int run_all(uint64_t first, uint64_t last)
     clock_gettime(CLOCK_MONOTONIC, &to);
     print_totals(last - first + 1,
                  (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    printf("trace of seeds %llu to %llu: %016llx\n", (unsigned long long)first,
+           (unsigned long long)last, (unsigned long long)trace);
     return 0;
 }
 
