@@ -424,8 +424,9 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     } else if (verdict->yes) {
         if (gate->wait)
             snib__turn_granted(gate->wait, now);
-        snib__sole_known(e, gate->wait, now);
-        snib__gate_grant(e, hold, verdict->token, sent_at, now);
+        /* One that nobody wants is passed on or given back: those behind it may have the lock. */
+        if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
+            snib__sole_known(e, gate->wait, now);
     } else {
         snib__sole_refused(e, hold, verdict, now);
     }

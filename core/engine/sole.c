@@ -89,7 +89,8 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     const struct snib__hold *hold = gate->active;
     bool settling =
         hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
-    return settling && now - gate->wait->settling_since >= e->config.try_timeout;
+    /* A single try that has lasted as long has heard of no holder, or it would have ended. */
+    return settling && (op->once || now - gate->wait->settling_since >= e->config.try_timeout);
 }
 
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -225,7 +226,8 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         e->stats.handovers++;
         snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
-        snib__gate_grant(e, next, verdict.token, sent_at, now);
+        if (snib__gate_grant(e, next, verdict.token, sent_at, now))
+            snib__sole_known(e, gate->wait, now);
     } else {
         if (snib__doubtful(error))
             hold->flags |= SNIB__RESENT; /* this try may have worked */

@@ -218,7 +218,9 @@ struct sim_process {
     uint64_t moves;                 /* of the server's clock, as counted by the process */
     uint32_t steps;                 /* of that clock, when the process began or last counted */
     snib__time alarmed_at;          /* when it last counted, by its own clock */
-    snib__time free_at[SIM_NAMES];  /* when a hold of this name was last lost or left */
+    snib__time
+        free_at[SIM_NAMES]; /* when a hold of this name was last lost or left, or a wait ended */
+    snib__time known_at[SIM_NAMES]; /* when it last had the lock, or heard that another had */
     snib__time frozen_until;
     snib__time gone_at; /* latest end of a closing process; SNIB__NEVER: not closing */
     snib__time last_tick;
@@ -441,6 +443,8 @@ void process_free(struct sim_process *process);
 bool process_is_idle(const struct sim_process *process);
 struct sim_process *process_record(bool foreign); /* a number, a UUID, and room for owners */
 void process_leave_hold(struct sim_process *process, struct sim_hold *hold);
+void process_knows(struct sim_process *process,
+                   const struct sim_use *use); /* that the lock is held */
 
 /* sim_task.c */
 void task_move(struct sim_process *process, struct sim_task *task); /* when its time has come */

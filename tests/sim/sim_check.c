@@ -133,6 +133,18 @@ static bool reads(const struct sim_process *process, const struct sim_task *task
     return false;
 }
 
+static bool waits_behind(const struct sim_process *process, const struct sim_task *task)
+{
+    for (int i = 0; i < SIM_TASKS; i++) {
+        const struct sim_task *other = &process->tasks[i];
+        if (other != task && other->doing == DOING_WAIT && other->use.gate == task->use.gate &&
+            other->order < task->order) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the process can know of a holder without asking: it has or had the lock a moment ago, or
  * an earlier task of its own waits for it. */
 static bool knows_itself(const struct sim_process *process, const struct sim_task *task)
@@ -145,19 +157,32 @@ static bool knows_itself(const struct sim_process *process, const struct sim_tas
             return true;
         }
     }
-    for (int i = 0; i < SIM_TASKS; i++) {
-        const struct sim_task *other = &process->tasks[i];
-        if (other != task && other->doing == DOING_WAIT && other->use.gate == task->use.gate &&
-            other->order < task->order) {
-            return true;
-        }
-    }
     for (int i = 0; i < sim.name_count; i++) {
         if ((task->use.names >> i & 1) != 0 && process->free_at[i] > lately) {
             return true;
         }
     }
-    return false;
+    return waits_behind(process, task);
+}
+
+/* Whether the process knew of a holder at some time since the task began: it had the lock, an
+ * earlier task of its own waits for it, or another attempt was refused.  That an attempt was granted
+ * which nobody wants any more is no such knowledge. */
+static bool knew_itself(const struct sim_process *process, const struct sim_task *task)
+{
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        const struct sim_hold *hold = &process->holds[i];
+        if (hold->users > 0 && (hold->use.names & task->use.names) != 0 &&
+            (!hold->released || hold->released_at >= task->submitted)) {
+            return true;
+        }
+    }
+    for (int i = 0; i < sim.name_count; i++) {
+        if ((task->use.names >> i & 1) != 0 && process->known_at[i] >= task->submitted) {
+            return true;
+        }
+    }
+    return waits_behind(process, task);
 }
 
 /* BUSY must come from the server or from the process' own knowledge, not from waiting behind an
@@ -168,7 +193,7 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     int kind = task->use.kind;
     bool alone = kind != SNIB_FAIR && kind != SNIB_READ && kind != SNIB_PERMITS;
     bool asked = check_owner(process, task->number, task->use.side)->attempts > 0;
-    if (alone && !asked && !knows_itself(process, task)) {
+    if (alone && !asked && !knew_itself(process, task)) {
         sim_fail("%u:%llu got BUSY without a request to the server", process->id,
                  (unsigned long long)task->number);
     }

@@ -187,6 +187,13 @@ static void set_free(struct sim_process *process, const struct sim_use *use)
     }
 }
 
+void process_knows(struct sim_process *process, const struct sim_use *use)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        process->known_at[i] = (use->names >> i & 1) != 0 ? sim.now : process->known_at[i];
+    }
+}
+
 /* One task has finished with the hold; the last one gives it back to the engine. */
 void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
 {
@@ -202,6 +209,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
     owner->abandoned = true;
     owner->abandoned_at = sim.now;
     set_free(process, &hold->use);
+    process_knows(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;
     *hold = (struct sim_hold){0};
     snib__hold_drop(process->engine, engine_hold, sim_clock(process));
@@ -294,6 +302,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
     check_lost(process, hold);
     hold->told = true;
     set_free(process, &hold->use);
+    process_knows(process, &hold->use);
 }
 
 /* Trace what goes out on the link for messages. */

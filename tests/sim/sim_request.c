@@ -239,6 +239,9 @@ void check_input(struct sim_process *process, struct snib__link *link, const cha
             struct sim_owner *owner = check_owner(process, awaited[i].number, awaited[i].side);
             owner->unanswered_since = 0;
             owner->answered = true;
+            if (owner->present == 0) { /* refused */
+                process_knows(process, &owner->use);
+            }
         }
     }
 }

@@ -95,6 +95,65 @@ static void one_try_behind_one_without_an_answer(void **state)
         }
 }
 
+/* The attempt ahead is granted when nobody waits for it any more: then the lock is not held, and a
+ * try behind it gets it, passed on or by an attempt of its own. */
+static void one_try_behind_a_grant_that_nobody_wants(void **state)
+{
+    (void)state;
+    const struct snib__acquire once = {.wait = 0};
+    for (int passed_on = 0; passed_on < 2; passed_on++) {
+        struct snib__engine *engine = begin();
+        engine->config.handover_max = (uint64_t)passed_on;
+        struct snib__gate *lock = gate(engine, SNIB_MUTEX, "m");
+        int32_t code;
+        struct snib__op *first = snib__engine_acquire(engine, lock, &once, now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        now += SECOND;
+        snib__engine_tick(engine, now);
+        assert_int_equal(first->code, SNIB_EUNREACHABLE);
+        struct snib__op *op = snib__engine_acquire(engine, lock, &once, now, &code);
+        struct snib__op *behind = snib__engine_acquire(engine, lock, &once, now, &code);
+        answer(engine, "$-1\r\n");
+        assert_false(op->done || behind->done);
+        assert_int_equal(oldest_script(engine),
+                         passed_on ? SNIB__SCRIPT_MUTEX_TRANSFER : SNIB__SCRIPT_MUTEX_RELEASE);
+        answer(engine, ":1\r\n");
+        if (!passed_on)
+            answer(engine, "$-1\r\n");
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_OK);
+        assert_true(behind->done); /* now it is held */
+        assert_int_equal(behind->code, SNIB_BUSY);
+        snib__engine_free(engine);
+    }
+}
+
+/* It is given back, and nothing is heard of that until the try's own time is over: nobody has said
+ * that the lock is held, however late the giving back began. */
+static void one_try_behind_what_is_given_back(void **state)
+{
+    (void)state;
+    const struct snib__acquire once = {.wait = 0};
+    struct snib__engine *engine = begin();
+    engine->config.handover_max = 0;
+    struct snib__gate *lock = gate(engine, SNIB_MUTEX, "m");
+    int32_t code;
+    struct snib__op *first = acquire(engine, lock, 0);
+    connect_link(engine);
+    answer_own(engine);
+    struct snib__op *op = snib__engine_acquire(engine, lock, &once, now, &code);
+    now += SECOND / 2;
+    assert_true(snib__engine_cancel(engine, first, now));
+    answer(engine, "$-1\r\n");
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    now += SECOND / 2;
+    snib__engine_tick(engine, now);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    snib__engine_free(engine);
+}
+
 static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of)
 {
     static const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
@@ -192,6 +251,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_try_without_an_answer),
                                        cmocka_unit_test(one_try_behind_one_that_was_refused),
                                        cmocka_unit_test(one_try_behind_one_without_an_answer),
+                                       cmocka_unit_test(one_try_behind_a_grant_that_nobody_wants),
+                                       cmocka_unit_test(one_try_behind_what_is_given_back),
                                        cmocka_unit_test(brief_wait),
                                        cmocka_unit_test(brief_waits_of_two),
                                        cmocka_unit_test(wait_after_a_refusal)};

@@ -141,11 +141,9 @@ MUTANTS = [
     Mutant(
         "a hand-over knows no limit",
         "engine/sole.c",
+        "        gate->active = next;\n",
         "        gate->active = next;\n"
-        "        snib__gate_grant(",
-        "        gate->active = next;\n"
-        "        next->max_hold_ms = 0;\n"
-        "        snib__gate_grant(",
+        "        next->max_hold_ms = 0;\n",
     ),
     Mutant(
         "who has one try gives way",
@@ -380,5 +378,26 @@ MUTANTS = [
         "engine/op.c",
         "return now >= op->deadline && now < op->started + e->config.try_timeout &&",
         "return false && now < op->started + e->config.try_timeout &&",
+    ),
+    Mutant(
+        "single tries behind a grant that nobody wants are told that the lock is held",
+        "engine/gate.c",
+        "        if (snib__gate_grant(e, hold, verdict->token, sent_at, now)) snib__sole_known(",
+        "        snib__gate_grant(e, hold, verdict->token, sent_at, now); snib__sole_known(",
+        "unit_patience",
+    ),
+    Mutant(
+        "single tries behind a hand-over are not told that it worked",
+        "engine/sole.c",
+        "        if (snib__gate_grant(e, next, verdict.token, sent_at, now)) snib__sole_known(",
+        "        if (snib__gate_grant(e, next, verdict.token, sent_at, now) && false) snib__sole_known(",
+        "unit_patience",
+    ),
+    Mutant(
+        "a single try behind what is given back is told that the lock is held",
+        "engine/sole.c",
+        "return settling && (op->once || now",
+        "return settling && (false || now",
+        "unit_patience",
     ),
 ]
