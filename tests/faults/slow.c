@@ -1,11 +1,18 @@
-/* slow.c - lines that pass on single bytes, a kilobyte a second, or everything late: by half a lease, or by more.
+/* slow.c - lines that pass on single bytes, a kilobyte a second, or everything late: by half a lease, or by more; and
+ * lines that lose packets.
  *
  * No reply is taken for another's; the lease counts from before the request left; and a grant that comes too late is not
  * given out.
  */
 #include "../support/support.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <linux/filter.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 
 enum {
     PAIRS = 20,
@@ -163,15 +170,92 @@ static void later_than_the_lease(void **state)
     snib_lock_free(lock);
 }
 
+/* ---- With losses --------------------------------------------------------------------------------- */
+
+struct lossy {
+    unsigned percent;
+    unsigned repeated; /* packets that TCP has sent again so far */
+    bool impossible;
+};
+
+/* Have one socket drop incoming packets at random. */
+static void lose_at(struct lossy *lossy, int fd)
+{
+    unsigned limit = UINT32_MAX / 100 * lossy->percent;
+    struct sock_filter code[] = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)(SKF_AD_OFF + SKF_AD_RANDOM)},
+        {BPF_JMP | BPF_JGE | BPF_K, 0, 1, limit},
+        {BPF_RET | BPF_K, 0, 0, UINT32_MAX},
+        {BPF_RET | BPF_K, 0, 0, 0}};
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    lossy->impossible |=
+        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0;
+}
+
+/* The same for all TCP sockets of this process: both ends of each connection to the proxy. */
+static void lose(struct lossy *lossy)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    lossy->repeated = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        struct sockaddr_storage at;
+        struct tcp_info info = {0};
+        socklen_t n = sizeof at, info_n = sizeof info;
+        int fd = atoi(entry->d_name);
+        if (getsockname(fd, (struct sockaddr *)&at, &n) != 0 || at.ss_family != AF_INET)
+            continue;
+        lose_at(lossy, fd);
+        (void)getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_n);
+        lossy->repeated += info.tcpi_total_retrans;
+    }
+    closedir(dir);
+}
+
+/* A renewed hold is kept, and two clients, one of them on the lossy line, exclude each other. */
+static void packets_are_lost(void **state)
+{
+    static const struct {
+        unsigned percent;
+        int pairs;
+    } steps[] = {{1, 50}, {10, 20}, {30, 5}};
+    struct world *world = *state;
+    snib_client *rival = must_open(world->server.url);
+    snib_lock *ours = must_lock(world->client, "shared"), *theirs = must_lock(rival, "shared");
+    snib_hold *kept = must_acquire(must_lock(world->client, "kept"), 0);
+    struct lossy lossy = {0};
+    unsigned repeated = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        lossy.percent = steps[i].percent;
+        for (int pair = 0; pair < steps[i].pairs; pair++) {
+            lose(&lossy);
+            repeated = lossy.repeated > repeated ? lossy.repeated : repeated;
+            snib_hold *hold = must_acquire(ours, LONG_MS), *none = NULL;
+            EXPECT(snib_lock_acquire(theirs, 0, 0, &none, err), SNIB_BUSY);
+            snib_op *op = NULL;
+            EXPECT(snib_lock_acquire_submit(theirs, 0, LONG_MS, NULL, 0, &op, err), SNIB_OK);
+            must_release(hold);
+            must_release(must_end(op, LONG_MS).hold);
+        }
+    }
+    if (lossy.impossible)
+        skip();
+    print_message("          %u packets were sent again\n", repeated);
+    assert_true(repeated > 0);
+    EXPECT(snib_hold_check(kept, err), SNIB_OK);
+    must_release(kept);
+    assert_true(server_is_empty(&world->server));
+    snib_lock_free(ours);
+    snib_lock_free(theirs);
+    snib_client_free(rival);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_byte_at_a_time),
-        TEST(thin_line),
-        TEST(half_a_lease_late),
-        TEST(later_than_the_lease),
+        TEST(one_byte_at_a_time),   TEST(thin_line),        TEST(half_a_lease_late),
+        TEST(later_than_the_lease), TEST(packets_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

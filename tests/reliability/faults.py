@@ -6,6 +6,7 @@ A test is written as "FILE: CASE CASE", a conformance program as its file alone,
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 COUNT = 48
 # The deployments that tests with real servers use, by their names in the table.
-LIVE = {"one_server": "one server", "sentinels": "sentinels", "cluster": "cluster", "quorum": "quorum"}
+LIVE = {"one_server": "one server", "sentinels": "replicas, sentinels", "cluster": "cluster", "quorum": "quorum"}
 SIMULATORS = {"sim": "tests/sim/sim.c", "group": "tests/sim/group_sim.c", "topology": "tests/sim/topo_sim.c"}
 
 
@@ -65,6 +66,7 @@ def count(tests: list[str]) -> int:
 # ---- What there is -------------------------------------------------------------------------------
 
 
+@functools.cache
 def cases_of(path: Path) -> set[str]:
     """The cases that a file of tests runs."""
     text = path.read_text()
@@ -77,6 +79,7 @@ def cases_of(path: Path) -> set[str]:
     return {*re.findall(r"\((\w+)", " ".join(registered)), *stories}
 
 
+@functools.cache
 def drawn_by(simulator: str) -> set[str]:
     """The faults that a simulator draws, by the names in its closing line."""
     return set(re.findall(r'\[[A-Z]+_\w+\] = "([\w-]+)"', (ROOT / SIMULATORS[simulator]).read_text()))
@@ -85,6 +88,7 @@ def drawn_by(simulator: str) -> set[str]:
 # ---- What is wrong -------------------------------------------------------------------------------
 
 
+@functools.cache
 def _wrong_test(test: str) -> str:
     path, cases = split(test)
     file = ROOT / path
