@@ -17,7 +17,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "figures.json"
-# Each figure is a number, or the sum of all, in the log of the last check whose name begins so.
+# Each figure is the sum of all such numbers in the logs of the checks whose names begin so.
 SUMS = {
     "stories": ("simulator", r"^sim_stories: (\d+) good"),
     "compared": ("simulator", r"^model_check: (\d+) calls"),
@@ -73,11 +73,13 @@ class Run:
         return max(paths, key=lambda path: path.stat().st_mtime).read_text()
 
     def sum(self, begin: str, pattern: str) -> int:
-        log = self.log(self.named(begin)[-1])
-        found = re.findall(pattern, log, re.MULTILINE)
-        if not found:
-            raise Missing(f"the log of {begin} has no {pattern}")
-        return sum(int(number.replace(",", "")) for number in found)
+        numbers: list[str] = []
+        for check in self.named(begin):
+            found = re.findall(pattern, self.log(check), re.MULTILINE)
+            if not found:
+                raise Missing(f"the log of {check} has no {pattern}")
+            numbers += found
+        return sum(int(number.replace(",", "")) for number in numbers)
 
     def worlds(self, program: str) -> dict[str, Any]:
         """What a simulator says of its worlds when it ends."""

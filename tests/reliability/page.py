@@ -123,15 +123,17 @@ def words(figures: dict[str, Any]) -> dict[str, str]:
     *first, last = figures["servers"]
     servers = f"{', '.join(first)} and {last}" if first else last
     pythons = " and ".join(map(number, figures["pythons"]))
-    return out | {"run": figures["run"], "servers": servers, "pythons": pythons}
+    run = f"The figures are those of {figures['run']}. A longer run (`./dev test --all`) does the same with more of everything."
+    return out | {"run": textwrap.fill(run, 120), "servers": servers, "pythons": pythons}
 
 
 def page(table: list[Fault], figures: dict[str, Any]) -> str:
+    live = sum(bool(fault.live()) for fault in table)
     parts = {
         "overview": overview(table, figures),
         "sections": sections(table, figures),
         "gaps": gaps(table),
-        "injected": str(sum(bool(fault.live()) for fault in table)),
+        "injected": "all" if live == len(table) else f"{live} of them",
     }
     return Template((HERE / "page.md").read_text()).substitute(words(figures) | parts)
 
