@@ -67,10 +67,14 @@ class Run:
         return found
 
     def log(self, check: str) -> str:
-        """The log of a check; of its second run if there was one."""
+        """The log of a check; of its second run if there was one, unless that had only the programs that had failed."""
         names = [re.sub(r"[^a-zA-Z0-9.]+", "-", f"{check}{again}\n") + ".log" for again in ("", " again")]
         paths = [path for name in names if (path := self.logs / name).exists()]
-        return max(paths, key=lambda path: path.stat().st_mtime).read_text()
+        path = max(paths, key=lambda path: path.stat().st_mtime)
+        text = path.read_text()
+        if "again" in path.name and re.search(r"^\d+ test programs", text, re.MULTILINE):
+            raise Missing(f"{check} was run again, and its log has only a part")
+        return text
 
     def sum(self, begin: str, pattern: str) -> int:
         numbers: list[str] = []

@@ -82,7 +82,7 @@ def said(tests: list[str]) -> str:
 
 def section(fault: Fault, figures: dict[str, Any]) -> str:
     items = [f"Injected: {fault.inject}.", f"Must hold: {fault.holds}"]
-    items += [f"Tests, {title}: {said(getattr(fault, where))}." for where, title in LIVE.items() if getattr(fault, where)]
+    items += [f"Tests, {title}: {said(tests)}." for where, title in LIVE.items() if (tests := getattr(fault, where))]
     if fault.scripted:
         items.append(f"One situation, in virtual time: {said(fault.scripted)}.")
     if fault.simulated:
@@ -123,7 +123,7 @@ def words(figures: dict[str, Any]) -> dict[str, str]:
     *first, last = figures["servers"]
     servers = f"{', '.join(first)} and {last}" if first else last
     pythons = " and ".join(map(number, figures["pythons"]))
-    run = f"The figures are those of {figures['run']}. A longer run (`./dev test --all`) does the same with more of everything."
+    run = f"The figures are those of {figures['run']}. `./dev test --all` does the same with more of everything."
     return out | {"run": textwrap.fill(run, 120), "servers": servers, "pythons": pythons}
 
 

@@ -127,6 +127,13 @@ def test_the_second_run_of_a_check_counts(tmp_path: Path) -> None:
     assert run.sum(*figures.SUMS["mutants"]) == 20
 
 
+def test_the_second_run_of_some_programs_does_not_count(tmp_path: Path) -> None:
+    run = figures.Run(logs(tmp_path, thread="The following tests FAILED:"))
+    (tmp_path / "logs" / "thread-again-.log").write_text("1 test programs of tsan")
+    with pytest.raises(figures.Missing, match="only a part"):
+        run.sum(*figures.SUMS["thread"])
+
+
 # ---- The page ------------------------------------------------------------------------------------
 
 
