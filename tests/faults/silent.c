@@ -242,6 +242,33 @@ static void resolver_that_hangs(void **state)
     AWAIT(names_asking == 0, 5000);
 }
 
+/* Another server takes over the name, at another address: the next connection is to that one. */
+static void server_that_moves(void **state)
+{
+    struct server successor;
+    char port[8];
+    (void)state;
+    names_addresses = "127.0.0.1";
+    snib_client *client = open_name("moves.test");
+    snib_lock *lock = must_lock(client, "moved");
+    snib_hold *hold = must_acquire(lock, -1);
+    snprintf(port, sizeof port, "%d", server_port);
+    server_start(&successor, "--port", port, "--bind", "127.0.0.2", NULL);
+    names_addresses = "127.0.0.2";
+    server_down(&server);
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, patient_ms(2 * LEASE_MS), &reason, err), SNIB_LOST);
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    snib_hold_free(hold);
+    hold = must_acquire(lock, -1);
+    assert_int_equal(server_integer(&successor, "EXISTS moved"), 1);
+    must_release(hold);
+    snib_lock_free(lock);
+    snib_client_free(client);
+    server_stop(&successor);
+    server_restart(&server);
+}
+
 /* ---- A network that goes down --------------------------------------------------------------------- */
 
 static void loopback(bool up)
@@ -310,7 +337,7 @@ static int start(void **state)
     own_network = unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
     if (own_network)
         loopback(true);
-    char port[8];
+    static char port[8]; /* the server keeps its arguments */
     server_port = free_port();
     snprintf(port, sizeof port, "%d", server_port);
     server_start(&server, "--port", port, "--bind", "127.0.0.1", NULL);
@@ -329,7 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(swallowed),         cmocka_unit_test(one_of_two),
         cmocka_unit_test(name_that_is_gone), cmocka_unit_test(resolver_that_hangs),
-        cmocka_unit_test(black_hole),
+        cmocka_unit_test(server_that_moves), cmocka_unit_test(black_hole),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -46,6 +46,7 @@ struct link {
     uint64_t spoils;          /* the command whose answer is to be replaced; 0: none */
     bool executed;            /* ... and whether the server gets it */
     struct chunk *first[2], **last[2];
+    int64_t due_ns[2]; /* of the last chunk */
     redisReader *reader[2];
 };
 
@@ -60,6 +61,8 @@ struct proxy {
     struct link *links[LINKS_MAX];
     int link_count, link_last_id;
     int64_t delay_ms[2];
+    size_t slice; /* 0: as the bytes come */
+    int64_t slice_us;
     bool stalled[2];
     bool cut_armed, hold_armed;
     enum direction cut_direction;
@@ -141,16 +144,26 @@ bool record_names(const struct record *record, const char *argument)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-static void link_append(struct proxy *proxy, struct link *link, enum direction to,
-                        const char *bytes, size_t n)
+static void link_append_chunk(struct link *link, enum direction to, const char *bytes, size_t n,
+                              int64_t due_ns)
 {
-    if (n == 0)
-        return;
     struct chunk *chunk = malloc(sizeof *chunk + n);
-    *chunk = (struct chunk){.due_ns = now_ns() + proxy->delay_ms[to] * 1000000, .n = n};
+    *chunk = (struct chunk){.due_ns = due_ns, .n = n};
     memcpy(chunk->bytes, bytes, n);
     *link->last[to] = chunk;
     link->last[to] = &chunk->next;
+    link->due_ns[to] = due_ns;
+}
+
+static void link_append(struct proxy *proxy, struct link *link, enum direction to,
+                        const char *bytes, size_t n)
+{
+    for (size_t at = 0, part; at < n; at += part) {
+        int64_t due_ns = now_ns() + proxy->delay_ms[to] * 1000000,
+                after_ns = link->due_ns[to] + proxy->slice_us * 1000;
+        part = proxy->slice > 0 && proxy->slice < n - at ? proxy->slice : n - at;
+        link_append_chunk(link, to, bytes + at, part, after_ns > due_ns ? after_ns : due_ns);
+    }
 }
 
 static void link_encode(struct proxy *proxy, struct link *link, enum direction to,
@@ -524,6 +537,14 @@ void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms)
 {
     pthread_mutex_lock(&proxy->mu);
     proxy->delay_ms[direction] = ms;
+    proxy_poke(proxy);
+}
+
+void proxy_slice(struct proxy *proxy, size_t bytes, int64_t gap_us)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->slice = bytes;
+    proxy->slice_us = gap_us;
     proxy_poke(proxy);
 }
 

@@ -102,6 +102,20 @@ static void delays_and_stalls(void **state)
     redisFree(context);
 }
 
+static void slices(void **state)
+{
+    struct world *world = *state;
+    redisContext *context = join(world);
+    proxy_slice(world->proxy, 2, 5000);
+    int64_t start = now_ms();
+    redisReply *reply = redisCommand(context, "ECHO %s", "0123456789"); /* 30 bytes, and 17 */
+    assert_string_equal(reply->str, "0123456789");
+    freeReplyObject(reply);
+    assert_true(now_ms() - start >= 5 * (14 + 8) - 1);
+    proxy_slice(world->proxy, 0, 0);
+    redisFree(context);
+}
+
 static void messages_dropped(void **state)
 {
     struct world *world = *state;
@@ -204,6 +218,7 @@ int main(void)
         cmocka_unit_test(cuts),
         cmocka_unit_test(held_back_request),
         cmocka_unit_test(delays_and_stalls),
+        cmocka_unit_test(slices),
         cmocka_unit_test(messages_dropped),
         cmocka_unit_test(messages_late),
         cmocka_unit_test(records),

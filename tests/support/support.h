@@ -105,6 +105,9 @@ proxy_start(const char *server_socket); /* TCP on a free port in front of a unix
 void proxy_stop(struct proxy *proxy);
 const char *proxy_url(const struct proxy *proxy);
 void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
+/* Pass on at most so many bytes at once, in both directions, and no sooner than gap_us after those
+ * before them.  0: as they come. */
+void proxy_slice(struct proxy *proxy, size_t bytes, int64_t gap_us);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
 /* The same for one link, by its number in the records, and no more than that. */
 void proxy_stall_link(struct proxy *proxy, int link, bool to_server, bool to_client);
