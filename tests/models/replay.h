@@ -1,0 +1,117 @@
+/* replay.h - the steps of a model, taken again by the real core.
+ *
+ * Spin simulates a model and prints a line "@ STEP ARGUMENTS..." for each step, and "@ is ..." for what can be observed
+ * behind it.  One file a model, replay_NAME.c, has a function for each of these words.  It takes the same step with
+ * real engines and the model server of tests/sim, which runs the real scripts, and compares.
+ *
+ * replay.c         reads the trace
+ * replay_world.c   engines, a server, and connections on which everything waits until the trace moves it
+ */
+#ifndef SNIB_TESTS_REPLAY_H
+#define SNIB_TESTS_REPLAY_H
+
+#include "engine/internal.h"
+#include "net/script.h"
+#include "sim/model_server.h"
+#include "snib.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SECOND (1000 * SNIB__MS)
+#define LEASE (30 * SECOND)
+#define CLIENTS 2
+#define NUMBERS 256
+
+/* ---- replay.c: the trace --------------------------------------------------------------------------- */
+
+struct step {
+    const char *name; /* NULL: end of the list */
+    void (*take)(void);
+};
+
+struct replay {
+    const char *model;
+    void (*begin)(void);
+    const struct step *steps;
+};
+
+extern const struct replay replay_renewal, replay_cleanup, replay_wakeup;
+
+int arg(int index);          /* of the present line, from 0 */
+const char *word(int index); /* the same, as text */
+
+/* differ - the core does not do what the model does. */
+_Noreturn void differ(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* broken - the replay itself is wrong. */
+_Noreturn void broken(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* same - a value in the model and in the core. */
+void same(int client, const char *what, int64_t wanted, int64_t core);
+
+/* ---- replay_world.c -------------------------------------------------------------------------------- */
+
+struct bytes {
+    char *p;
+    size_t n, cap;
+};
+
+struct wire {            /* a connection */
+    uint64_t connection; /* the server's number; 0: there is none */
+    struct bytes sent;   /* not read by the server yet */
+    struct bytes back;   /* not read by the client yet ... */
+    size_t ends[64];     /* ... in these pieces */
+    int pieces;
+};
+
+struct former {          /* what was left on a connection that the client has lost */
+    uint64_t connection; /* 0: nothing */
+    struct bytes sent;
+};
+
+struct client {
+    struct snib__engine *engine;
+    snib__time now;
+    struct wire wires[2]; /* by enum snib__link_kind */
+    struct former former;
+    struct snib__gate *gate;
+    struct snib__op *op;     /* its acquire or its release, while it runs */
+    struct snib__hold *hold; /* NULL: none, or given back */
+    int32_t code;            /* of the operation that ended last */
+    snib__time tick;         /* a tick of the model by this client's clock */
+};
+
+extern struct client clients[CLIENTS];
+extern model *server;
+extern uint64_t server_now;
+
+/* world_begin - a server and connected clients with one mutex. */
+void world_begin(int kind, snib__time client_tick, unsigned faults);
+struct client *client_at(int index); /* the client that argument `index` of the line names */
+
+void start(struct client *c, struct snib__acquire how);
+void release(struct client *c); /* the hold is dropped when the release has ended */
+void drop(struct client *c);
+void note_owner(struct client *c, int number);
+const char *owner_of(int number); /* on the wire; NULL: nobody */
+void collect(struct client *c);   /* finished operations */
+bool is_valid(const struct client *c);
+
+void link_open(struct client *c, int link);
+/* left: the server will still read the first request that it has not read. */
+void link_cut(struct client *c, int link, bool left);
+
+/* execute - the server reads the next request; an enum snib__script, or -1. */
+int execute(struct client *c, int link);
+int execute_former(struct client *c);
+void same_request(const char *kind, int script);
+bool said_yes(void); /* the reply to what was executed last */
+void read_reply(struct client *c, int link);
+void tick(struct client *c); /* whatever is due by its clock */
+int on_its_way(const struct client *c, int request_kind);
+
+void server_tick(snib__time span);
+/* The owner of the lock at the server, and its lease in ticks of this length. */
+void same_at_server(const char *owner, int left, snib__time span);
+
+#endif
