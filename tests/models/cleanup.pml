@@ -26,8 +26,15 @@
  *
  * run: -DSAFETY
  */
+#define CHANCE 1
+#include "trace.inc"
 #define NC 2
-#ifdef FULL
+#ifdef REPLAY
+#define LEASE 2
+#define TRIES 100
+#define LAST(c) TRIES
+#define ROUGH(c) true
+#elif defined(FULL)
 #define LEASE 2
 #define TRIES 2
 #define LAST(c) (c == 0 -> TRIES : 1)
@@ -49,6 +56,7 @@ byte number[NC], tries[NC];
 bool op[NC];                                           /* a caller waits for the result */
 bool up[NC] = true, resent[NC];
 byte sent[NC], safe[NC];                               /* ticks since the request was sent; ticks until V */
+bool lapsed[NC];                                       /* held, and V is so long past that the lease has ended */
 mtype todo[NC] = NONE;                                 /* to be sent when there is a connection */
 mtype line[NC] = NONE, back[NC] = NONE;                /* a request to be executed, an answer to be read */
 mtype former[NC] = NONE;                               /* left on the former connection */
@@ -60,7 +68,18 @@ bool yes;
 #define VALID(c) (phase[c] == HELD && safe[c] > 0)
 #define AFTER(age) (age < LEASE -> LEASE - age : 0)
 
+#ifdef REPLAY
+#define BUSY(c) (line[c] != NONE || back[c] != NONE)
+#define SHOW() \
+    printf("@ is %d %d  %d %d %d %d %d  %d %d %d %d %d\n", owner, left, \
+           VALID(0), up[0], op[0], BUSY(0), (former[0] != NONE), \
+           VALID(1), up[1], op[1], BUSY(1), (former[1] != NONE));
+#else
+#define SHOW()
+#endif
+
 inline look() {
+    SHOW()
     assert(!VALID(0) || owner == number[0]);
     assert(!VALID(1) || owner == number[1]);
     assert(!kills || owner == 0 || !gone[owner])
@@ -78,9 +97,11 @@ proctype Server(byte c) {
     do
     :: atomic { line[c] != NONE ->
         execute(line[c], number[c]);
+        SAY("@ execute %d %e %d\n", c, line[c], yes)
         back[c] = (yes -> YES : NO); line[c] = NONE; yes = false; look() }
     :: atomic { former[c] != NONE ->
         execute(former[c], former_number[c]);
+        SAY("@ former %d %e %d\n", c, former[c], yes)
         former[c] = NONE; former_number[c] = 0; yes = false; look() }
 #ifdef MUTANT_OVERTAKES
     :: atomic { side[c] != NONE ->
@@ -92,13 +113,15 @@ proctype Server(byte c) {
 } /* unreached: it never ends */
 
 inline advance(c) {
+    lapsed[c] = (phase[c] == HELD && safe[c] == 0);
     safe[c] = (safe[c] > 0 -> safe[c] - 1 : 0);
     sent[c] = (sent[c] < LEASE && (line[c] != NONE || back[c] != NONE) -> sent[c] + 1 : sent[c])
 }
 
 active proctype Clock() {
     do
-    :: atomic { true ->
+    :: atomic { SELDOM ->
+        SPENT SAY("@ tick\n")
         left = (left > 0 -> left - 1 : 0);
         owner = (left == 0 -> 0 : owner);
         advance(0);
@@ -119,11 +142,16 @@ inline release(c) { phase[c] = RELEASING; resent[c] = false; send(c, RELEASE) }
 inline forget(c) { phase[c] = IDLE; sent[c] = 0; gone[number[c]] = true; op[c] = false; resent[c] = false; safe[c] = 0 }
 
 inline answered_acquire(c) {
+    SAY("@ read %d\n", c)
     if
-    :: back[c] == NO -> back[c] = NONE; forget(c) /* busy, or nothing to take back */
+    :: back[c] == NO ->
+        SAY("@ result %d %d BUSY\n", c, op[c])
+        back[c] = NONE; forget(c) /* busy, or nothing to take back */
     :: back[c] == YES && op[c] && AFTER(sent[c]) > 0 ->
+        SAY("@ result %d 1 OK\n", c)
         back[c] = NONE; phase[c] = HELD; safe[c] = AFTER(sent[c]); op[c] = false; resent[c] = false
     :: back[c] == YES && (!op[c] || AFTER(sent[c]) == 0) ->
+        SAY("@ result %d %d LATE\n", c, op[c])
         back[c] = NONE; safe[c] = AFTER(sent[c]); op[c] = false; release(c)
     fi
 }
@@ -138,6 +166,8 @@ inline answered_release(c) {
     yes = (back[c] == YES || (resent[c] && safe[c] > 0));
 #endif
 #endif
+    SAY("@ read %d\n", c)
+    SAY("@ result %d %d %e\n", c, op[c], (yes -> YES : NO))
     assert(!op[c] || !yes || freed[number[c]]);
     assert(!op[c] || yes || !freed[number[c]] || safe[c] == 0);
     yes = false; back[c] = NONE; forget(c)
@@ -147,6 +177,7 @@ inline answered_release(c) {
 inline orphan(c) {
     if
     :: line[c] != NONE && former[c] == NONE ->
+        SAY("@ left %d\n", c)
         former[c] = line[c]; former_number[c] = number[c]
     :: true
     fi;
@@ -168,6 +199,7 @@ inline orphan(c) {
         :: phase[c] == RELEASING -> todo[c] = RELEASE
         fi
     fi;
+    SPENT SAY("@ cut %d\n", c)
     line[c] = NONE; back[c] = NONE; sent[c] = 0
 }
 
@@ -187,6 +219,7 @@ inline reconnect(c) {
     :: todo[c] == ACQUIRE && !op[c] -> phase[c] = RELEASING; todo[c] = RELEASE /* its caller has left */
     :: else
     fi;
+    SAY("@ open %d\n", c)
     line[c] = todo[c]; todo[c] = NONE
 }
 
@@ -199,8 +232,10 @@ proctype Client(byte c) {
 #else
         number[c] = c * TRIES + tries[c];
 #endif
+        SAY("@ acquire %d %d\n", c, number[c])
         op[c] = true; phase[c] = TRYING; send(c, ACQUIRE); look() }
-    :: atomic { ROUGH(c) && phase[c] == TRYING && op[c] ->
+    :: atomic { SELDOM && ROUGH(c) && phase[c] == TRYING && op[c] ->
+        SPENT SAY("@ cancel %d\n", c)
         op[c] = false;
         if
         :: todo[c] == ACQUIRE && !resent[c] -> todo[c] = NONE; forget(c) /* it was never sent */
@@ -225,10 +260,16 @@ proctype Client(byte c) {
     :: atomic { phase[c] == RELEASING && back[c] != NONE ->
         answered_release(c); look() }
     :: atomic { phase[c] == HELD && safe[c] > 0 ->
+        SAY("@ release %d\n", c)
         op[c] = true; release(c); look() }
     :: atomic { phase[c] == HELD && safe[c] == 0 -> /* lost; its user is done with it */
-        release(c); look() }
-    :: atomic { ROUGH(c) && up[c] && side[c] == NONE -> orphan(c); look() }
+        SAY("@ release %d\n", c)
+        if
+        :: !up[c] && lapsed[c] -> forget(c)
+        :: up[c] || !lapsed[c] -> release(c)
+        fi;
+        lapsed[c] = false; look() }
+    :: atomic { SELDOM && ROUGH(c) && up[c] && side[c] == NONE -> orphan(c); look() }
     :: atomic { !up[c] ->
         reconnect(c); look() }
 #ifdef MUTANT_KILL_LATER
@@ -243,6 +284,7 @@ init {
         :: kills = true
         :: true
         fi;
+        SAY("@ kills %d\n", kills)
         run Server(0); run Server(1); run Client(0); run Client(1)
     }
 }

@@ -20,6 +20,7 @@
  *
  * run: -DSAFETY
  */
+#define CHANCE 2
 #include "trace.inc"
 #define NC 2
 #ifdef REPLAY
@@ -80,13 +81,13 @@ bool yes;
 #ifdef REPLAY
 #define SHOW() \
     printf("@ is %d %d  %d %d %d  %d %d %d\n", owner, left, \
-           VALID(0), (renew[0] != NONE), (ask[0] != NONE), VALID(1), (renew[1] != NONE), (ask[1] != NONE))
+           VALID(0), (renew[0] != NONE), (ask[0] != NONE), VALID(1), (renew[1] != NONE), (ask[1] != NONE));
 #else
 #define SHOW()
 #endif
 
 inline look() {
-    SHOW();
+    SHOW()
     assert(forgot || !VALID(0) || owner == number[0]);
     assert(forgot || !VALID(1) || owner == number[1]);
     assert(forgot || !VALID(0) || !VALID(1));
@@ -111,18 +112,18 @@ proctype Server(byte c) {
     do
     :: atomic { renew[c] == SENT ->
         execute(RENEW, number[c]);
-        SAY("@ execute %d %e %d\n", c, RENEW, yes);
+        SAY("@ execute %d %e %d\n", c, RENEW, yes)
         renew[c] = (yes -> YES : NO); yes = false; look() }
     :: atomic { asked[c] == SENT && renew[c] != SENT ->
         execute(ask[c], number[c]);
-        SAY("@ execute %d %e %d\n", c, ask[c], yes);
+        SAY("@ execute %d %e %d\n", c, ask[c], yes)
         asked[c] = (yes -> YES : NO); yes = false; look() }
     :: atomic { stale[c] != NONE ->
         execute(stale[c], stale_number[c]);
-        SAY("@ former %d %e %d\n", c, stale[c], yes);
+        SAY("@ former %d %e %d\n", c, stale[c], yes)
         stale[c] = NONE; stale_number[c] = 0; yes = false; look() }
     :: atomic { SELDOM && c == 0 && owner != 0 && !forgot ->
-        SPENT; SAY("@ forget\n");
+        SPENT SAY("@ forget\n")
         forgot = true; owner = 0; left = 0; look() }
     od
 } /* unreached: it never ends */
@@ -130,7 +131,7 @@ proctype Server(byte c) {
 inline advance(c) {
     if
     :: true ->
-        SAY("@ clock %d\n", c);
+        SAY("@ clock %d\n", c)
         safe[c] = (safe[c] > 0 -> safe[c] - 1 : 0);
         over[c] = over[c] || (phase[c] == HELD && safe[c] == 0);
         renew_age[c] = (renew[c] != NONE && renew_age[c] < LEASE -> renew_age[c] + 1 : renew_age[c]);
@@ -143,7 +144,7 @@ inline advance(c) {
 active proctype Clock() {
     do
     :: atomic { SELDOM ->
-        SPENT; SAY("@ server\n");
+        SPENT SAY("@ server\n")
         left = (left > 0 -> left - 1 : 0);
         owner = (left == 0 -> 0 : owner);
         advance(0);
@@ -159,7 +160,7 @@ inline lose(c, by_answer) { phase[c] = LOST; known[c] = by_answer; over[c] = tru
 /* A cut: the first k requests that were not executed are left on the lost connection; here at most one. */
 inline keep(c, kind) {
     if
-    :: stale[c] == NONE -> SAY("@ left %d\n", c); stale[c] = kind; stale_number[c] = number[c]
+    :: stale[c] == NONE -> SAY("@ left %d\n", c) stale[c] = kind; stale_number[c] = number[c]
     :: true
     fi
 }
@@ -167,11 +168,11 @@ inline keep(c, kind) {
 proctype Client(byte c) {
     do
     :: atomic { phase[c] == NEW && tries[c] < TRIES ->
-        SAY("@ acquire %d %d\n", c, c * TRIES + tries[c] + 1);
+        SAY("@ acquire %d %d\n", c, c * TRIES + tries[c] + 1)
         tries[c]++; number[c] = c * TRIES + tries[c]; over[c] = false; known[c] = false;
         phase[c] = TRYING; send(c, ACQUIRE); look() }
     :: atomic { ask[c] == ACQUIRE && (asked[c] == YES || asked[c] == NO) ->
-        SAY("@ read %d\n", c);
+        SAY("@ read %d\n", c)
         if
         :: asked[c] == NO -> phase[c] = NEW; done(c)
         :: asked[c] == YES && FROM(ask_age[c]) > 0 -> phase[c] = HELD; safe[c] = FROM(ask_age[c]); done(c)
@@ -181,7 +182,7 @@ proctype Client(byte c) {
         fi;
         look() }
     :: atomic { renew[c] == YES || renew[c] == NO ->
-        SAY("@ read %d\n", c);
+        SAY("@ read %d\n", c)
         if
 #ifdef MUTANT_REVIVES
         :: phase[c] == HELD && renew[c] == YES && FROM(renew_age[c]) > safe[c] -> safe[c] = FROM(renew_age[c])
@@ -195,19 +196,19 @@ proctype Client(byte c) {
         fi;
         renew[c] = NONE; renew_age[c] = 0; look() }
     :: atomic { ask[c] == RELEASE && (asked[c] == YES || asked[c] == NO) && renew[c] == NONE ->
-        SAY("@ read %d\n", c);
+        SAY("@ read %d\n", c)
         phase[c] = NEW; done(c); look() }
     :: atomic { phase[c] == HELD && safe[c] == 0 ->
-        SAY("@ tick %d\n", c);
+        SAY("@ tick %d\n", c)
         lose(c, false); look() }
     :: atomic { phase[c] == HELD && safe[c] > 0 && renew[c] == NONE && (anew[c] || safe[c] <= SAFE - PERIOD) ->
-        SAY("@ tick %d\n", c);
+        SAY("@ tick %d\n", c)
         renew[c] = SENT; renew_age[c] = 0; anew[c] = false; look() }
     :: atomic { phase[c] == HELD && safe[c] > 0 ->
-        SAY("@ release %d\n", c);
+        SAY("@ release %d\n", c)
         phase[c] = RELEASING; safe[c] = 0; anew[c] = false; send(c, RELEASE); look() }
     :: atomic { phase[c] == LOST && ask[c] == NONE -> /* its user is done with it */
-        SAY("@ release %d\n", c);
+        SAY("@ release %d\n", c)
         if
         :: known[c] -> phase[c] = NEW
         :: else -> phase[c] = RELEASING; send(c, RELEASE)
@@ -220,7 +221,7 @@ proctype Client(byte c) {
         :: else
         fi;
         renew[c] = NONE; renew_age[c] = 0; anew[c] = (phase[c] == HELD);
-        SPENT; SAY("@ cut %d\n", c);
+        SPENT SAY("@ cut %d\n", c)
         if
         :: ask[c] != NONE -> send(c, ask[c])
         :: else

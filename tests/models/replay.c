@@ -16,7 +16,7 @@
 #define WORDS_MAX 40
 #define HISTORY 40
 
-static const struct replay *const replays[] = {&replay_renewal};
+static const struct replay *const replays[] = {&replay_cleanup, &replay_renewal};
 
 static const struct replay *replay;
 static char history[HISTORY][LINE];
@@ -120,6 +120,7 @@ int main(int argc, char **argv)
         taken[step]++;
         replay->steps[step].take();
     }
+    world_end();
     for (size_t i = 0; replay->steps[i].name; i++)
         printf("%s %ld\n", replay->steps[i].name, taken[i]);
     return 0;

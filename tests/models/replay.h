@@ -78,7 +78,6 @@ struct client {
     struct snib__op *op;     /* its acquire or its release, while it runs */
     struct snib__hold *hold; /* NULL: none, or given back */
     int32_t code;            /* of the operation that ended last */
-    snib__time tick;         /* a tick of the model by this client's clock */
 };
 
 extern struct client clients[CLIENTS];
@@ -86,10 +85,12 @@ extern model *server;
 extern uint64_t server_now;
 
 /* world_begin - a server and connected clients with one mutex. */
-void world_begin(int kind, snib__time client_tick, unsigned faults);
+void world_begin(int kind, unsigned faults);
+void world_end(void);
 struct client *client_at(int index); /* the client that argument `index` of the line names */
 
 void start(struct client *c, struct snib__acquire how);
+void cancel(struct client *c);
 void release(struct client *c); /* the hold is dropped when the release has ended */
 void drop(struct client *c);
 void note_owner(struct client *c, int number);
@@ -104,6 +105,7 @@ void link_cut(struct client *c, int link, bool left);
 /* execute - the server reads the next request; an enum snib__script, or -1. */
 int execute(struct client *c, int link);
 int execute_former(struct client *c);
+bool is_left(const struct client *c); /* on the former connection */
 void same_request(const char *kind, int script);
 bool said_yes(void); /* the reply to what was executed last */
 void read_reply(struct client *c, int link);

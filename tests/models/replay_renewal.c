@@ -14,7 +14,7 @@ static bool left;
 static void begin(void)
 {
     left = false;
-    world_begin(SNIB_MUTEX, CLIENT_TICK, MODEL_NO_CLIENT);
+    world_begin(SNIB_MUTEX, MODEL_NO_CLIENT);
 }
 
 static void step_acquire(void)

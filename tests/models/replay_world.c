@@ -196,10 +196,16 @@ int execute(struct client *c, int link)
     return executed;
 }
 
+/* Killed by the server, it is not there any more. */
+bool is_left(const struct client *c)
+{
+    return c->former.connection && model_is_open(server, c->former.connection);
+}
+
 int execute_former(struct client *c)
 {
     const char *p;
-    if (!c->former.connection || !model_is_open(server, c->former.connection))
+    if (!is_left(c))
         differ("nothing was left on a former connection");
     executed = serve(c->former.connection, &c->former.sent);
     size_t n = model_output(server, c->former.connection, &p);
@@ -293,7 +299,7 @@ void link_cut(struct client *c, int link, bool left)
 
 /* ---- Clients ---------------------------------------------------------------------------------------- */
 
-static void new_client(struct client *c, int index, int kind, snib__time client_tick)
+static void new_client(struct client *c, int index, int kind)
 {
     struct snib__config config = {.seed = (uint64_t)index + 1,
                                   .first_number = 1,
@@ -306,21 +312,37 @@ static void new_client(struct client *c, int index, int kind, snib__time client_
                                   .ops_max = 100};
     snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-000000000000",
              (unsigned)index + 1);
-    *c = (struct client){
-        .engine = snib__engine_new(&config), .now = 3600 * SECOND, .tick = client_tick};
+    *c = (struct client){.engine = snib__engine_new(&config), .now = 3600 * SECOND};
     if (!c->engine)
         abort();
     c->gate = snib__gate_get(c->engine, kind, NAME, strlen(NAME));
     link_open(c, SNIB__COMMAND);
 }
 
-void world_begin(int kind, snib__time client_tick, unsigned faults)
+void world_end(void)
 {
+    for (int i = 0; i < CLIENTS; i++) {
+        snib__engine_free(clients[i].engine);
+        free(clients[i].former.sent.p);
+        for (int link = 0; link < 2; link++) {
+            free(clients[i].wires[link].sent.p);
+            free(clients[i].wires[link].back.p);
+        }
+        clients[i] = (struct client){0};
+    }
+    if (server)
+        model_free(server);
+    server = NULL;
+}
+
+void world_begin(int kind, unsigned faults)
+{
+    world_end();
     server = model_new();
     model_set_faults(server, faults);
     server_tick(0);
     for (int i = 0; i < CLIENTS; i++)
-        new_client(&clients[i], i, kind, client_tick);
+        new_client(&clients[i], i, kind);
 }
 
 struct client *client_at(int index)
@@ -331,13 +353,16 @@ struct client *client_at(int index)
     return &clients[n];
 }
 
-/* The owner of the acquire that has just been sent has this number in the model. */
+/* The owner of the acquire that has just been sent has this number in the model, and no other. */
 void note_owner(struct client *c, int number)
 {
+    char *known = owners[number & (NUMBERS - 1)], owner[64];
     if (!c->op || !c->op->hold)
         differ("nothing was sent");
-    owners[number & (NUMBERS - 1)][snib__hold_owner(c->engine, c->op->hold,
-                                                    owners[number & (NUMBERS - 1)])] = 0;
+    owner[snib__hold_owner(c->engine, c->op->hold, owner)] = 0;
+    if (known[0] && strcmp(known, owner) != 0)
+        differ("the core has sent another number than for the model's %d before", number);
+    strcpy(known, owner);
 }
 
 const char *owner_of(int number)
@@ -373,6 +398,13 @@ void start(struct client *c, struct snib__acquire how)
     c->op = snib__engine_acquire(c->engine, c->gate, &how, c->now, &code);
     if (!c->op)
         differ("the acquire was not started: %s", snib_code_name(code));
+    flush(c);
+}
+
+void cancel(struct client *c)
+{
+    if (!c->op || !snib__engine_cancel(c->engine, c->op, c->now))
+        differ("there is nothing to be cancelled");
     flush(c);
 }
 

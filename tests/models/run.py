@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Models of the protocol, checked by Spin: each must hold, and each planted mistake must be found.
 
-    run.py [--full] [--only NAME] [--json FILE]
+    run.py [--full] [--only NAME] [--json FILE] [--replay PROGRAM] [--traces N]
 
 A model is one file NAME.pml.  Its head says what it models and how it is run ("run:", with the options of cc and of
 the verifier), and lists its mutants: MUTANT_x is defined, and the model must fail.  A run counts only if the whole
 state space was searched within all limits.  Statements that no run reaches fail it too, unless their line says
 "unreached": a model that does not do what it is about proves nothing.
 --full: larger bounds.
+--replay: also have the real core take the steps of random walks through the models, with build/core/tests/models/replay.
+It must do what the model does, every kind of step must come up, and a walk through each mutant must show a difference,
+unless the model's head says with "unseen:" that none can.
 """
 
 import argparse
@@ -40,11 +43,18 @@ JOBS = 2
 OPTIMISE = {False: "-O0", True: "-O2"}
 
 
+# Of a random walk; its seeds are far apart, because Spin's generator starts alike from seeds that are close.
+STEPS, TRACES, TRIES = 6000, {False: 12, True: 500}, {False: 40, True: 200}
+SEED = 100_003
+
+
 class Model(NamedTuple):
     path: Path
     mutants: list[str]
     runs: list[list[str]]
     ltl: bool
+    traced: bool  # it says what it does, so the core can do the same
+    unseen: list[str]  # mutants that a trace does not show
 
 
 class Search(NamedTuple):
@@ -73,7 +83,10 @@ def read_model(path: Path) -> Model:
     runs = [run.split() for run in re.findall(r"^ \* run: *(.*)$", head, re.M)]
     if not runs:
         raise Broken(f"{path.name} does not say how it is run")
-    return Model(path, mutants, runs, bool(re.search(r"^ltl ", text, re.M)))
+    unseen = " ".join(re.findall(r"^ \* unseen: *(.*)$", head, re.M)).split()
+    if set(unseen) - set(mutants):
+        raise Broken(f"{path.name}: of the unseen it has only {sorted(set(unseen) & set(mutants))}")
+    return Model(path, mutants, runs, bool(re.search(r"^ltl ", text, re.M)), '"trace.inc"' in text, unseen)
 
 
 def call(command: list[str], folder: str) -> str:
@@ -201,6 +214,62 @@ def check(model: Model, variant: str, full: bool) -> Result:
     return Result(model.path.stem, variant, time.monotonic() - begin, good, how, states, depth)
 
 
+def replay(model: Model, program: Path, seed: int, defines: list[str]) -> tuple[int, str, str]:
+    """Have the core take the steps of one walk: replay's exit code, what it has counted, what it has to say."""
+    walk = ["spin", "-T", "-DREPLAY", *defines, f"-n{seed}", f"-u{STEPS}", str(model.path)]
+    with (
+        tempfile.TemporaryDirectory(prefix="snib-models-") as folder,  # Spin leaves files where it runs
+        subprocess.Popen(walk, cwd=folder, stdout=subprocess.PIPE) as spin,
+    ):
+        done = subprocess.run([program, model.path.stem], stdin=spin.stdout, text=True, capture_output=True)
+        for _ in spin.stdout or ():
+            pass  # behind a difference
+    command = f"{' '.join(walk)} | {program} {model.path.stem}"
+    return done.returncode, done.stdout, f"{done.stderr}    {command}"
+
+
+def check_traces(model: Model, program: Path, full: bool, traces: int) -> Result:
+    begin = time.monotonic()
+    counts: dict[str, int] = {}
+    how = ""
+    for number in range(1, (traces or TRACES[full]) + 1):
+        code, counted, said = replay(model, program, number * SEED, ["-DFULL"] if full and number % 2 else [])
+        if code != 0:
+            how = f"exit {code}\n{said}"
+            break
+        for name, count in re.findall(r"^(\S+) (\d+)$", counted, re.M):
+            counts[name] = counts.get(name, 0) + int(count)
+    never = sorted(name for name, count in counts.items() if count == 0)
+    if not how and (never or not counts):
+        how = f"no trace has these steps: {', '.join(never)}"
+    return Result(model.path.stem, "traces", time.monotonic() - begin, how == "", how, sum(counts.values()), 0)
+
+
+def check_unlike(model: Model, program: Path, mutant: str, full: bool) -> Result:
+    """The core does not do what the mutant does, and the replay must show it: otherwise it compares nothing."""
+    begin = time.monotonic()
+    how = "no trace differs from what the core does"
+    for number in range(1, TRIES[full] + 1):
+        code, _, said = replay(model, program, number * SEED, [f"-D{mutant}"])
+        if code != 0:
+            how = said if code == 1 else f"exit {code}\n{said}"
+            break
+    return Result(model.path.stem, f"traces of {mutant}", time.monotonic() - begin, code == 1, how, 0, 0)
+
+
+def tell_traces(model: Model, results: list[Result]) -> None:
+    state = "ok  " if all(one.good for one in results) else "FAIL"
+    caught = sum(one.good for one in results[1:])
+    print(
+        f"{state} {model.path.stem:<10} {results[0].states:>12,} steps taken by the core, "
+        f"{caught} of {len(results) - 1} mutants differ, {sum(one.seconds for one in results):.1f} s",
+        flush=True,
+    )
+    for one in results:
+        if not one.good:
+            print(f"    {one.variant}: {one.how}", flush=True)
+
+
 def tell(model: Model, results: list[Result]) -> None:
     plain = next(one for one in results if not one.variant)
     mutants = [one for one in results if one.variant.startswith("MUTANT_")]
@@ -221,6 +290,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="larger bounds")
     parser.add_argument("--only", help="a model's name")
+    parser.add_argument("--replay", type=Path, help="the program that has the core take a model's steps")
+    parser.add_argument("--traces", type=int, default=0, help="how many walks through each model, and nothing else")
     parser.add_argument("--json", type=Path, help="write all results to this file")
     arguments = parser.parse_args()
     try:
@@ -231,9 +302,14 @@ def main() -> None:
         models = [model for model in models if model.path.stem == arguments.only]
     everything: list[Result] = []
     failed = 0
+    program = arguments.replay.resolve() if arguments.replay else None
+    if program and not program.exists():
+        sys.exit(f"models: there is no {program}")
+    searched = [] if arguments.traces else models
+    walked = [model for model in models if program and model.traced]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         work = []
-        for model in models:
+        for model in searched:
             tasks = [pool.submit(check, model, variant, arguments.full) for variant in ["", *model.mutants]]
             work.append((model, tasks))
         for model, tasks in work:
@@ -241,12 +317,25 @@ def main() -> None:
             tell(model, results)
             failed += not all(one.good for one in results)
             everything += results
+        walks = []
+        for model in walked:
+            tasks = [pool.submit(check_traces, model, program, arguments.full, arguments.traces)]
+            for mutant in model.mutants:
+                if mutant not in model.unseen:
+                    tasks.append(pool.submit(check_unlike, model, program, mutant, arguments.full))
+            walks.append((model, tasks))
+        for model, tasks in walks:
+            results = [task.result() for task in tasks]
+            tell_traces(model, results)
+            failed += not all(one.good for one in results)
+            everything += results
     if arguments.json:
         arguments.json.write_text(json.dumps([one._asdict() for one in everything], indent=1) + "\n")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = used.ru_utime + used.ru_stime
-    print(f"models: {len(models) - failed} passed, {failed} failed, {seconds:.0f} s of processor time")
-    sys.exit(1 if failed or not models else 0)
+    total = len(searched) + len(walked)
+    print(f"models: {total - failed} passed, {failed} failed, {seconds:.0f} s of processor time")
+    sys.exit(1 if failed or not total else 0)
 
 
 if __name__ == "__main__":
