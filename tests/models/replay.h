@@ -113,6 +113,7 @@ void tick(struct client *c); /* whatever is due by its clock */
 int on_its_way(const struct client *c, int request_kind);
 
 void server_tick(snib__time span);
+int whose(void); /* the client that holds the lock at the server; -1: nobody */
 /* The owner of the lock at the server, and its lease in ticks of this length. */
 void same_at_server(const char *owner, int left, snib__time span);
 

@@ -29,14 +29,13 @@ void __wrap_snib__link_tick(struct snib__engine *engine, snib__time now)
     (void)engine, (void)now;
 }
 
-/* No model knows about giving way: it only delays attempts. */
-bool __wrap_snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op,
-                                 snib__time now);
-bool __wrap_snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op,
-                                 snib__time now)
+/* No model knows about giving way, which only delays attempts: nobody is owed a turn. */
+void __wrap_snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                                snib__time now);
+void __wrap_snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                                snib__time now)
 {
-    (void)wait, (void)op, (void)now;
-    return false;
+    (void)e, (void)gate, (void)strangers, (void)now;
 }
 
 /* ---- Bytes ------------------------------------------------------------------------------------------ */
@@ -458,6 +457,18 @@ void server_tick(snib__time span)
 {
     server_now += span;
     model_time(server, EPOCH_NS + server_now);
+}
+
+/* The client that holds the lock at the server; -1: nobody. */
+int whose(void)
+{
+    model_text field, value;
+    if (!model_field_at(server, 0, NAME, strlen(NAME), 0, &field, &value))
+        return -1;
+    for (int i = 0; i < CLIENTS; i++)
+        if (clients[i].engine && memcmp(clients[i].engine->config.uuid, field.p, 36) == 0)
+            return i;
+    broken("the owner is no client");
 }
 
 void same_at_server(const char *owner, int left, snib__time span)

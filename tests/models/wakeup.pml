@@ -23,10 +23,16 @@
  * run: -DSAFETY
  * run: -a -f -N wakes
  */
+#define CHANCE 2
+#include "trace.inc"
 #define NC 2
 #define QUEUE 4
+#ifdef REPLAY
+#define CUTS 200
+#else
 #define CUTS 1
-#ifdef FULL
+#endif
+#if defined(FULL) || defined(REPLAY)
 #define ROUGH(c) true
 #else
 #define ROUGH(c) (c == 0)
@@ -42,6 +48,7 @@ byte receivers[NC];                               /* of a release's message, in 
 mtype chan_state[NC] = OFF, said[NC] = NONE;      /* said: a request on the connection for messages */
 chan ear[NC] = [QUEUE] of { mtype };
 bool awake[NC], hint[NC], counted[NC];
+bool waits[NC];                                   /* refused, and not granted since */
 byte own[NC];                                     /* messages of its own releases still to come */
 byte cuts;
 bool cut[NC];                                     /* the connection for messages is down */
@@ -49,7 +56,16 @@ bool cut[NC];                                     /* the connection for messages
 /* What will make a sleeping waiter try, without a timer. */
 #define COMES(c) (cut[c] || said[c] != NONE || nempty(ear[c]) || chan_state[c] == WISHED || chan_state[c] == LEAVING)
 
+#ifdef REPLAY
+#define SHOW() \
+    printf("@ is %d  %e %e %d %d %d  %e %e %d %d %d\n", owner, \
+           phase[0], chan_state[0], own[0], len(ear[0]), cut[0], phase[1], chan_state[1], own[1], len(ear[1]), cut[1]);
+#else
+#define SHOW()
+#endif
+
 inline look() {
+    SHOW()
     assert(phase[0] != ASLEEP || owner != 0 || COMES(0));
     assert(phase[1] != ASLEEP || owner != 0 || COMES(1))
 }
@@ -69,13 +85,16 @@ inline publish(by) {
 proctype Server(byte c) {
     do
     :: atomic { line[c] == ACQUIRE ->
+        SAY("@ execute %d %e %d\n", c, line[c], (owner == 0 || owner == c + 1))
         back[c] = (owner == 0 || owner == c + 1 -> GRANTED : REFUSED);
         owner = (owner == 0 -> c + 1 : owner);
         line[c] = NONE; look() }
     :: atomic { line[c] == RELEASE && (!subscribed[0] || nfull(ear[0])) && (!subscribed[1] || nfull(ear[1])) ->
+        SAY("@ execute %d %e 1\n", c, line[c])
         back[c] = RELEASED; owner = 0; publish(c);
         line[c] = NONE; look() }
     :: atomic { said[c] != NONE && nfull(ear[c]) ->
+        SAY("@ subscribe %d\n", c)
         subscribed[c] = (said[c] == SUBSCRIBED);
         ear[c]!said[c];
         said[c] = NONE; look() }
@@ -102,6 +121,7 @@ inline sleep(c) {
 }
 
 inline refused(c) {
+    waits[c] = true;
 #ifdef MUTANT_ASLEEP_FIRST
     awake[c] = (chan_state[c] == ON);
 #endif
@@ -118,7 +138,7 @@ inline heard(c) {
 #ifdef MUTANT_NO_HINT
     :: own[c] == 0 && phase[c] == TRYING
 #else
-    :: own[c] == 0 && phase[c] == TRYING -> hint[c] = true
+    :: own[c] == 0 && phase[c] == TRYING -> hint[c] = waits[c] || chan_state[c] == ON
 #endif
     :: own[c] == 0 && phase[c] != ASLEEP && phase[c] != TRYING
     fi
@@ -128,22 +148,30 @@ proctype Client(byte c) {
     mtype what;
     do
     :: atomic { phase[c] == IDLE ->
+        SAY("@ acquire %d\n", c)
         try(c); look() }
-    :: atomic { phase[c] == ASLEEP && chan_state[c] == WISHED -> try(c); look() } /* a timer, and no confirmation yet */
+    :: atomic { phase[c] == ASLEEP && chan_state[c] == WISHED -> /* a timer, and no confirmation yet */
+        SAY("@ timer %d\n", c)
+        try(c); look() }
     :: atomic { back[c] == GRANTED ->
-        back[c] = NONE; phase[c] = HELD; look() }
+        SAY("@ read %d\n", c)
+        back[c] = NONE; phase[c] = HELD; waits[c] = false; look() }
     :: atomic { back[c] == REFUSED ->
+        SAY("@ read %d\n", c)
         back[c] = NONE; refused(c); look() }
     :: atomic { phase[c] == HELD && line[c] == NONE ->
+        SAY("@ release %d\n", c)
         phase[c] = RELEASING; counted[c] = (chan_state[c] == ON);
         own[c] = own[c] + counted[c]; line[c] = RELEASE; look() }
     :: atomic { back[c] == RELEASED ->
+        SAY("@ read %d\n", c)
         if
         :: receivers[c] == 0 && counted[c] && own[c] > 0 -> own[c]--
         :: else
         fi;
         back[c] = NONE; receivers[c] = 0; counted[c] = false; phase[c] = IDLE; look() }
     :: atomic { nempty(ear[c]) && !cut[c] ->
+        SAY("@ hear %d\n", c)
         ear[c]?what;
         if
         :: what == MESSAGE -> heard(c)
@@ -165,10 +193,12 @@ proctype Client(byte c) {
 #endif
         fi;
         what = 0; look() }
-    :: atomic { chan_state[c] == ON && phase[c] == IDLE && said[c] == NONE && !cut[c] -> /* unused for a while */
-        chan_state[c] = LEAVING; said[c] = UNSUBSCRIBED; own[c] = 0; look() }
-    :: atomic { ROUGH(c) && chan_state[c] != OFF && !cut[c] && cuts < CUTS ->
-        cuts++; cut[c] = true; chan_state[c] = OFF; said[c] = NONE; subscribed[c] = false;
+    :: atomic { SELDOM && chan_state[c] == ON && !waits[c] && said[c] == NONE && !cut[c] -> /* unused for a while */
+        SPENT SAY("@ leave %d\n", c)
+        chan_state[c] = LEAVING; said[c] = UNSUBSCRIBED; own[c] = 0; hint[c] = false; look() }
+    :: atomic { SELDOM && ROUGH(c) && chan_state[c] != OFF && !cut[c] && cuts < CUTS ->
+        SPENT SAY("@ cut %d\n", c)
+        cuts++; cut[c] = true; chan_state[c] = OFF; said[c] = NONE; subscribed[c] = false; hint[c] = false;
 #ifndef MUTANT_OWN_STAYS
         own[c] = 0;
 #endif
@@ -178,6 +208,7 @@ proctype Client(byte c) {
         od;
         look() }
     :: atomic { cut[c] ->
+        SAY("@ open %d\n", c)
         cut[c] = false;
 #ifndef MUTANT_DEAF
         if
