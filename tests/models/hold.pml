@@ -23,9 +23,16 @@
  *               MUTANT_SETTLES_EARLY    a hold is recycled while its loss is still to be reported
  *               MUTANT_LOST_STAYS       nothing is released of a hold that the clock has ended
  *
+ * unseen: MUTANT_SETTLES_EARLY
+ *
  * run: -DSAFETY
  */
-#ifdef FULL
+#define CHANCE 4
+#include "trace.inc"
+#ifdef REPLAY
+#define GETS(u) 12
+#define CHECKS(u) true
+#elif defined(FULL)
 #define GETS(u) (u == 0 -> 2 : 1)
 #define CHECKS(u) true
 #else
@@ -35,7 +42,11 @@
 #define HOLDS 2
 #define SLOTS 2
 #define NOTHING 255
+#ifdef REPLAY
+#define NUMBERS 26
+#else
 #define NUMBERS 6
+#endif
 
 mtype = { NONE, HELD, RELEASING, LOST, GONE, OK, WAITS };
 
@@ -57,6 +68,14 @@ byte threads = 2;
 #define HANDLE(s) (generation[s] * SLOTS + s)
 #define SLOT(h) (h % SLOTS)
 #define LIVE(h) (generation[SLOT(h)] == h / SLOTS && !ended[SLOT(h)])
+
+#ifdef REPLAY
+#define SHOW() \
+    printf("@ is %d %d %e %d %d\n", (owner != 0), rest[owner], (current == NOTHING -> NONE : phase[current]), \
+           (current == NOTHING -> 0 : users[current]), (current == NOTHING -> 0 : count[current]));
+#else
+#define SHOW()
+#endif
 
 /* ---- engine ---- */
 
@@ -119,9 +138,14 @@ active proctype Engine() {
     byte o;
 end:
     do
-    :: atomic { current != NOTHING && !late[current] -> late[current] = true } /* its deadline passes */
-    :: atomic { current != NOTHING && late[current] && phase[current] == HELD -> o = current; lose(o); o = 0 }
+    :: atomic { SELDOM && current != NOTHING && !late[current] -> /* its deadline passes */
+        SHOW() SAY("@ late\n") SPENT
+        late[current] = true }
+    :: atomic { current != NOTHING && late[current] && phase[current] == HELD ->
+        SHOW() SAY("@ notice\n")
+        o = current; lose(o); o = 0 }
     :: atomic { current != NOTHING && late[current] && phase[current] == HELD -> /* a renewal's answer */
+        SHOW() SAY("@ renewed\n")
 #ifdef MUTANT_REVIVES
         late[current] = false
 #else
@@ -130,14 +154,17 @@ end:
         }
     :: atomic { current != NOTHING && phase[current] == HELD && owner != number[current] && !late[current] ->
         /* the server says that it is gone */
+        SHOW() SAY("@ gone\n")
         o = current; known[o] = true; lose(o); o = 0 }
     :: atomic { untold[0] || untold[1] -> /* the driver reports it */
+        SHOW() SAY("@ report\n")
         o = (untold[0] -> 0 : 1);
         untold[o] = false;
         assert(used[o] && !told[number[o]]);
         told[number[o]] = true; seen_lost[number[o]] = true;
         settle(o); o = 0 }
     :: atomic { current != NOTHING && phase[current] == RELEASING -> /* the server's answer to a release */
+        SHOW() SAY("@ answer\n")
         o = current; current = NOTHING; phase[o] = GONE;
         if
         :: owner == number[o] ->
@@ -148,10 +175,15 @@ end:
         :: else -> op[o] = (op[o] == WAITS -> LOST : NONE)
         fi;
         settle(o); o = 0 }
-    :: atomic { owner != 0 && rest[owner] -> owner = 0 }
+    :: atomic { owner != 0 && rest[owner] ->
+        SHOW() SAY("@ rest\n")
+        owner = 0 }
     :: atomic { owner != 0 && (current == NOTHING || number[current] != owner || late[current]) && left_there[owner] ->
+        SHOW() SAY("@ delete\n")
         owner = 0 } /* the lease of what was left ends */
-    :: atomic { current != NOTHING && owner == number[current] -> owner = 0 } /* deleted; or its lease ends */
+    :: atomic { SELDOM && current != NOTHING && owner == number[current] -> /* deleted; or its lease ends */
+        SHOW() SAY("@ delete\n") SPENT
+        owner = 0 }
     od
 } /* unreached: it never ends */
 
@@ -170,6 +202,7 @@ inline find(h, o) {
 
 inline put(h, o) {
     atomic {
+        SHOW() SAY("@ go %d\n", u)
 #ifdef MUTANT_NO_REFERENCE
         references[SLOT(h)] = (ended[SLOT(h)] -> 0 : references[SLOT(h)]);
 #else
@@ -181,8 +214,11 @@ inline put(h, o) {
         fi };
     if
     :: frees ->
-        atomic { drop(o) };
+        atomic {
+            SHOW() SAY("@ go %d\n", u)
+            drop(o) };
         atomic { frees = false;
+            SHOW() SAY("@ go %d\n", u)
 #ifdef MUTANT_SAME_GENERATION
             object[SLOT(h)] = NOTHING
 #else
@@ -210,29 +246,37 @@ inline make(o) {
 
 proctype Thread(byte u) {
     byte h, mine, old, old_number, o = NOTHING, s, got;
-    bool frees, is_last, gave;
+    bool frees, is_last, gave, abandons;
     do
     :: atomic { h == 0 && got < GETS(u) ->
+        SHOW()
         if
         :: current != NOTHING -> o = current; over(o); o = NOTHING
         :: else
         fi;
         if
         :: current != NOTHING && phase[current] == HELD && enters[current] -> /* entered again */
+            SAY("@ enter %d\n", u)
             users[current]++; count[current]++; h = handle[current]; mine = number[current]; got++; gave = false
         :: current == NOTHING && owner == 0 && FREE_HOLD && (FREE_SLOT(0) || FREE_SLOT(1)) ->
             got++; gave = false;
+            SAY("@ acquire %d\n", u)
             if
             :: !used[0] -> make(0)
             :: used[0] -> make(1)
             fi
-        :: else -> got++ /* busy */
+        :: else ->
+            SAY("@ busy %d %d\n", u, (owner != 0))
+            got++ /* busy */
         fi;
         s = 0 }
     :: atomic { h != 0 && CHECKS(u) -> /* check */
+        SHOW() SAY("@ check %d\n", u)
         find(h, o);
         assert(o != NOTHING && used[o] && number[o] == mine) };
         atomic {
+        SHOW() SAY("@ go %d\n", u)
+        SAY("@ expect %d %e\n", u, (phase[o] == HELD && late[o] -> LOST : phase[o]))
         assert(used[o] && number[o] == mine);
         if
         :: phase[o] == LOST || (phase[o] == HELD && late[o]) -> seen_lost[mine] = true
@@ -242,7 +286,9 @@ proctype Thread(byte u) {
         put(h, o);
         o = NOTHING
     :: atomic { old != 0 -> /* with a handle that it has freed: the other thread may still have it */
+        SHOW() SAY("@ again %d\n", u)
         find(old, o);
+        SAY("@ found %d %d\n", u, (o != NOTHING))
         assert(o == NOTHING || (used[o] && number[o] == old_number)) };
         if
         :: o != NOTHING -> put(old, o)
@@ -250,13 +296,16 @@ proctype Thread(byte u) {
         fi;
         atomic { o = NOTHING; old = 0; old_number = 0 }
     :: atomic { h != 0 && !gave -> /* release */
+        SHOW() SAY("@ release %d\n", u)
         gave = true;
         find(h, o);
         assert(o != NOTHING && used[o] && number[o] == mine) };
         atomic {
+        SHOW() SAY("@ go %d\n", u)
 #ifndef MUTANT_TIMER_ONLY
         over(o);
 #endif
+        SAY("@ expect %d %e\n", u, (phase[o] == HELD && count[o] > 1 -> OK : (phase[o] == HELD -> NONE : phase[o])))
         if
         :: phase[o] == LOST -> seen_lost[mine] = true; release_lost(o)
         :: phase[o] == HELD && count[o] > 1 -> count[o]--
@@ -265,6 +314,8 @@ proctype Thread(byte u) {
         fi };
         if
         :: is_last -> atomic { op[o] == OK || op[o] == LOST ->
+            SHOW() SAY("@ go %d\n", u)
+            SAY("@ expect %d %e\n", u, op[o])
             seen_lost[mine] = seen_lost[mine] || op[o] == LOST;
             op[o] = NONE; is_last = false; settle(o) }
         :: !is_last
@@ -272,9 +323,15 @@ proctype Thread(byte u) {
         put(h, o);
         o = NOTHING
     :: atomic { h != 0 -> /* free, or abandon */
+        if
+        :: abandons = false
+        :: abandons = true
+        fi;
+        SHOW() SAY("@ free %d %d\n", u, abandons)
         find(h, o);
         assert(o != NOTHING && used[o] && number[o] == mine) };
         atomic {
+        SHOW() SAY("@ go %d\n", u)
 #ifdef MUTANT_FREE_ENDS
         is_last = true;
 #else
@@ -282,8 +339,8 @@ proctype Thread(byte u) {
 #endif
         users[o] = (users[o] > 0 -> users[o] - 1 : 0);
         if
-        :: true
-        :: true -> /* abandon */
+        :: !abandons
+        :: abandons ->
             over(o);
             abandoned[o] = abandoned[o] || phase[o] == HELD || phase[o] == LOST;
             if
@@ -291,6 +348,7 @@ proctype Thread(byte u) {
             :: else
             fi
         fi;
+        abandons = false;
 #ifndef MUTANT_LAST_ENTERS
         enters[o] = enters[o] && !is_last
 #endif
@@ -299,6 +357,7 @@ proctype Thread(byte u) {
         if
         :: is_last ->
             atomic {
+                SHOW() SAY("@ go %d\n", u)
                 if
                 :: LIVE(h) -> ended[SLOT(h)] = true; o = object[SLOT(h)]
                 :: else -> is_last = false /* unreached: only one of them is the last user */
@@ -324,6 +383,7 @@ init {
         run Thread(1)
     }
     atomic { threads == 0 && timeout ->
+        SHOW() SAY("@ end %d\n", (owner != 0))
         assert(!used[0] && !used[1] && ended[0] && ended[1] && references[0] == 0 && references[1] == 0);
         assert(owner == 0 || left_there[owner]) }
 }

@@ -37,7 +37,7 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_renewal, replay_cleanup, replay_wakeup;
+extern const struct replay replay_cleanup, replay_hold, replay_renewal, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
@@ -109,6 +109,7 @@ bool is_left(const struct client *c); /* on the former connection */
 void same_request(const char *kind, int script);
 bool said_yes(void); /* the reply to what was executed last */
 void read_reply(struct client *c, int link);
+void flush(struct client *c); /* what the engine wants to send goes onto the wires */
 void tick(struct client *c); /* whatever is due by its clock */
 int on_its_way(const struct client *c, int request_kind);
 

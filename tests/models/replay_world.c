@@ -91,7 +91,7 @@ static struct snib__link *link_of(const struct client *c, int link)
 }
 
 /* What the engine wants to send goes onto its wire. */
-static void flush(struct client *c)
+void flush(struct client *c)
 {
     for (int link = 0; link < 2; link++) {
         struct snib__buf *out = snib__link_output(link_of(c, link));
@@ -373,6 +373,8 @@ void collect(struct client *c)
 {
     struct snib__op *op;
     while ((op = snib__engine_take_done(c->engine)) != NULL) {
+        if (op->awaited)
+            continue; /* somebody waits for it, and frees it */
         if (op == c->op) {
             c->code = op->code;
             c->op = NULL;

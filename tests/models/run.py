@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-DEPTH = {False: 250_000, True: 20_000_000}  # of the search; no model comes near it
+DEPTH = {False: 500_000, True: 20_000_000}  # of the search; no model comes near it
 MEMORY = {False: 1500, True: 6000}  # MB, by whether the bounds are full
 LIMITS = (
     "max search depth too small",
@@ -44,7 +44,7 @@ OPTIMISE = {False: "-O0", True: "-O2"}
 
 
 # Of a random walk; its seeds are far apart, because Spin's generator starts alike from seeds that are close.
-STEPS, TRACES, TRIES = 6000, {False: 12, True: 500}, {False: 40, True: 200}
+STEPS, TRACES, TRIES = 6000, {False: 10, True: 500}, {False: 30, True: 200}
 SEED = 100_003
 
 

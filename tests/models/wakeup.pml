@@ -34,8 +34,10 @@
 #endif
 #if defined(FULL) || defined(REPLAY)
 #define ROUGH(c) true
+#define UNUSED(c) !waits[c]
 #else
 #define ROUGH(c) (c == 0)
+#define UNUSED(c) (!waits[c] && phase[c] != TRYING)
 #endif
 
 mtype = { NONE, IDLE, TRYING, HELD, RELEASING, ASLEEP, OFF, WISHED, ON, LEAVING, ACQUIRE, RELEASE, GRANTED, REFUSED,
@@ -193,7 +195,7 @@ proctype Client(byte c) {
 #endif
         fi;
         what = 0; look() }
-    :: atomic { SELDOM && chan_state[c] == ON && !waits[c] && said[c] == NONE && !cut[c] -> /* unused for a while */
+    :: atomic { SELDOM && chan_state[c] == ON && UNUSED(c) && said[c] == NONE && !cut[c] -> /* unused for a while */
         SPENT SAY("@ leave %d\n", c)
         chan_state[c] = LEAVING; said[c] = UNSUBSCRIBED; own[c] = 0; hint[c] = false; look() }
     :: atomic { SELDOM && ROUGH(c) && chan_state[c] != OFF && !cut[c] && cuts < CUTS ->
