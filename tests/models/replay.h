@@ -37,7 +37,8 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_hold, replay_renewal, replay_wakeup;
+extern const struct replay replay_cleanup, replay_hold, replay_renewal, replay_rw,
+    replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
@@ -111,9 +112,12 @@ bool said_yes(void); /* the reply to what was executed last */
 void read_reply(struct client *c, int link);
 void flush(struct client *c); /* what the engine wants to send goes onto the wires */
 void tick(struct client *c); /* whatever is due by its clock */
+void settle(struct client *c);
+int32_t ask(struct client *c, struct snib__op *op, struct snib__hold **out);
 int on_its_way(const struct client *c, int request_kind);
 
 void server_tick(snib__time span);
+int ticks_left(const model_key *key, snib__time span);
 int whose(void); /* the client that holds the lock at the server; -1: nobody */
 /* The owner of the lock at the server, and its lease in ticks of this length. */
 void same_at_server(const char *owner, int left, snib__time span);

@@ -179,17 +179,6 @@ static void begin(void)
 
 /* ---- Steps ------------------------------------------------------------------------------------------ */
 
-/* The server executes what lies on the wire, and the client reads the answers. */
-static void settle(void)
-{
-    while (world()->wires[SNIB__COMMAND].sent.n > 0 || world()->wires[SNIB__COMMAND].pieces > 0) {
-        if (world()->wires[SNIB__COMMAND].sent.n > 0)
-            execute(world(), SNIB__COMMAND);
-        while (world()->wires[SNIB__COMMAND].pieces > 0)
-            read_reply(world(), SNIB__COMMAND);
-    }
-}
-
 static struct snib__hold *current(void)
 {
     struct snib__hold *hold = world()->gate->active;
@@ -208,7 +197,7 @@ static snib_hold *acquire(int32_t wanted)
         differ("the acquire was not started: %s", snib_code_name(code));
     op->awaited = true;
     flush(world());
-    settle();
+    settle(world());
     if (!op->done || op->code != wanted)
         differ("the acquire: the model says %s, the core %s", snib_code_name(wanted),
                snib_code_name(op->done ? op->code : SNIB_AGAIN));
@@ -222,7 +211,7 @@ static snib_hold *acquire(int32_t wanted)
 
 static void step_acquire(void)
 {
-    settle();
+    settle(world());
     thread_at(0)->handle = acquire(SNIB_OK);
 }
 
@@ -318,7 +307,7 @@ static void step_notice(void)
 
 static void step_renewed(void)
 {
-    settle();
+    settle(world());
 }
 
 static void step_gone(void)
@@ -327,7 +316,7 @@ static void step_gone(void)
         differ("there is no hold");
     snib__watchdog_single(world()->engine, current(), LEASE / SNIB__MS, world()->now);
     flush(world());
-    settle();
+    settle(world());
 }
 
 static void step_report(void)
@@ -359,7 +348,7 @@ static void step_is(void)
 
 static void step_end(void)
 {
-    settle();
+    settle(world());
     same(0, "holds", 0, (int64_t)world()->engine->stats.held);
     same(0, "handles", 0, handles);
 }

@@ -441,6 +441,35 @@ void tick(struct client *c)
     flush(c);
 }
 
+/* The server executes what lies on the wire, and the client reads the answers. */
+void settle(struct client *c)
+{
+    struct wire *wire = &c->wires[SNIB__COMMAND];
+    while (wire->sent.n > 0 || wire->pieces > 0) {
+        if (wire->sent.n > 0)
+            execute(c, SNIB__COMMAND);
+        while (wire->pieces > 0)
+            read_reply(c, SNIB__COMMAND);
+    }
+}
+
+/* An operation, with its answer; NULL: c->code has it already.  A granted hold is in *out. */
+int32_t ask(struct client *c, struct snib__op *op, struct snib__hold **out)
+{
+    if (!op)
+        return c->code;
+    op->awaited = true;
+    flush(c);
+    settle(c);
+    if (!op->done)
+        differ("the operation has not ended");
+    int32_t code = op->code;
+    if (out)
+        *out = op->hold;
+    snib__op_free(c->engine, op);
+    return code;
+}
+
 /* Requests of a kind for which the client has read no reply; with 0, of any kind. */
 int on_its_way(const struct client *c, int request_kind)
 {
@@ -459,6 +488,11 @@ void server_tick(snib__time span)
 {
     server_now += span;
     model_time(server, EPOCH_NS + server_now);
+}
+
+int ticks_left(const model_key *key, snib__time span)
+{
+    return (int)((key->expires_ns - EPOCH_NS - server_now + span - 1) / span);
 }
 
 /* The client that holds the lock at the server; -1: nobody. */
@@ -490,6 +524,5 @@ void same_at_server(const char *owner, int left, snib__time span)
     if (strlen(owner) != field.n || memcmp(owner, field.p, field.n) != 0)
         differ("in the model the lock is held by %s, at the server by %.*s", owner, (int)field.n,
                field.p);
-    uint64_t last = key.expires_ns - EPOCH_NS - server_now;
-    same(0, "ticks until the lease ends", left, (int64_t)((last + span - 1) / span));
+    same(-1, "ticks until the lease ends", left, ticks_left(&key, span));
 }

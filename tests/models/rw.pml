@@ -20,6 +20,8 @@
  *
  * run: -DSAFETY
  */
+#define CHANCE 2
+#include "trace.inc"
 #ifdef FULL
 #define NC 3
 #define SHORT 2
@@ -55,6 +57,19 @@ byte read_safe[NC], write_safe[NC];
 #define WRITERS (writes[0] + writes[1])
 #endif
 
+#ifdef REPLAY
+#define SHOW() \
+    printf("@ is %e %d  %d %d %d %d %d  %d %d %d %d %d\n", mode, ttl, \
+           reads[0], writes[0], lease[0], READS(0), WRITES(0), reads[1], writes[1], lease[1], READS(1), WRITES(1));
+/* The core takes a new number for each acquisition, the model has one for an owner. */
+#define CLEAN(c) (reads[c] == reader[c] && writes[c] == writer[c])
+#define DIES false
+#else
+#define SHOW()
+#define CLEAN(c) true
+#define DIES true
+#endif
+
 inline look_at(c) {
     assert(!READS(c) || (mode != FREE && reads[c] && lease[c] > 0));
     assert(!WRITES(c) || (mode != FREE && writes[c]));
@@ -62,6 +77,7 @@ inline look_at(c) {
 }
 
 inline look() {
+    SHOW()
     assert((mode == FREE) == (ttl == 0));
     assert((mode == WRITE) == (WRITERS > 0));
     look_at(0);
@@ -208,7 +224,8 @@ inline pass(c) {
 
 active proctype Clock() {
     do
-    :: atomic { true ->
+    :: atomic { SELDOM ->
+        SPENT SAY("@ tick\n")
         pass(0);
         pass(1);
 #if NC == 3
@@ -225,16 +242,33 @@ active proctype Clock() {
 
 proctype Owner(byte c) {
     do
-    :: atomic { !reader[c] -> read_acquire(c); look() }
-    :: atomic { !writer[c] && !reader[c] -> /* an upgrade is refused by the engine, not sent */
-        write_acquire(c); look() }
-    :: atomic { reader[c] -> read_renew(c); look() }
-    :: atomic { writer[c] -> write_renew(c); look() }
-    :: atomic { reader[c] -> reader[c] = false; read_safe[c] = 0; read_release(c); look() }
-    :: atomic { writer[c] -> writer[c] = false; write_safe[c] = 0; write_release(c); look() }
-    :: atomic { reads[c] && !reader[c] -> read_release(c); look() } /* the release of a lost hold */
-    :: atomic { writes[c] && !writer[c] -> write_release(c); look() }
-    :: atomic { true -> break } /* it dies */
+    :: atomic { !reader[c] && CLEAN(c) ->
+        read_acquire(c);
+        SAY("@ take %d READ %d\n", c, reader[c])
+        look() }
+    :: atomic { !writer[c] && !reader[c] && CLEAN(c) -> /* an upgrade is refused by the engine, not sent */
+        write_acquire(c);
+        SAY("@ take %d WRITE %d\n", c, writer[c])
+        look() }
+    :: atomic { reader[c] ->
+        SAY("@ renew %d READ\n", c)
+        read_renew(c); look() }
+    :: atomic { writer[c] ->
+        SAY("@ renew %d WRITE\n", c)
+        write_renew(c); look() }
+    :: atomic { reader[c] ->
+        SAY("@ release %d READ\n", c)
+        reader[c] = false; read_safe[c] = 0; read_release(c); look() }
+    :: atomic { writer[c] ->
+        SAY("@ release %d WRITE\n", c)
+        writer[c] = false; write_safe[c] = 0; write_release(c); look() }
+    :: atomic { reads[c] && !reader[c] -> /* the release of a lost hold */
+        SAY("@ rest %d READ\n", c)
+        read_release(c); look() }
+    :: atomic { writes[c] && !writer[c] ->
+        SAY("@ rest %d WRITE\n", c)
+        write_release(c); look() }
+    :: atomic { DIES -> break } /* it dies */
     od
 }
 
