@@ -32,10 +32,22 @@
  *               MUTANT_NO_WAIT        durable: a grant counts before the replica has it
  *               MUTANT_STANDS         durable: a grant stands although the replica does not get it
  *
+ * unseen: MUTANT_NO_WAIT
+ * unseen: MUTANT_STANDS
+ * walks: 60 of 1500
+ *
  * run: -DSAFETY
  */
+#define CHANCE 1
+#include "trace.inc"
 #define NC 2
-#ifdef FULL
+#ifdef REPLAY
+#define LEASE 2
+#define LAST(c) 30
+#define ROUGH(c) true
+#define TRIES 30
+#define CUTS 50
+#elif defined(FULL)
 #define LEASE 2
 #define LAST(c) 1
 #define ROUGH(c) true
@@ -44,8 +56,10 @@
 #define LAST(c) 1
 #define ROUGH(c) (c == 0) /* who learns late, waits for its answers, and loses a connection */
 #endif
+#ifndef REPLAY
 #define TRIES 2
 #define CUTS 1
+#endif
 #define NEW 1
 
 mtype = { NONE, IDLE, TRYING, HELD, RELEASING, ACQUIRE, RENEW, ASK, RELEASE, YES, NO, FAILOVER, DELETED };
@@ -77,6 +91,15 @@ mtype why;
 #define THERE(c) (up[c] && at[c] == NEW)
 #define SERVED(c) (up[c] && (at[c] == NEW || serves))
 
+#ifdef REPLAY
+#define SHOW() \
+    printf("@ is %d %d %d %d  %d %d %d %d %d  %d %d %d %d %d\n", owner[0], left[0], owner[NEW], left[NEW], \
+           VALID(0), up[0], (request[0] != NONE), (VALID(0) && inherited[0]), (VALID(0) -> mine[0] : 0), \
+           VALID(1), up[1], (request[1] != NONE), (VALID(1) && inherited[1]), (VALID(1) -> mine[1] : 0));
+#else
+#define SHOW()
+#endif
+
 inline look_at(c) {
     assert(!knows[c] || !VALID(c) || confirmed[c] || inherited[c]);
     assert(!THERE(c) || !VALID(c) || confirmed[c] || request[c] != NONE);
@@ -85,6 +108,7 @@ inline look_at(c) {
 }
 
 inline look() {
+    SHOW()
     look_at(0);
     look_at(1);
     assert(!VALID(0) || !VALID(1) || promoted);
@@ -136,7 +160,9 @@ inline lapse(s) {
 
 active proctype Clock() {
     do
-    :: atomic { ROUGH(1) || request[1] == NONE -> lapse(0); lapse(NEW); pass(0); pass(1); look() }
+    :: atomic { SELDOM && (ROUGH(1) || request[1] == NONE) ->
+        SPENT SAY("@ tick\n")
+        lapse(0); lapse(NEW); pass(0); pass(1); look() }
     od
 } /* unreached: it never ends */
 
@@ -180,6 +206,7 @@ inline lost(c) { /* known to be gone, so nothing is released */
 #else
     why = (inherited[c] -> FAILOVER : DELETED);
 #endif
+    SAY("@ lost %d %e\n", c, why)
     assert(why == FAILOVER && !confirmed[c]);
     why = 0;
     end_hold(c)
@@ -210,7 +237,8 @@ inline ready(c) {
     up[c] = true; at[c] = knows[c];
     if
     :: later[c] != NONE -> send(c, later[c]); later[c] = NONE
-    :: later[c] == NONE && phase[c] == HELD && !fixed -> send(c, RENEW)
+    :: later[c] == NONE && phase[c] == HELD && !fixed && safe[c] > 0 -> send(c, RENEW)
+    :: later[c] == NONE && phase[c] == HELD && !fixed && safe[c] == 0 /* it is over */
 #ifdef MUTANT_ASKED_ONCE
     :: later[c] == NONE && phase[c] == HELD && fixed && anew[c] -> send(c, ASK)
     :: later[c] == NONE && phase[c] == HELD && fixed && !anew[c]
@@ -220,16 +248,18 @@ inline ready(c) {
 #endif
     :: later[c] == NONE && phase[c] != HELD
     fi;
-    anew[c] = false;
 #ifndef MUTANT_NO_REPEAT
     if
     :: knows[c] && given[c] != 0 -> execute(NEW, RELEASE, given[c]); yes = false; given[c] = 0; given_for[c] = 0
     :: else
-    fi
+    fi;
 #endif
+    SAY("@ open %d %d %d\n", c, at[c], (request[c] != NONE))
+    anew[c] = false
 }
 
 inline learn(c) {
+    SAY("@ learn %d\n", c)
     knows[c] = true;
 #ifndef MUTANT_TRUSTS
     inherited[c] = (phase[c] == HELD); anew[c] = true;
@@ -244,12 +274,13 @@ inline learn(c) {
 active proctype Servers() {
     do
     :: atomic { !promoted -> /* the replica catches up */
+        SAY("@ copy\n")
         owner[NEW] = owner[0]; left[NEW] = left[0]; token[NEW] = token[0];
         copy(0); copy(1) }
-    :: atomic { !promoted ->
-        promoted = true;
+    :: atomic { SELDOM && !promoted ->
+        SPENT promoted = true;
         if
-        :: serves = false; owner[0] = 0; left[0] = 0
+        :: SAY("@ demote\n") serves = false; owner[0] = 0; left[0] = 0
         :: true
         fi;
         check_promoted(0); check_promoted(1);
@@ -258,7 +289,9 @@ active proctype Servers() {
         :: ROUGH(1)
         fi;
         look() }
-    :: atomic { promoted && serves -> serves = false; owner[0] = 0; left[0] = 0 } /* demoted */
+    :: atomic { SELDOM && promoted && serves ->
+        SPENT SAY("@ demote\n")
+        serves = false; owner[0] = 0; left[0] = 0 } /* demoted */
     od
 } /* unreached: it never ends */
 
@@ -266,23 +299,39 @@ proctype Client(byte c) {
     do
     :: atomic { phase[c] == IDLE && tries[c] < LAST(c) && SERVED(c) && request[c] == NONE ->
         tries[c]++; number[c] = c * TRIES + tries[c]; longer[c] = false;
+        SAY("@ acquire %d %d\n", c, number[c])
         phase[c] = TRYING; send(c, ACQUIRE); look() }
-    :: atomic { request[c] == ACQUIRE && DECIDED(c) -> acquired(c); look() }
+    :: atomic { request[c] == ACQUIRE && DECIDED(c) ->
+        SAY("@ read %d\n", c)
+        acquired(c); look() }
     :: atomic { request[c] == RELEASE ->
+        SAY("@ read %d\n", c)
         if
         :: (answer[c] == YES || resent[c]) && at[c] == 0 && safe[c] > 0 -> given[c] = number[c]; given_for[c] = safe[c]
         :: else
         fi;
         done(c); end_hold(c); look() }
-    :: atomic { (request[c] == RENEW || request[c] == ASK) && safe[c] > 0 -> renewed(c); look() }
+    :: atomic { (request[c] == RENEW || request[c] == ASK) && safe[c] > 0 ->
+        SAY("@ read %d\n", c)
+        renewed(c); look() }
     :: atomic { phase[c] == HELD && safe[c] == 0 -> /* lost by the clock; its user lets it go */
+        SAY("@ release %d\n", c)
         longer[c] = longer[c] || request[c] == RENEW;
         done(c); release(c); look() }
-    :: atomic { VALID(c) && !fixed && safe[c] < LEASE && SERVED(c) && request[c] == NONE -> send(c, RENEW); look() }
-    :: atomic { VALID(c) && request[c] == NONE -> release(c); look() }
-    :: atomic { promoted && !knows[c] -> learn(c); look() }
-    :: atomic { up[c] && !SERVED(c) -> unanswered(c); look() }
-    :: atomic { ROUGH(c) && SERVED(c) && cuts[c] < CUTS -> cuts[c]++; unanswered(c); look() }
+    :: atomic { VALID(c) && !fixed && safe[c] < LEASE && SERVED(c) && request[c] == NONE ->
+        SAY("@ renew %d\n", c)
+        send(c, RENEW); look() }
+    :: atomic { VALID(c) && request[c] == NONE ->
+        SAY("@ release %d\n", c)
+        release(c); look() }
+    :: atomic { SELDOM && promoted && !knows[c] ->
+        SPENT learn(c); look() }
+    :: atomic { up[c] && !SERVED(c) ->
+        SAY("@ cut %d\n", c)
+        unanswered(c); look() }
+    :: atomic { SELDOM && ROUGH(c) && SERVED(c) && cuts[c] < CUTS ->
+        SPENT SAY("@ cut %d\n", c)
+        cuts[c]++; unanswered(c); look() }
     :: atomic { !up[c] && (knows[c] || serves) -> ready(c); look() }
     od
 } /* unreached: it never ends */
@@ -293,8 +342,11 @@ init {
         :: fixed = true
         :: true
         fi;
+        SAY("@ fixed %d\n", fixed)
         if
+#ifndef REPLAY
         :: durable = true
+#endif
         :: true
         fi;
         run Client(0);

@@ -11,6 +11,7 @@
 #define SNIB_TESTS_REPLAY_H
 
 #include "engine/internal.h"
+#include "engine/route.h"
 #include "net/script.h"
 #include "sim/model_server.h"
 #include "snib.h"
@@ -37,7 +38,7 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_hold, replay_renewal, replay_rw,
+extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_renewal, replay_rw,
     replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
@@ -72,6 +73,7 @@ struct former {          /* what was left on a connection that the client has lo
 
 struct client {
     struct snib__engine *engine;
+    int at; /* its server */
     snib__time now;
     struct wire wires[2]; /* by enum snib__link_kind */
     struct former former;
@@ -82,7 +84,8 @@ struct client {
 };
 
 extern struct client clients[CLIENTS];
-extern model *server;
+extern model *servers[2]; /* only failover.pml has two */
+#define server (servers[0])
 extern uint64_t server_now;
 
 /* world_begin - a server and connected clients with one mutex. */
@@ -100,6 +103,7 @@ void collect(struct client *c);   /* finished operations */
 bool is_valid(const struct client *c);
 
 void link_open(struct client *c, int link);
+void move(struct client *c, int to);
 /* left: the server will still read the first request that it has not read. */
 void link_cut(struct client *c, int link, bool left);
 
@@ -121,5 +125,6 @@ int ticks_left(const model_key *key, snib__time span);
 int whose(void); /* the client that holds the lock at the server; -1: nobody */
 /* The owner of the lock at the server, and its lease in ticks of this length. */
 void same_at_server(const char *owner, int left, snib__time span);
+void same_at(model *which, const char *owner, int left, snib__time span);
 
 #endif

@@ -15,7 +15,7 @@
 #define NAME "m"
 
 struct client clients[CLIENTS];
-model *server;
+model *servers[2];
 uint64_t server_now;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
 static char reply[256]; /* to the request that was executed last */
@@ -108,7 +108,7 @@ static void fetch(struct client *c, int link)
 {
     struct wire *wire = &c->wires[link];
     const char *p;
-    size_t n = wire->connection ? model_output(server, wire->connection, &p) : 0;
+    size_t n = wire->connection ? model_output(servers[c->at], wire->connection, &p) : 0;
     for (size_t at = 0, size; at < n; at += size) {
         size = link == SNIB__PUBSUB ? value_size(p + at, n - at) : n;
         if (wire->pieces == 64)
@@ -154,14 +154,14 @@ static int script_of(const char *sha1)
 }
 
 /* The server reads up to the next counted command.  Returns its script, -1: it is none, -2: there is no such command. */
-static int serve(uint64_t connection, struct bytes *sent)
+static int serve(model *by, uint64_t connection, struct bytes *sent)
 {
     char verb[16], sha1[48];
     while (sent->n > 0) {
         size_t n = value_size(sent->p, sent->n);
         element(sent->p, 0, verb, sizeof verb);
         element(sent->p, 1, sha1, sizeof sha1);
-        model_input(server, connection, sent->p, n);
+        model_input(by, connection, sent->p, n);
         take(sent, n);
         if (is_counted(verb))
             return script_of(sha1);
@@ -183,7 +183,7 @@ static void note_reply(const char *p, size_t n)
 int execute(struct client *c, int link)
 {
     struct wire *wire = &c->wires[link];
-    executed = serve(wire->connection, &wire->sent);
+    executed = serve(servers[c->at], wire->connection, &wire->sent);
     if (executed == -2)
         differ("the client has sent nothing that the server could execute");
     size_t before = wire->back.n;
@@ -206,7 +206,7 @@ int execute_former(struct client *c)
     const char *p;
     if (!is_left(c))
         differ("nothing was left on a former connection");
-    executed = serve(c->former.connection, &c->former.sent);
+    executed = serve(server, c->former.connection, &c->former.sent);
     size_t n = model_output(server, c->former.connection, &p);
     note_reply(p, n);
     model_close(server, c->former.connection);
@@ -249,13 +249,13 @@ void link_open(struct client *c, int link)
     snib__link_want(c->engine, of, c->now);
     if (snib__engine_take_wish(c->engine, of) == SNIB__WISH_CLOSE)
         snib__engine_take_wish(c->engine, of);
-    wire->connection = model_connect(server);
+    wire->connection = model_connect(servers[c->at]);
     snib__engine_link_up(c->engine, of, c->now);
     flush(c);
     for (int turn = 0; of->conn.state != SNIB__CONN_READY; turn++) {
         if (turn == 5)
             broken("the handshake does not end");
-        model_input(server, wire->connection, wire->sent.p, wire->sent.n);
+        model_input(servers[c->at], wire->connection, wire->sent.p, wire->sent.n);
         wire->sent.n = 0;
         fetch(c, link);
         while (wire->pieces > 0)
@@ -287,13 +287,34 @@ void link_cut(struct client *c, int link, bool left)
     if (left)
         leave_first(c, wire);
     else
-        model_close(server, wire->connection);
+        model_close(servers[c->at], wire->connection);
     wire->connection = 0;
     wire->sent.n = wire->back.n = 0;
     wire->pieces = 0;
     c->now++; /* "before" and "after" must not be the same instant */
     snib__engine_link_down(c->engine, link_of(c, link), SNIB_EUNREACHABLE, 0, c->now);
     flush(c);
+}
+
+/* Tell the engine that another server has taken over, or, the first time, which one there is. */
+void move(struct client *c, int to)
+{
+    struct wire *wire = &c->wires[SNIB__COMMAND];
+    struct snib__address address;
+    if (!snib__address_host(&address, to == 0 ? "a" : "b", 1, 6379, false))
+        abort();
+    if (wire->connection)
+        model_close(servers[c->at], wire->connection);
+    bool was_open = wire->connection != 0;
+    wire->connection = 0;
+    wire->sent.n = wire->back.n = 0;
+    wire->pieces = 0;
+    c->now++; /* "before" and "after" must not be the same instant */
+    snib__node_readdress(c->engine, c->gate->node, &address, c->now);
+    flush(c);
+    c->at = to;
+    if (was_open && to == 0)
+        link_open(c, SNIB__COMMAND);
 }
 
 /* ---- Clients ---------------------------------------------------------------------------------------- */
@@ -329,16 +350,21 @@ void world_end(void)
         }
         clients[i] = (struct client){0};
     }
-    if (server)
-        model_free(server);
-    server = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (servers[i])
+            model_free(servers[i]);
+        servers[i] = NULL;
+    }
 }
 
 void world_begin(int kind, unsigned faults)
 {
     world_end();
-    server = model_new();
-    model_set_faults(server, faults);
+    for (int i = 0; i < 2; i++) {
+        servers[i] = model_new();
+        model_set_faults(servers[i], faults);
+    }
+    model_restart(servers[1]); /* it is another process */
     server_tick(0);
     for (int i = 0; i < CLIENTS; i++)
         new_client(&clients[i], i, kind);
@@ -487,7 +513,8 @@ int on_its_way(const struct client *c, int request_kind)
 void server_tick(snib__time span)
 {
     server_now += span;
-    model_time(server, EPOCH_NS + server_now);
+    for (int i = 0; i < 2; i++)
+        model_time(servers[i], EPOCH_NS + server_now);
 }
 
 int ticks_left(const model_key *key, snib__time span)
@@ -509,14 +536,19 @@ int whose(void)
 
 void same_at_server(const char *owner, int left, snib__time span)
 {
+    same_at(server, owner, left, span);
+}
+
+void same_at(model *which, const char *owner, int left, snib__time span)
+{
     model_key key;
     model_text field, value;
-    bool there = model_key_find(server, 0, NAME, strlen(NAME), &key);
+    bool there = model_key_find(which, 0, NAME, strlen(NAME), &key);
     if (!there && owner)
         differ("in the model the lock is held by %s, at the server it is free", owner);
     if (!there)
         return;
-    if (!model_field_at(server, 0, NAME, strlen(NAME), 0, &field, &value) || key.fields != 1)
+    if (!model_field_at(which, 0, NAME, strlen(NAME), 0, &field, &value) || key.fields != 1)
         broken("the key is no lock");
     if (!owner)
         differ("in the model the lock is free, at the server it is held by %.*s", (int)field.n,

@@ -43,8 +43,9 @@ JOBS = 2
 OPTIMISE = {False: "-O0", True: "-O2"}
 
 
-# Of a random walk; its seeds are far apart, because Spin's generator starts alike from seeds that are close.
-STEPS, TRACES, TRIES = 6000, {False: 10, True: 500}, {False: 30, True: 200}
+# Random walks through a model, and how long they are, unless its head says "walks:"; with --full there are more.  Their
+# seeds are far apart, because Spin's generator starts alike from seeds that are close.
+WALKS, MORE = [10, 6000], 40
 SEED = 100_003
 
 
@@ -55,6 +56,8 @@ class Model(NamedTuple):
     ltl: bool
     traced: bool  # it says what it does, so the core can do the same
     unseen: list[str]  # mutants that a trace does not show
+    walks: int  # how many random walks
+    steps: int  # of each
 
 
 class Search(NamedTuple):
@@ -84,9 +87,10 @@ def read_model(path: Path) -> Model:
     if not runs:
         raise Broken(f"{path.name} does not say how it is run")
     unseen = " ".join(re.findall(r"^ \* unseen: *(.*)$", head, re.M)).split()
+    walks = [int(n) for found in re.findall(r"^ \* walks: (\d+) of (\d+)$", head, re.M) for n in found] or WALKS
     if set(unseen) - set(mutants):
         raise Broken(f"{path.name}: of the unseen it has only {sorted(set(unseen) & set(mutants))}")
-    return Model(path, mutants, runs, bool(re.search(r"^ltl ", text, re.M)), '"trace.inc"' in text, unseen)
+    return Model(path, mutants, runs, bool(re.search(r"^ltl ", text, re.M)), '"trace.inc"' in text, unseen, *walks)
 
 
 def call(command: list[str], folder: str) -> str:
@@ -216,7 +220,7 @@ def check(model: Model, variant: str, full: bool) -> Result:
 
 def replay(model: Model, program: Path, seed: int, defines: list[str]) -> tuple[int, str, str]:
     """Have the core take the steps of one walk: replay's exit code, what it has counted, what it has to say."""
-    walk = ["spin", "-T", "-DREPLAY", *defines, f"-n{seed}", f"-u{STEPS}", str(model.path)]
+    walk = ["spin", "-T", "-DREPLAY", *defines, f"-n{seed}", f"-u{model.steps}", str(model.path)]
     with (
         tempfile.TemporaryDirectory(prefix="snib-models-") as folder,  # Spin leaves files where it runs
         subprocess.Popen(walk, cwd=folder, stdout=subprocess.PIPE) as spin,
@@ -232,7 +236,7 @@ def check_traces(model: Model, program: Path, full: bool, traces: int) -> Result
     begin = time.monotonic()
     counts: dict[str, int] = {}
     how = ""
-    for number in range(1, (traces or TRACES[full]) + 1):
+    for number in range(1, (traces or model.walks * (MORE if full else 1)) + 1):
         code, counted, said = replay(model, program, number * SEED, ["-DFULL"] if full and number % 2 else [])
         if code != 0:
             how = f"exit {code}\n{said}"
@@ -245,11 +249,11 @@ def check_traces(model: Model, program: Path, full: bool, traces: int) -> Result
     return Result(model.path.stem, "traces", time.monotonic() - begin, how == "", how, sum(counts.values()), 0)
 
 
-def check_unlike(model: Model, program: Path, mutant: str, full: bool) -> Result:
+def check_unlike(model: Model, program: Path, mutant: str) -> Result:
     """The core does not do what the mutant does, and the replay must show it: otherwise it compares nothing."""
     begin = time.monotonic()
     how = "no trace differs from what the core does"
-    for number in range(1, TRIES[full] + 1):
+    for number in range(1, 4 * model.walks + 1):
         code, _, said = replay(model, program, number * SEED, [f"-D{mutant}"])
         if code != 0:
             how = said if code == 1 else f"exit {code}\n{said}"
@@ -322,7 +326,7 @@ def main() -> None:
             tasks = [pool.submit(check_traces, model, program, arguments.full, arguments.traces)]
             for mutant in model.mutants:
                 if mutant not in model.unseen:
-                    tasks.append(pool.submit(check_unlike, model, program, mutant, arguments.full))
+                    tasks.append(pool.submit(check_unlike, model, program, mutant))
             walks.append((model, tasks))
         for model, tasks in walks:
             results = [task.result() for task in tasks]
