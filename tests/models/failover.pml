@@ -34,7 +34,7 @@
  *
  * unseen: MUTANT_NO_WAIT
  * unseen: MUTANT_STANDS
- * walks: 60 of 1500
+ * walks: 60 of 1000
  *
  * run: -DSAFETY
  */
@@ -273,8 +273,8 @@ inline learn(c) {
 
 active proctype Servers() {
     do
-    :: atomic { !promoted -> /* the replica catches up */
-        SAY("@ copy\n")
+    :: atomic { SELDOM && !promoted -> /* the replica catches up */
+        SPENT SAY("@ copy\n")
         owner[NEW] = owner[0]; left[NEW] = left[0]; token[NEW] = token[0];
         copy(0); copy(1) }
     :: atomic { SELDOM && !promoted ->
@@ -321,8 +321,8 @@ proctype Client(byte c) {
     :: atomic { VALID(c) && !fixed && safe[c] < LEASE && SERVED(c) && request[c] == NONE ->
         SAY("@ renew %d\n", c)
         send(c, RENEW); look() }
-    :: atomic { VALID(c) && request[c] == NONE ->
-        SAY("@ release %d\n", c)
+    :: atomic { SELDOM && VALID(c) && request[c] == NONE ->
+        SPENT SAY("@ release %d\n", c)
         release(c); look() }
     :: atomic { SELDOM && promoted && !knows[c] ->
         SPENT learn(c); look() }

@@ -115,7 +115,7 @@ void same_request(const char *kind, int script);
 bool said_yes(void); /* the reply to what was executed last */
 void read_reply(struct client *c, int link);
 void flush(struct client *c); /* what the engine wants to send goes onto the wires */
-void tick(struct client *c); /* whatever is due by its clock */
+void tick(struct client *c);  /* whatever is due by its clock */
 void settle(struct client *c);
 int32_t ask(struct client *c, struct snib__op *op, struct snib__hold **out);
 int on_its_way(const struct client *c, int request_kind);

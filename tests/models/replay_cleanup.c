@@ -120,11 +120,12 @@ static void step_is(void)
     }
 }
 
-static const struct step steps[] = {
-    {"kills", step_kills},     {"acquire", step_acquire}, {"cancel", step_cancel},
-    {"execute", step_execute}, {"former", step_former},   {"read", step_read},
-    {"result", step_result},   {"release", step_release}, {"left", step_left},
-    {"cut", step_cut},         {"open", step_open},       {"tick", step_tick},
-    {"is", step_is},           {NULL, NULL}};
+static const struct step steps[] = {{"kills", step_kills},   {"acquire", step_acquire},
+                                    {"cancel", step_cancel}, {"execute", step_execute},
+                                    {"former", step_former}, {"read", step_read},
+                                    {"result", step_result}, {"release", step_release},
+                                    {"left", step_left},     {"cut", step_cut},
+                                    {"open", step_open},     {"tick", step_tick},
+                                    {"is", step_is},         {NULL, NULL}};
 
 const struct replay replay_cleanup = {"cleanup", begin, steps};

@@ -22,7 +22,8 @@ static void begin(void)
     for (int i = 0; i < CLIENTS; i++) {
         struct snib__engine *engine = clients[i].engine;
         engine->config.lease = SHORT;
-        engine->config.topology = SNIB__SENTINEL; /* releases are repeated only where failovers happen */
+        engine->config.topology =
+            SNIB__SENTINEL; /* releases are repeated only where failovers happen */
         move(&clients[i], 0);
     }
 }

@@ -182,7 +182,8 @@ static void begin(void)
 static struct snib__hold *current(void)
 {
     struct snib__hold *hold = world()->gate->active;
-    return hold && hold->acquired_at ? hold : NULL; /* otherwise it is only what is left of a loss */
+    return hold && hold->acquired_at ? hold
+                                     : NULL; /* otherwise it is only what is left of a loss */
 }
 
 /* An acquire by the common owner, and its result. */
@@ -354,13 +355,12 @@ static void step_end(void)
 }
 
 static const struct step steps[] = {
-    {"acquire", step_acquire}, {"enter", step_enter},     {"busy", step_busy},
-    {"check", step_check},     {"again", step_again},     {"found", step_found},
-    {"release", step_release},
-    {"free", step_free},       {"go", step_go},           {"expect", step_expect},
-    {"late", step_late},       {"notice", step_notice},   {"renewed", step_renewed},
-    {"gone", step_gone},       {"report", step_report},   {"answer", step_renewed},
-    {"rest", step_renewed},    {"delete", step_delete},   {"end", step_end},
-    {"is", step_is},           {NULL, NULL}};
+    {"acquire", step_acquire}, {"enter", step_enter},  {"busy", step_busy},
+    {"check", step_check},     {"again", step_again},  {"found", step_found},
+    {"release", step_release}, {"free", step_free},    {"go", step_go},
+    {"expect", step_expect},   {"late", step_late},    {"notice", step_notice},
+    {"renewed", step_renewed}, {"gone", step_gone},    {"report", step_report},
+    {"answer", step_renewed},  {"rest", step_renewed}, {"delete", step_delete},
+    {"end", step_end},         {"is", step_is},        {NULL, NULL}};
 
 const struct replay replay_hold = {"hold", begin, steps};

@@ -94,11 +94,18 @@ static void step_is(void)
     }
 }
 
-static const struct step steps[] = {
-    {"acquire", step_acquire}, {"execute", step_execute}, {"former", step_former},
-    {"read", step_read},       {"release", step_release}, {"tick", step_tick},
-    {"left", step_left},       {"cut", step_cut},         {"server", step_server},
-    {"clock", step_clock},     {"forget", step_forget},   {"is", step_is},
-    {NULL, NULL}};
+static const struct step steps[] = {{"acquire", step_acquire},
+                                    {"execute", step_execute},
+                                    {"former", step_former},
+                                    {"read", step_read},
+                                    {"release", step_release},
+                                    {"tick", step_tick},
+                                    {"left", step_left},
+                                    {"cut", step_cut},
+                                    {"server", step_server},
+                                    {"clock", step_clock},
+                                    {"forget", step_forget},
+                                    {"is", step_is},
+                                    {NULL, NULL}};
 
 const struct replay replay_renewal = {"renewal", begin, steps};

@@ -62,7 +62,8 @@ static void step_take(void)
     struct held *h = held_at(0);
     struct snib__acquire how = {.owner = OWNER, .wait = 0};
     drop_held(c, h); /* a lost one, of which the server has nothing any more */
-    int32_t code = ask(c, snib__engine_acquire(c->engine, h->gate, &how, c->now, &c->code), &h->hold);
+    int32_t code =
+        ask(c, snib__engine_acquire(c->engine, h->gate, &how, c->now, &c->code), &h->hold);
     if (code != (arg(2) ? SNIB_OK : SNIB_BUSY))
         differ("the acquire ended with %s", snib_code_name(code));
 }
@@ -156,9 +157,9 @@ static void step_is(void)
     }
 }
 
-static const struct step steps[] = {{"take", step_take},       {"renew", step_renew},
-                                    {"release", step_release}, {"rest", step_rest},
-                                    {"tick", step_tick},       {"is", step_is},
-                                    {NULL, NULL}};
+static const struct step steps[] = {
+    {"take", step_take}, {"renew", step_renew}, {"release", step_release},
+    {"rest", step_rest}, {"tick", step_tick},   {"is", step_is},
+    {NULL, NULL}};
 
 const struct replay replay_rw = {"rw", begin, steps};

@@ -18,7 +18,7 @@ struct client clients[CLIENTS];
 model *servers[2];
 uint64_t server_now;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
-static char reply[256]; /* to the request that was executed last */
+static char reply[256];          /* to the request that was executed last */
 static int executed;
 
 /* A connection ends when the trace says so, not because a reply is overdue.  (The linker puts this in the place of
