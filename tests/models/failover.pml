@@ -34,7 +34,7 @@
  *
  * unseen: MUTANT_NO_WAIT
  * unseen: MUTANT_STANDS
- * walks: 60 of 1000
+ * walks: 120 of 1000
  *
  * run: -DSAFETY
  */
@@ -73,6 +73,7 @@ mtype phase[NC] = IDLE;
 byte number[NC], tries[NC], cuts[NC];
 bool resent[NC];                         /* the release may have been executed already */
 bool twice[NC];                          /* the acquisition may have been executed twice */
+bool lapsed[NC];                         /* held, and V is so long past that the lease has ended */
 bool longer[NC];                         /* a renewal without an answer: the lease may end after V */
 bool up[NC] = true, knows[NC];           /* knows of the switch, so its connection is to the new master */
 bit at[NC];                              /* where the connection is, or was */
@@ -146,6 +147,7 @@ inline check_promoted(c) {
 }
 
 inline pass(c) {
+    lapsed[c] = (phase[c] == HELD && safe[c] == 0);
     safe[c] = (safe[c] > 0 -> safe[c] - 1 : 0);
     first[c] = (first[c] > 0 -> first[c] - 1 : 0);
     age[c] = (request[c] != NONE && age[c] < LEASE -> age[c] + 1 : age[c]);
@@ -317,7 +319,12 @@ proctype Client(byte c) {
     :: atomic { phase[c] == HELD && safe[c] == 0 -> /* lost by the clock; its user lets it go */
         SAY("@ release %d\n", c)
         longer[c] = longer[c] || request[c] == RENEW;
-        done(c); release(c); look() }
+        done(c);
+        if
+        :: !up[c] && lapsed[c] -> end_hold(c)
+        :: up[c] || !lapsed[c] -> release(c)
+        fi;
+        lapsed[c] = false; look() }
     :: atomic { VALID(c) && !fixed && safe[c] < LEASE && SERVED(c) && request[c] == NONE ->
         SAY("@ renew %d\n", c)
         send(c, RENEW); look() }
@@ -329,7 +336,7 @@ proctype Client(byte c) {
     :: atomic { up[c] && !SERVED(c) ->
         SAY("@ cut %d\n", c)
         unanswered(c); look() }
-    :: atomic { SELDOM && ROUGH(c) && SERVED(c) && cuts[c] < CUTS ->
+    :: atomic { (SELDOM || request[c] == ASK) && ROUGH(c) && SERVED(c) && cuts[c] < CUTS ->
         SPENT SAY("@ cut %d\n", c)
         cuts[c]++; unanswered(c); look() }
     :: atomic { !up[c] && (knows[c] || serves) -> ready(c); look() }

@@ -24,6 +24,7 @@
  *               MUTANT_LOST_STAYS       nothing is released of a hold that the clock has ended
  *
  * unseen: MUTANT_SETTLES_EARLY
+ * walks: 40 of 6000
  *
  * run: -DSAFETY
  */

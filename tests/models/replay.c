@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LINE 512
 #define WORDS_MAX 40
@@ -110,6 +111,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: replay MODEL <TRACE\n");
         return 2;
     }
+    alarm(600); /* a step that does not end is a failure, too */
     replay->begin();
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;

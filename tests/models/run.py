@@ -237,7 +237,7 @@ def check_traces(model: Model, program: Path, full: bool, traces: int) -> Result
     counts: dict[str, int] = {}
     how = ""
     for number in range(1, (traces or model.walks * (MORE if full else 1)) + 1):
-        code, counted, said = replay(model, program, number * SEED, ["-DFULL"] if full and number % 2 else [])
+        code, counted, said = replay(model, program, number * SEED, [])
         if code != 0:
             how = f"exit {code}\n{said}"
             break
