@@ -45,7 +45,7 @@ OPTIMISE = {False: "-O0", True: "-O2"}
 
 # Random walks through a model, and how long they are, unless its head says "walks:"; with --full there are more.  Their
 # seeds are far apart, because Spin's generator starts alike from seeds that are close.
-WALKS, MORE = [10, 6000], 40
+WALKS, MORE = [20, 6000], 20
 SEED = 100_003
 
 

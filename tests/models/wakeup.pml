@@ -20,6 +20,8 @@
  *               MUTANT_LEFT           a channel that is wanted while it is being left is not subscribed again
  *               MUTANT_DEAF           a new connection does not subscribe again
  *
+ * walks: 40 of 6000
+ *
  * run: -DSAFETY
  * run: -a -f -N wakes
  */
