@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEASE_MS = 6000, LONG_MS = 30000 };
+enum { LEASE_MS = 60000, LONG_MS = 30000 }; /* no failover takes a lease */
 
 static struct authority authority;
 static char folder[] = "/tmp/snib-secure-XXXXXX";
