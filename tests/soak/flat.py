@@ -74,6 +74,11 @@ class Curve:
         table = FINE if self.seconds >= FINE_S else GROSS
         return table.get(language, table[""])
 
+    @property
+    def long(self) -> bool:
+        """Whether there is enough of it to be judged."""
+        return len(self.samples) >= FEWEST
+
     def medians(self) -> list[tuple[float, float]]:
         """Of each kind, in the second quarter and in the last one."""
         n = len(self.samples)
@@ -82,7 +87,7 @@ class Curve:
 
     def leaks(self) -> list[str]:
         """A sentence for each kind that is not flat."""
-        if len(self.samples) < FEWEST:
+        if not self.long:
             return []
         may = self.allowance
         found = []

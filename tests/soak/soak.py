@@ -49,7 +49,7 @@ class Soak:
             deployment, kind = world.split(":")
             plan = worlds.Plan(deployment, kind, members, given.seed)
             plan.gap_s, plan.think_s, plan.plant = given.gap, given.think_ms / 1000, given.plant
-            plan.old = bool(given.old)
+            plan.window_s, plan.old = given.window, bool(given.old)
             self.worlds.append(worlds.make(plan, folder / plan.title, kept))
 
     async def run(self) -> None:
@@ -62,7 +62,9 @@ class Soak:
         try:
             await asyncio.gather(*(world.ready.wait() for world in self.worlds))
             self.began = time.monotonic()
-            await self._last()
+            given = self.given
+            print(f"{given.processes} processes in {len(self.worlds)} worlds take part; seed {given.seed}", flush=True)
+            await self._last(tasks)
             self.seconds = time.monotonic() - self.began
             for world in self.worlds:
                 world.ending.set()
@@ -77,12 +79,12 @@ class Soak:
         self.interrupted = True
         self.over.set()
 
-    async def _last(self) -> None:
-        """Until the time is over, or something planted was found."""
-        try:
-            await asyncio.wait_for(self.over.wait(), self.given.seconds)
-        except asyncio.TimeoutError:
-            pass
+    async def _last(self, worlds: list[asyncio.Future[None]]) -> None:
+        """Until the time is over, or something planted was found, or every world has come to a bad end."""
+        over = asyncio.ensure_future(self.over.wait())
+        ended = asyncio.gather(*worlds)
+        await asyncio.wait({over, ended}, timeout=self.given.seconds, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
 
     async def _watch(self) -> None:
         """Look at every process, and show the counters."""
@@ -144,6 +146,7 @@ def main() -> int:
     parser.add_argument("--old", default="HEAD~20", help="a commit with an older version of the library, or none")
     parser.add_argument("--gap", type=float, default=5.0, help="mean seconds between two faults of a world")
     parser.add_argument("--think-ms", type=int, default=500, help="mean time between two turns of a thread")
+    parser.add_argument("--window", type=float, default=60.0, help="seconds after which what was recorded is judged")
     parser.add_argument("--sample", type=float, default=0, help="seconds between two looks at the memory")
     parser.add_argument("--seed", default=str(time.time_ns() // 1000000), help="repeats the plan of the faults")
     parser.add_argument("--plant", default="", choices=["", "leak", "overlap"], help="what must be found")

@@ -102,6 +102,7 @@ class Steady(Conductor):
         self.out -= dead
         self.thinking -= dead
         self.served.pop(me, None)
+        self.retired.discard(me)
         for name in self.names.values():
             name.parked = [(worker, who) for worker, who in name.parked if worker not in dead]
             if name.kept and name.kept.worker in dead:

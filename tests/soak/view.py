@@ -154,7 +154,8 @@ def text(soak: Soak) -> Iterator[str]:
     yield ""
     yield f"Seed `{given.seed}`; {f'the older version is {given.old}' if given.old else 'no old version'}; {platform.platform()}."
     yield ""
-    yield from (f"* WRONG: {text}" for text in soak.wrong)
+    yield from (f"* WRONG: {text.strip()}" for text in soak.wrong)
+    yield ""
     heads = ["world", "operations", "grants", "holds lost", "calls without a hold, by code", "windows", "overlaps, untold", "updates, stale writes refused"]
     rows: list[list[object]] = [
         [
@@ -180,7 +181,7 @@ def text(soak: Soak) -> Iterator[str]:
 
 def chosen(soak: Soak, count: int = 80) -> list[tuple[World, Curve]]:
     """The processes that lived longest; all of them are in the JSON."""
-    judged = [(w, c) for w, c in curves(soak) if len(c.samples) >= flat.FEWEST]
+    judged = [(w, c) for w, c in curves(soak) if c.long]
     return sorted(judged, key=lambda one: -one[1].seconds)[:count]
 
 

@@ -35,7 +35,7 @@ BUILD = recorders.BUILD
 JUDGE = BUILD / "soak/judge"
 KEPT = 10  # refused windows of a soak
 NAMES, WORKERS, PERMITS = 2, 2, 3
-WINDOW_S, WINDOW_OPERATIONS = 60.0, 4000
+WINDOW_OPERATIONS = 4000
 STUCK_S = 900.0  # for what has to come to an end; far more than a slow machine needs
 LEASE_MS = {"single": 1000, "sentinel": rounds.LEASE_MS, "cluster": rounds.LEASE_MS}
 # How often each fault comes, relative to the others.
@@ -56,6 +56,7 @@ class Plan:
     seed: str
     gap_s: float = 5.0
     think_s: float = 0.2
+    window_s: float = 60.0
     old: bool = False  # whether there is an older version of the library
     plant: str = ""
 
@@ -140,7 +141,10 @@ class World:
         if self.processes.pop(member.me, None):
             member.log.close()
             self.conductor.forget(member.me)
-            self.curves.append(member.curve)
+            if member.curve.long:
+                self.curves.append(member.curve)
+            if not member.errors.stat().st_size:
+                member.errors.unlink()
 
     async def _ended(self, members: list[Member]) -> None:
         """Until these have ended by themselves."""
@@ -184,6 +188,13 @@ class World:
             await asyncio.to_thread(self.close)
 
     async def _live(self) -> None:
+        await asyncio.wait_for(self._begin(), STUCK_S)
+        plan = self.plan.faults()
+        while not self.ending.is_set():
+            await self._window(plan)
+        await asyncio.wait_for(self._end(), STUCK_S)
+
+    async def _begin(self) -> None:
         self.begin_window()
         await asyncio.to_thread(self.deploy)
         self.port = await self.conductor.listen()
@@ -192,10 +203,6 @@ class World:
         for _ in self.plan.languages:
             await self.joined()
         self.ready.set()
-        plan = self.plan.faults()
-        while not self.ending.is_set():
-            await self._window(plan)
-        await asyncio.wait_for(self._end(), STUCK_S)
 
     def first_languages(self) -> Iterator[str]:
         """Every second process of a language begins with the older version."""
@@ -239,7 +246,7 @@ class World:
             self.conductor.note("plan", now_ns(), name, self.plan.kind, number, self.lease_ms)
 
     async def _window(self, plan: Iterator[tuple[float, str, str, float]]) -> None:
-        end = time.monotonic() + WINDOW_S
+        end = time.monotonic() + self.plan.window_s
 
         def over() -> bool:
             full = self.conductor.recent >= WINDOW_OPERATIONS or time.monotonic() >= end
