@@ -156,10 +156,8 @@ class Log:
         event = words[0]
         if event in ("grant", "start"):
             self.counts[event, self.language] += 1
-        elif event in ("fail", "lost"):
-            self.counts[event, words[-1]] += 1
-        elif event == "release":
-            self.counts[event, words[-1]] += 1
+        elif event in ("fail", "lost", "release"):  # with a code, or a reason
+            self.counts[event, words[-1], self.language] += 1
         if self.file:
             self.file.write(line + "\n")
 

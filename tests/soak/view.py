@@ -25,22 +25,22 @@ def length(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{left:02}"
 
 
+def counted(world: World, event: str) -> collections.Counter[str]:
+    """Lines of the logs, by their second word: a language, a code or a reason."""
+    counts: collections.Counter[str] = collections.Counter()
+    for words, n in sorted(world.counts.items()):
+        if words[0] == event:
+            counts[words[1]] += n
+    return counts
+
+
 def lost(world: World) -> dict[str, int]:
     """Holds that were lost, by reason; those that learned it from their release, too."""
-    reasons = collections.Counter({words[1]: n for words, n in world.counts.items() if words[0] == "lost"})
-    at_release = world.counts["release", "4"] - reasons.total()
+    reasons = counted(world, "lost")
+    at_release = counted(world, "release")["4"] - reasons.total()
     if at_release > 0:
         reasons["at release"] = at_release
     return dict(sorted(reasons.items()))
-
-
-def failed(world: World) -> dict[str, int]:
-    """Calls without a hold, by code."""
-    return {words[1]: n for words, n in sorted(world.counts.items()) if words[0] == "fail"}
-
-
-def grants(world: World) -> dict[str, int]:
-    return {words[1]: n for words, n in sorted(world.counts.items()) if words[0] == "grant"}
 
 
 def operations(world: World) -> int:
@@ -95,7 +95,7 @@ class Screen:
         yield f"{'world':18}{'processes':>10}{'operations':>12}{'grants':>10}{'lost':>7}{'faults':>8}{'windows':>9}{'overlaps':>10}"
         for world in soak.worlds:
             yield (
-                f"{world.plan.title:18}{len(world.processes):10}{operations(world):12}{sum(grants(world).values()):10}"
+                f"{world.plan.title:18}{len(world.processes):10}{operations(world):12}{sum(counted(world, "grant").values()):10}"
                 f"{sum(lost(world).values()):7}{world.met.total():8}{world.windows:9}{world.judged.overlaps:10}"
             )
         yield ""
@@ -134,7 +134,9 @@ def report(soak: Soak) -> None:
         "worlds": [
             {
                 **{"world": w.plan.title, "processes": w.plan.languages, "operations": operations(w)},
-                **{"grants": grants(w), "calls without a hold": failed(w), "lost": lost(w), "faults": dict(w.met)},
+                **{"grants": counted(w, "grant"), "lost": lost(w), "faults": w.met},
+                "calls without a hold": {" ".join(words[1:]): n for words, n in sorted(w.counts.items()) if words[0] == "fail"},
+                "longest fault, in s": {fault: round(s, 1) for fault, s in w.longest.items()},
                 **{"windows": w.windows, **{k: v for k, v in vars(w.judged).items() if isinstance(v, int)}},
             }
             for w in soak.worlds
@@ -159,7 +161,7 @@ def text(soak: Soak) -> Iterator[str]:
     heads = ["world", "operations", "grants", "holds lost", "calls without a hold, by code", "windows", "overlaps, untold", "updates, stale writes refused"]
     rows: list[list[object]] = [
         [
-            *(w.plan.title, operations(w), listed(grants(w)), listed(lost(w)), listed(failed(w)), w.windows),
+            *(w.plan.title, operations(w), listed(counted(w, "grant")), listed(lost(w)), listed(counted(w, "fail")), w.windows),
             *(f"{w.judged.overlaps}, {w.judged.untold}", f"{w.judged.updates}, {w.judged.stale}"),
         ]
         for w in them
@@ -167,7 +169,8 @@ def text(soak: Soak) -> Iterator[str]:
     yield from table(heads, rows)
     yield ""
     every = sorted({fault for w in them for fault in w.met})
-    yield from table(["fault", *(w.plan.title for w in them)], ([f, *(w.met[f] or "" for w in them)] for f in every))
+    cells = ([f, *(f"{w.met[f]}, {w.longest[f]:.1f}" if f in w.met else "" for w in them)] for f in every)
+    yield from table(["fault: how often, seconds at most", *(w.plan.title for w in them)], cells)
     yield ""
     yield "Memory that belongs to a process alone, in its second quarter and in its last one (medians):"
     yield ""

@@ -109,6 +109,7 @@ class World:
         self.born: collections.Counter[str] = collections.Counter()
         self.counts: collections.Counter[tuple[str, ...]] = collections.Counter()  # lines of the logs
         self.met: collections.Counter[str] = collections.Counter()  # faults
+        self.longest: dict[str, float] = {}  # how many seconds one of each took at most
         self.curves: list[Curve] = []  # of processes that have ended
         self.wrong: list[str] = []
         self.windows, self.judged = 0, Verdict()
@@ -278,6 +279,7 @@ class World:
             self.conductor.free = None
         if met:
             self.met[fault] += 1
+            self.longest[fault] = max(self.longest.get(fault, 0.0), (now_ns() - begin) / 1e9)
             self.conductor.note("fault", now_ns(), begin, fault.replace(" ", "-"), chosen)
 
     async def _judge(self, folder: Path) -> None:
