@@ -89,7 +89,7 @@ def test_fast_leaks() -> None:
 
 
 def test_curves_are_bounded() -> None:
-    long = curve(1e6, 50 * MOST, 0, 100)
+    long = curve(1e6, 6 * MOST, 0, 100)
     assert FEWEST < len(long.samples) <= MOST
     assert long.leaks()
     assert len(long.points()) == 12
