@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-kept = []
+kept: list[object] = []
 
 
 def leak() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -76,15 +77,22 @@ class Soak:
             world.wrong += [f"{world.plan.title}: {text}" for curve in world.curves for text in curve.leaks()]
 
     def interrupt(self) -> None:
+        """In order for the first time; the second time at once."""
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         self.interrupted = True
         self.over.set()
 
-    async def _last(self, worlds: list[asyncio.Future[None]]) -> None:
+    async def _last(self, worlds: list[asyncio.Task[None]]) -> None:
         """Until the time is over, or something planted was found, or every world has come to a bad end."""
-        over = asyncio.ensure_future(self.over.wait())
-        ended = asyncio.gather(*worlds)
-        await asyncio.wait({over, ended}, timeout=self.given.seconds, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
+
+        async def ended() -> None:
+            await asyncio.wait(worlds)
+            self.over.set()
+
+        waiting = asyncio.ensure_future(ended())
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.over.wait(), self.given.seconds)
+        waiting.cancel()
 
     async def _watch(self) -> None:
         """Look at every process, and show the counters."""
@@ -115,7 +123,11 @@ class Soak:
 def prepare(given: argparse.Namespace) -> None:
     """The commands of the recorders: their own sessions, so that Ctrl-C reaches only this process."""
     build = recorders.BUILD / "soak"
-    java = [word.replace(str(recorders.BUILD / "histories/java"), str(build / "java")) for word in recorders.PROGRAMS["java"]]
+    # With a small heap, because it uses what it may.
+    changes = {str(recorders.BUILD / "histories/java"): str(build / "java"), "-Xmx512m": "-Xmx160m"}
+    java = recorders.PROGRAMS["java"]
+    for old, new in changes.items():
+        java = [word.replace(old, new) for word in java]
     programs = {
         "c": [str(build / "recorder")],
         "python": recorders.PROGRAMS["python"],
@@ -145,7 +157,7 @@ def main() -> int:
     parser.add_argument("--languages", default=os.environ.get("SNIB_SOAK_LANGUAGES", "c,python,go,java"))
     parser.add_argument("--old", default="HEAD~20", help="a commit with an older version of the library, or none")
     parser.add_argument("--gap", type=float, default=5.0, help="mean seconds between two faults of a world")
-    parser.add_argument("--think-ms", type=int, default=500, help="mean time between two turns of a thread")
+    parser.add_argument("--think-ms", type=int, default=1000, help="mean time between two turns of a thread")
     parser.add_argument("--window", type=float, default=60.0, help="seconds after which what was recorded is judged")
     parser.add_argument("--sample", type=float, default=0, help="seconds between two looks at the memory")
     parser.add_argument("--seed", default=str(time.time_ns() // 1000000), help="repeats the plan of the faults")

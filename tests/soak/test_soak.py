@@ -165,7 +165,8 @@ def test_all_is_well() -> None:
         words = ["--seconds", "1800", "--processes", "32"]
     else:
         worlds = "single:mutex,sentinel:fenced"
-        words = ["--seconds", "60", "--processes", "7", "--worlds", worlds, "--old", "none", "--window", "20", "--gap", "2"]
+        words = ["--seconds", "60", "--processes", "7", "--worlds", worlds, "--old", "none", "--window", "20"]
+        words += ["--gap", "2", "--think-ms", "250"]
     done = subprocess.run(soak("minute", *words), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     told = reported("minute")

@@ -7,7 +7,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import flat
@@ -51,7 +51,7 @@ def curves(soak: Soak) -> list[tuple[World, Curve]]:
     return [(w, c) for w in soak.worlds for c in [*w.curves, *(m.curve for m in w.processes.values())]]
 
 
-def table(heads: list[str], rows: Iterable[list[object]]) -> Iterator[str]:
+def table(heads: list[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"|{' --- |' * len(heads)}"
     for row in rows:

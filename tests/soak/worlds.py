@@ -14,8 +14,8 @@ import itertools
 import random
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ SINGLE = {"cut": 3, "silence": 3, "chop": 6, "clients": 4, "delete": 2, "restart
 FAILOVERS = {"master killed": 2, "master stopped": 2, "failover by hand": 2}
 SPARED = {"permits": ("delete", "wipe"), "fenced": ("wipe",)}  # whose number, or tokens, would begin again
 STAY = ("redisson_unlock_latch:", "redisson_lock_token:", "redisson_lock_queue:", "redisson_lock_timeout:", "snib_")
+
+
+async def within(work: Coroutine[Any, Any, Any], what: str) -> Any:
+    """What has to come to its end does."""
+    try:
+        return await asyncio.wait_for(work, STUCK_S)
+    except asyncio.TimeoutError:
+        raise AssertionError(f"not within {STUCK_S:.0f} s: {what}") from None
 
 
 @dataclass
@@ -189,11 +197,11 @@ class World:
             await asyncio.to_thread(self.close)
 
     async def _live(self) -> None:
-        await asyncio.wait_for(self._begin(), STUCK_S)
+        await within(self._begin(), "its processes take part")
         plan = self.plan.faults()
         while not self.ending.is_set():
             await self._window(plan)
-        await asyncio.wait_for(self._end(), STUCK_S)
+        await within(self._end(), "its processes end, and leave nothing behind")
 
     async def _begin(self) -> None:
         self.begin_window()
@@ -259,8 +267,8 @@ class World:
                 await asyncio.wait_for(self.ending.wait(), gap)
             if not self.ending.is_set():
                 await self._fault(fault, language, which)
-        await asyncio.wait_for(self.conductor.pause(), STUCK_S)
-        await asyncio.wait_for(self.released(), STUCK_S)
+        await within(self.conductor.pause(), "nobody asks for anything or holds it")
+        await within(self.released(), "nothing is held on the server")
         for member in self.processes.values():
             member.log.drain()
         last, self.windows = self.window, self.windows + 1
@@ -272,9 +280,7 @@ class World:
         versions = sorted({m.language for m in self.processes.values() if m.language.partition(".")[0] == language})
         chosen = versions[int(which * len(versions))]
         try:
-            met = await asyncio.wait_for(self.fault(fault, chosen), STUCK_S)
-        except asyncio.TimeoutError:
-            raise AssertionError(f"the fault {fault} {chosen} has not come to an end in {STUCK_S:.0f} s") from None
+            met = await within(self.fault(fault, chosen), f"the fault {fault} {chosen} comes to its end")
         finally:
             self.conductor.free = None
         if met:
