@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("topology"
 from flat import FEWEST, MOST, Curve  # noqa: E402
 from history import MS  # noqa: E402
 from recorders import BUILD  # noqa: E402
-from verdict import explained, read  # noqa: E402
+from verdict import Verdict, explained, read, writes  # noqa: E402
 from worlds import Plan, deal  # noqa: E402
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
@@ -98,9 +98,13 @@ def test_curves_are_bounded() -> None:
 # ---- Windows with failovers ----------------------------------------------------------------------
 
 
-def window(folder: Path, second: int, token: int, until: int = 80) -> Any:
+def judged(folder: Path, *failovers: tuple[int, int]) -> Verdict:
+    return explained(read(folder), writes(folder), [(a * MS, b * MS) for a, b in failovers], 3000)
+
+
+def window(folder: Path, second: int, token: int, until: int = 80) -> None:
     """c holds from 10 ms and believes it until `until`; p holds from `second`, with that token."""
-    (folder / "plan.log").write_text("plan 0 a fenced 0 3000\n")
+    (folder / "plan.log").write_text("plan 0 a fenced 0 3000\nwrote 1 a c0-1 7 1\n")
     (folder / "c0.log").write_text(
         f"""start 0 c0/0
 ask 0 c0/0 a 1000
@@ -117,31 +121,43 @@ grant {second * MS} python0/0 a python0-1 {token} x owner
 release {(until + 90) * MS} python0/0 a python0-1 {(until + 80) * MS} {(until + 81) * MS} 0
 """
     )
-    return read(folder)
 
 
 def test_in_turn(tmp_path: Path) -> None:
-    verdict = explained(window(tmp_path, 85, 8), [], 3000)
-    assert (verdict.refused, verdict.overlaps) == ([], 0)
+    window(tmp_path, 85, 8)
+    verdict = judged(tmp_path)
+    assert (verdict.refused, verdict.overlaps, verdict.updates) == ([], 0, 1)
 
 
 def test_overlap_needs_a_failover(tmp_path: Path) -> None:
-    told = window(tmp_path, 50, 8)
-    assert "no failover was between" in explained(told, [], 3000).refused[0]
-    assert explained(told, [(60 * MS, 70 * MS)], 3000).refused  # afterwards
-    verdict = explained(told, [(20 * MS, 40 * MS)], 3000)
+    window(tmp_path, 50, 8)
+    assert "no failover was between" in judged(tmp_path).refused[0]
+    assert judged(tmp_path, (60, 70)).refused  # afterwards
+    verdict = judged(tmp_path, (20, 40))
     assert (verdict.refused, verdict.overlaps) == ([], 1)
 
 
 def test_overlap_ends_before_the_lease(tmp_path: Path) -> None:
-    (refused,) = explained(window(tmp_path, 50, 8, 5000), [(20 * MS, 40 * MS)], 3000).refused
+    window(tmp_path, 50, 8, 5000)
+    (refused,) = judged(tmp_path, (20, 40)).refused
     assert "longer than the lease" in refused
 
 
 def test_tokens_go_back_in_failovers_only(tmp_path: Path) -> None:
-    told = window(tmp_path, 85, 7)
-    assert "token 7" in explained(told, [], 3000).refused[0]
-    assert explained(told, [(82 * MS, 84 * MS)], 3000).refused == []
+    window(tmp_path, 85, 7)
+    assert "token 7" in judged(tmp_path).refused[0]
+    assert judged(tmp_path, (82, 84)).refused == []
+
+
+@pytest.mark.parametrize("token", [8, 0])
+def test_update_is_lost(tmp_path: Path, token: int) -> None:
+    """Nothing is promised at the resource without tokens."""
+    window(tmp_path, 85, token)
+    with open(tmp_path / "plan.log", "a") as log:
+        log.write(f"wrote 2 a python0-1 {token} 1\n")
+    refused = judged(tmp_path).refused
+    assert (len(refused) == 1 and "an update is lost" in refused[0]) if token else refused == []
+    assert judged(tmp_path, (82, 84)).refused == []
 
 
 # ---- Whole soaks ---------------------------------------------------------------------------------

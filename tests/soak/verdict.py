@@ -2,8 +2,8 @@
 
 On one server two holders are never excused: Porcupine and the counter at the resource judge the window as they judge a
 history; see tests/histories.  Where a failover may take away what was acknowledged, the intervals in which holders
-believed in their locks are compared: an overlap must have a failover as its cause and be over before the lease is, and tokens
-go back only then.
+believed in their locks are compared: an overlap must have a failover as its cause and be over before the lease is.  Tokens go
+back only then, and only then may an update be lost at the resource that checks them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,24 @@ def read(folder: Path) -> History:
     return made
 
 
-def explained(history: History, failovers: list[tuple[int, int]], lease_ms: int) -> Verdict:
+@dataclass
+class Write:
+    """What the resource accepted: a number that should be one more than the last."""
+
+    name: str
+    hold: str
+    token: int
+    value: int
+
+
+def writes(folder: Path) -> list[Write]:
+    words = (line.split() for line in (folder / "plan.log").read_text().splitlines())
+    return [Write(w[2], w[3], int(w[4]), int(w[5])) for w in words if w[0] == "wrote"]
+
+
+def explained(history: History, made: list[Write], failovers: list[tuple[int, int]], lease_ms: int) -> Verdict:
     """By what failovers, each with its begin and its end, may have done."""
-    verdict = Verdict(overlaps=0, untold=len(history.untold()))
+    verdict = Verdict(untold=len(history.untold()))
 
     def between(first: int, second: int) -> bool:
         return any(begin <= second and first <= end for begin, end in failovers)
@@ -75,6 +90,16 @@ def explained(history: History, failovers: list[tuple[int, int]], lease_ms: int)
         if not between(a.granted, b.granted):
             verdict.refused.append(
                 f"{a.name}: {b.id} has token {b.token} after {a.id} had {a.token}, and no failover was between"
+            )
+    granted = {hold.id: hold.granted for hold in history.holds}
+    last: dict[str, Write] = {}
+    for write in made:
+        before, last[write.name] = last.get(write.name), write
+        verdict.updates += 1
+        # Without a token a holder that was stopped may write too late.
+        if before and write.token and write.value <= before.value and not between(granted[before.hold], granted[write.hold]):
+            verdict.refused.append(
+                f"{write.name}: {write.hold} wrote {write.value} after {before.hold} had written {before.value}: an update is lost"
             )
     verdict.text = "\n".join(verdict.refused)
     return verdict

@@ -29,7 +29,7 @@ from node import Node
 from proxy import Proxy
 from sentinels import Sentinels
 from steady import Log, Steady, now_ns
-from verdict import Verdict, explained, linearizable, read
+from verdict import Verdict, explained, linearizable, read, writes
 
 BUILD = recorders.BUILD
 JUDGE = BUILD / "soak/judge"
@@ -442,7 +442,9 @@ class Deployed(World):
 
     async def verdict(self, folder: Path) -> Verdict:
         failovers, self.failovers = self.failovers, []
-        return await asyncio.to_thread(lambda: explained(read(folder), failovers, self.lease_ms))
+        verdict = await asyncio.to_thread(lambda: explained(read(folder), writes(folder), failovers, self.lease_ms))
+        verdict.stale = sum(name.refused for name in self.conductor.names.values()) - self.judged.stale
+        return verdict
 
 
 def deal(worlds: list[str], processes: int, languages: list[str]) -> list[tuple[str, list[str]]]:
