@@ -37,7 +37,7 @@ KEPT = 10  # refused windows of a soak
 NAMES, WORKERS, PERMITS = 2, 2, 3
 WINDOW_OPERATIONS = 4000
 STUCK_S = 900.0  # for what has to come to an end; far more than a slow machine needs
-LEASE_MS = {"single": 1000, "sentinel": rounds.LEASE_MS, "cluster": rounds.LEASE_MS}
+LEASE_MS = rounds.LEASE_MS
 # How often each fault comes, relative to the others.
 PROCESS = {"stop": 4, "kill": 2, "upgrade": 2}
 SINGLE = {"cut": 3, "silence": 3, "chop": 6, "clients": 4, "delete": 2, "restart": 2, "freeze": 2, "wipe": 1}
@@ -112,7 +112,6 @@ class World:
         self.chance = random.Random(f"{plan.seed} {plan.title} bytes")
         self.names = [f"{plan.kind}{i}" for i in range(NAMES)]
         self.conductor = Steady(folder, plan.kind, self.names, plan.seed, plan.think_s)
-        self.lease_ms = LEASE_MS[plan.deployment]
         self.processes: dict[str, Member] = {}
         self.born: collections.Counter[str] = collections.Counter()
         self.counts: collections.Counter[tuple[str, ...]] = collections.Counter()  # lines of the logs
@@ -134,8 +133,8 @@ class World:
         self.born[language] += 1
         words = {
             **{"kind": self.plan.kind, "names": ",".join(self.names), "workers": WORKERS, "conductor": self.port},
-            **{"lease_ms": self.lease_ms, "fixed_ms": self.lease_ms * 4 // 5},
-            **{"recheck_ms": self.lease_ms * 3 // 5, "patience_ms": 2 * self.lease_ms},
+            **{"lease_ms": LEASE_MS, "fixed_ms": LEASE_MS * 4 // 5},
+            **{"recheck_ms": LEASE_MS * 3 // 5, "patience_ms": 2 * LEASE_MS},
         }
         member = Member(self, me, await self.url(me), words)
         member.log.begin(self.window)
@@ -252,7 +251,7 @@ class World:
         self.conductor.begin(self.window)
         number = PERMITS if self.plan.kind == "permits" else 0
         for name in self.names:
-            self.conductor.note("plan", now_ns(), name, self.plan.kind, number, self.lease_ms)
+            self.conductor.note("plan", now_ns(), name, self.plan.kind, number, LEASE_MS)
 
     async def _window(self, plan: Iterator[tuple[float, str, str, float]]) -> None:
         end = time.monotonic() + self.plan.window_s
@@ -370,7 +369,7 @@ class Single(World):
     async def released(self) -> None:
         """Until nothing has been held for a lease: what a dead process or a call without an answer left behind has ended."""
         free = time.monotonic()
-        while time.monotonic() - free < self.lease_ms / 1000:
+        while time.monotonic() - free < LEASE_MS / 1000:
             if self._held():
                 free = time.monotonic()
             await asyncio.sleep(0.05)
@@ -442,7 +441,7 @@ class Deployed(World):
 
     async def verdict(self, folder: Path) -> Verdict:
         failovers, self.failovers = self.failovers, []
-        verdict = await asyncio.to_thread(lambda: explained(read(folder), writes(folder), failovers, self.lease_ms))
+        verdict = await asyncio.to_thread(lambda: explained(read(folder), writes(folder), failovers, LEASE_MS))
         verdict.stale = sum(name.refused for name in self.conductor.names.values()) - self.judged.stale
         return verdict
 
