@@ -22,8 +22,8 @@ SUMS = {
     "stories": ("simulator", r"^sim_stories: (\d+) good"),
     "compared": ("simulator", r"^model_check: (\d+) calls"),
     "driver": ("address", r"^driver: \w+, (\d+) worlds"),
-    "models": ("models", r"^models: (\d+) passed, 0 failed"),
     "states": ("models", r"^ok .* ([\d,]+) states"),
+    "steps": ("models", r"^ok .* ([\d,]+) steps taken by the core"),
     "mistakes_in_models": ("models", r"(\d+) of \d+ mutants caught"),
     "targets": ("fuzz", r"^fuzz: (\d+) of \1 targets without a failure"),
     "inputs": ("fuzz", r"(\d+) runs, corpus"),
@@ -42,6 +42,13 @@ SUMS = {
     "scripts": ("scripts", r"^(\d+) passed"),
     "conformance": ("conformance", r"^(\d+) programs, .* 0 logs differ"),
     "fencing": ("fencing", r"^(\d+) passed"),
+    "soak_operations": ("soak", r"^[\d:]+, \d+ processes: (\d+) operations, .*nothing lost, nothing leaked"),
+    "soak_faults": ("soak", r" (\d+) faults, nothing lost, nothing leaked"),
+}
+# Each is the number of such lines.
+COUNTS = {
+    "models": ("models", r"^ok .* states"),
+    "replayed": ("models", r"^ok .* steps taken by the core"),
 }
 WORLDS = {"sim": "sim", "group": "sim_group", "topology": "sim_topo"}
 
@@ -76,14 +83,17 @@ class Run:
             raise Missing(f"{check} was run again, and its log has only a part")
         return text
 
-    def sum(self, begin: str, pattern: str) -> int:
+    def found(self, begin: str, pattern: str) -> list[str]:
         numbers: list[str] = []
         for check in self.named(begin):
             found = re.findall(pattern, self.log(check), re.MULTILINE)
             if not found:
                 raise Missing(f"the log of {check} has no {pattern}")
             numbers += found
-        return sum(int(number.replace(",", "")) for number in numbers)
+        return numbers
+
+    def sum(self, begin: str, pattern: str) -> int:
+        return sum(int(number.replace(",", "")) for number in self.found(begin, pattern))
 
     def worlds(self, program: str) -> dict[str, Any]:
         """What a simulator says of its worlds when it ends."""
@@ -106,6 +116,7 @@ def collect(build: Path) -> dict[str, Any]:
         "servers": labels,
         "pythons": pythons,
         **{name: run.sum(*where) for name, where in SUMS.items()},
+        **{name: len(run.found(*where)) for name, where in COUNTS.items()},
         "simulators": {name: run.worlds(program) for name, program in WORLDS.items()},
     }
 
