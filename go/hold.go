@@ -23,48 +23,24 @@ type Hold struct {
 
 	mu       sync.Mutex
 	unlocked bool
-	why      *Error  // the loss, once this side knows of it; it is final
-	watch    *watch  // what to notify of the end; nil: nothing
-	keeper   *keeper // nil after an Unlock
+	why      *Error // the loss, once this side knows of it; it is final
+	watch    *watch // what to notify of the end; nil: nothing
 }
-
-// A keeper is collected with its hold, and then abandons it. An Unlock takes it from the hold, for another one: to set a
-// finalizer for each hold would cost as much as all else that Go does for a lock.
-type keeper struct {
-	client *Client
-	handle uint64 // 0: of no hold
-	watch  *watch
-}
-
-var keepers = sync.Pool{New: func() any {
-	k := new(keeper)
-	runtime.SetFinalizer(k, (*keeper).dropped)
-	return k
-}}
 
 // newHold wraps a grant. It must be called immediately, so that no grant leaks.
 func (l *lock) newHold(handle uint64, token int64) *Hold {
-	k := keepers.Get().(*keeper)
-	k.client, k.handle = l.client, handle
-	return &Hold{lock: l, handle: handle, token: token, keeper: k}
+	h := &Hold{lock: l, handle: handle, token: token}
+	runtime.SetFinalizer(h, (*Hold).dropped)
+	return h
 }
 
 // dropped is called by the garbage collector.
-func (k *keeper) dropped() {
-	if k.handle == 0 {
-		return
+func (h *Hold) dropped() {
+	if h.watch != nil {
+		h.lock.client.unwatch(h.handle, h.watch)
+		h.watch.end(makeError(ErrLost, "it was dropped without an Unlock, so it is not renewed any more", 0))
 	}
-	if k.watch != nil {
-		k.client.unwatch(k.handle, k.watch)
-		k.watch.end(makeError(ErrLost, "it was dropped without an Unlock, so it is not renewed any more", 0))
-	}
-	abandonHold(k.handle)
-}
-
-// leave takes the keeper away from its hold, which has been unlocked.
-func (k *keeper) leave() {
-	*k = keeper{}
-	keepers.Put(k)
+	abandonHold(h.handle)
 }
 
 // unmade returns the error for a Hold that no lock created, such as new(Hold).
@@ -171,11 +147,12 @@ func (h *Hold) Owner() string {
 // or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
 // continues in the background.
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.check() // note a loss before others see an Unlock, and the watches are told
+	h.check() // note a loss before the watches are told of an Unlock
 	w, over := h.leave()
 	if over != nil {
 		return over
 	}
+	runtime.SetFinalizer(h, nil)
 	c := h.lock.client
 	if w != nil {
 		c.unwatch(h.handle, w)
@@ -203,8 +180,6 @@ func (h *Hold) leave() (*watch, *Error) {
 	}
 	if !h.unlocked {
 		h.unlocked = true
-		h.keeper.leave()
-		h.keeper = nil
 		return h.watch, nil
 	}
 	if h.why != nil {
