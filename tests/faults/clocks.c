@@ -255,6 +255,39 @@ static void successor_is_ahead(void **state)
     unlink(shift);
 }
 
+/* A fixed lease ends earlier at the successor than its holder believes: for AHEAD_MS another client may have the lock. */
+static void fixed_lease_ends_earlier_there(void **state)
+{
+    enum { AHEAD_MS = LONG_MS / 2 };
+    if (!*state)
+        skip();
+    struct server first, second;
+    char shift[64], address[80], url[96], port[8];
+    snprintf(port, sizeof port, "%d", free_port());
+    server_start(&first, "--port", port, NULL);
+    start_settable(&second, shift, AHEAD_MS, "0");
+    snprintf(address, sizeof address, "%s.address", shift);
+    snprintf(url, sizeof url, "unix://%s", address);
+    point_to(address, &first);
+    server_do(&second, "REPLICAOF 127.0.0.1 %s", port);
+
+    snib_client *client = must_open_lease(url, LEASE_MS);
+    snib_hold *fixed = must_acquire(must_lock_lease(client, "fixed", LONG_MS, -1), 0);
+    server_do(&first, "SET last write");
+    AWAIT(server_integer(&second, "EXISTS last") == 1, SOON_MS); /* and all before it */
+    server_do(&second, "REPLICAOF NO ONE");
+    point_to(address, &second);
+    server_down(&first);
+    AWAIT(server_integer(&second, "EXISTS fixed") == 0, 2 * LONG_MS);
+    EXPECT(snib_hold_check(fixed, err), SNIB_LOST);
+    snib_hold_free(fixed);
+    snib_client_free(client);
+    server_stop(&first);
+    server_stop(&second);
+    unlink(address);
+    unlink(shift);
+}
+
 /* ---- Clients --------------------------------------------------------------------------------------- */
 
 /* Set by hours while it renews, waits, and lets limits end: nothing changes. */
@@ -334,8 +367,11 @@ int main(void)
 {
     before_everybody(); /* short leases */
     const struct CMUnitTest tests[] = {
-        SET(server_set_forward),     SET(server_set_back),
-        SET(successor_is_ahead),     cmocka_unit_test(clients_wall_clock),
+        SET(server_set_forward),
+        SET(server_set_back),
+        SET(successor_is_ahead),
+        SET(fixed_lease_ends_earlier_there),
+        cmocka_unit_test(clients_wall_clock),
         cmocka_unit_test(suspended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
