@@ -22,6 +22,11 @@ snib__time snib__lease_end(snib__time sent_at, snib__time lease)
     return sent_at + lease - lease / 100 - SNIB__MARGIN;
 }
 
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
+{
+    return (deadline - sent_at + SNIB__MARGIN) * 100 / 99 + 1;
+}
+
 size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
 {
     memcpy(out, e->config.uuid, 36);

@@ -196,6 +196,7 @@ struct snib__batch {
     struct snib__node *node;  /* the node it was sent to */
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
+    bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */
     bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
     bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
@@ -682,6 +683,8 @@ void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
+/* The lease to send now so that it ends no earlier than the deadline. */
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);

@@ -252,6 +252,17 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
+/* What a query asks for.  The lease may end earlier there than here, at a promoted server whose clock is ahead, or
+ * because the clock was set: so it gets what is left of it again.  A query may also arrive late, on a connection that
+ * was given up, and must not shorten what was agreed meanwhile.  It cannot, because the deadline of a fixed lease stays;
+ * that of a first lease does not, and therefore nothing is asked for there but the truth. */
+static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
+{
+    if ((hold->flags & SNIB__FIRST) || hold->deadline <= now || hold->deadline == SNIB__NEVER)
+        return 0;
+    return (int64_t)((snib__lease_until(now, hold->deadline) + SNIB__MS - 1) / SNIB__MS);
+}
+
 /* Renew one hold only, or (lease_ms 0) query whether it is still held. */
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
@@ -259,7 +270,8 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
-    batch->lease_ms = lease_ms;
+    batch->asks = lease_ms == 0;
+    batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
@@ -331,7 +343,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
-    for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)
+    for (uint32_t i = 0; i < batch->n && batch->asks; i++)
         if (batch->of[i].hold->number == batch->of[i].number)
             watchdog_ask_later(batch->of[i].hold, again);
     snib__batch_recycle(e, batch);
@@ -367,6 +379,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     if (!snib__watchdog_prune(e, batch))
         return;
     batch->node = batch->of[0].hold->gate->node;
+    if (batch->asks)
+        batch->lease_ms = watchdog_left_ms(batch->of[0].hold, now);
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;
@@ -433,7 +447,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         }
         hold->flags &= (uint16_t)~SNIB__INHERITED;
         hold->unsure = false;
-        if ((hold->flags & SNIB__LISTED) && batch->lease_ms) {
+        if (batch->asks)
+            continue;
+        if (hold->flags & SNIB__LISTED) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)
