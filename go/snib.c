@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6d3a45c3b3c041f8"
+#define SNIB_BUILD_ID "a41c04aba872b329"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11822,6 +11822,7 @@ struct snib__batch {
     struct snib__node *node;  /* the node it was sent to */
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
+    bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */
     bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
     bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
@@ -12308,6 +12309,8 @@ void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
+/* The lease to send now so that it ends no earlier than the deadline. */
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
@@ -17826,7 +17829,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
  * it bounds the offset of the two clocks, and two replies bound from below how much that offset has
  * changed.  A change that drift does not explain means that the server's clock was set, or runs
  * wrong: leases may end early.  Holds are at risk until they have been renewed, which is done at
- * once; those with a fixed lease are queried instead.
+ * once; those with a fixed lease get again what is left of it.
  */
 
 #include <stdlib.h>
@@ -17929,6 +17932,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
 
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
+    if (hold->lease_ms && !(hold->flags & SNIB__FIRST) && hold->gate->kind->renew)
+        return false; /* it is unsure until it has been given again what is left of it */
     snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
     snib__time moved_at = hold->gate->node->moved_at;
     return moved_at && hold->deadline != SNIB__NEVER && sent < moved_at;
@@ -20023,6 +20028,11 @@ snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hol
 snib__time snib__lease_end(snib__time sent_at, snib__time lease)
 {
     return sent_at + lease - lease / 100 - SNIB__MARGIN;
+}
+
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
+{
+    return (deadline - sent_at + SNIB__MARGIN) * 100 / 99 + 1;
 }
 
 size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
@@ -25518,6 +25528,16 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
+/* A fixed lease may end earlier at the server than here: a promoted server's clock is ahead, or the clock was set.  So the
+ * query gives it again what is left of it.  One that arrives late, on a connection that was given up, can only end it
+ * later, because its deadline stays.  That of a first lease does not, so a query must leave it as it is. */
+static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
+{
+    if ((hold->flags & SNIB__FIRST) || hold->deadline <= now || hold->deadline == SNIB__NEVER)
+        return 0;
+    return (int64_t)((snib__lease_until(now, hold->deadline) + SNIB__MS - 1) / SNIB__MS);
+}
+
 /* Renew one hold only, or (lease_ms 0) query whether it is still held. */
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
@@ -25525,7 +25545,8 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
-    batch->lease_ms = lease_ms;
+    batch->asks = lease_ms == 0;
+    batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
@@ -25597,7 +25618,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
-    for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)
+    for (uint32_t i = 0; i < batch->n && batch->asks; i++)
         if (batch->of[i].hold->number == batch->of[i].number)
             watchdog_ask_later(batch->of[i].hold, again);
     snib__batch_recycle(e, batch);
@@ -25699,7 +25720,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         }
         hold->flags &= (uint16_t)~SNIB__INHERITED;
         hold->unsure = false;
-        if ((hold->flags & SNIB__LISTED) && batch->lease_ms) {
+        if (batch->asks)
+            continue;
+        if (hold->flags & SNIB__LISTED) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)

@@ -6,7 +6,7 @@
  * it bounds the offset of the two clocks, and two replies bound from below how much that offset has
  * changed.  A change that drift does not explain means that the server's clock was set, or runs
  * wrong: leases may end early.  Holds are at risk until they have been renewed, which is done at
- * once; those with a fixed lease are queried instead.
+ * once; those with a fixed lease get again what is left of it.
  */
 #include "engine/internal.h"
 
@@ -110,6 +110,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
 
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
+    if (hold->lease_ms && !(hold->flags & SNIB__FIRST) && hold->gate->kind->renew)
+        return false; /* it is unsure until it has been given again what is left of it */
     snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
     snib__time moved_at = hold->gate->node->moved_at;
     return moved_at && hold->deadline != SNIB__NEVER && sent < moved_at;

@@ -252,10 +252,9 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
-/* What a query asks for.  The lease may end earlier there than here, at a promoted server whose clock is ahead, or
- * because the clock was set: so it gets what is left of it again.  A query may also arrive late, on a connection that
- * was given up, and must not shorten what was agreed meanwhile.  It cannot, because the deadline of a fixed lease stays;
- * that of a first lease does not, and therefore nothing is asked for there but the truth. */
+/* A fixed lease may end earlier at the server than here: a promoted server's clock is ahead, or the clock was set.  So the
+ * query gives it again what is left of it.  One that arrives late, on a connection that was given up, can only end it
+ * later, because its deadline stays.  That of a first lease does not, so a query must leave it as it is. */
 static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
 {
     if ((hold->flags & SNIB__FIRST) || hold->deadline <= now || hold->deadline == SNIB__NEVER)
@@ -379,8 +378,6 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     if (!snib__watchdog_prune(e, batch))
         return;
     batch->node = batch->of[0].hold->gate->node;
-    if (batch->asks)
-        batch->lease_ms = watchdog_left_ms(batch->of[0].hold, now);
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;

@@ -217,7 +217,8 @@ static bool ends_before(snib_hold *hold, struct server *server, const char *name
 }
 
 /* A replica whose clock is ahead takes over the address.  A lease that has ended there is lost; a renewed one is renewed
- * at once, long before the next renewal is due, so that it does not end there before its holder knows. */
+ * at once, long before the next renewal is due, and a fixed one gets again what is left of it: neither ends there while
+ * its holder believes in it. */
 static void successor_is_ahead(void **state)
 {
     enum { KEPT_MS = 120000, AHEAD_MS = KEPT_MS / 2 };
@@ -236,15 +237,22 @@ static void successor_is_ahead(void **state)
     snib_client *client = must_open_lease(url, KEPT_MS);
     snib_hold *renewed = must_acquire(must_lock(client, "renewed"), 0);
     snib_hold *fixed = must_acquire(must_lock_lease(client, "fixed", LONG_MS, -1), 0);
+    snib_hold *longer = must_acquire(must_lock_lease(client, "longer", KEPT_MS, -1), 0);
     server_do(&first, "SET last write");
     AWAIT(server_integer(&second, "EXISTS last") == 1, SOON_MS); /* and all before it */
     server_do(&second, "REPLICAOF NO ONE");
+    assert_false(ends_before(longer, &second, "longer"));
     assert_false(ends_before(renewed, &second, "renewed")); /* for as long as it is not renewed */
     point_to(address, &second);
     server_down(&first);
     EXPECT(snib_hold_wait(fixed, patient_ms(SOON_MS), NULL, err), SNIB_LOST);
     AWAIT(ends_before(renewed, &second, "renewed"), SOON_MS);
+    AWAIT(ends_before(longer, &second, "longer"), SOON_MS);
     must_be_valid(renewed, SOON_MS);
+    must_be_valid(longer, SOON_MS);
+    assert_true(server_integer(&second, "PTTL longer") <=
+                KEPT_MS + SOON_MS / 10); /* and no more than that */
+    must_release(longer);
     must_release(renewed);
     must_release(must_acquire(must_lock(client, "fixed"), SOON_MS));
     snib_hold_free(fixed);
@@ -365,7 +373,6 @@ static void suspended(void **state)
 
 int main(void)
 {
-    before_everybody(); /* short leases */
     const struct CMUnitTest tests[] = {
         SET(server_set_forward),
         SET(server_set_back),

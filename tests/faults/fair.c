@@ -403,7 +403,6 @@ static void killed_after_the_grant(void **state)
 
 int main(void)
 {
-    before_everybody();
     const struct CMUnitTest tests[] = {
         TEST(stopped_past_the_first_lease), TEST(message_after_the_answer),
         TEST(stopped_for_a_moment),         TEST(killed_waiter_is_passed_over),

@@ -555,7 +555,6 @@ static int stop(void **state)
 
 int main(void)
 {
-    before_everybody();               /* short leases, many processes */
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle),

@@ -274,7 +274,6 @@ static int stop(void **state)
 
 int main(void)
 {
-    before_everybody(); /* errors must come from the allocator, not from a lack of CPU time */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_fails),
         cmocka_unit_test(one_and_all_after_fail),

@@ -334,7 +334,6 @@ static void ended_in_another_database(void **state)
 
 int main(void)
 {
-    before_everybody();       /* short leases */
     signal(SIGPIPE, SIG_IGN); /* see idle_connections_are_ended */
     const struct CMUnitTest tests[] = {
         TEST(clients_paused),

@@ -264,7 +264,6 @@ static void short_stop_is_survived(void **state)
 
 int main(void)
 {
-    before_everybody();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_holds),
         cmocka_unit_test(fixed_holds),

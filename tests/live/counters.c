@@ -454,7 +454,6 @@ static int stop(void **state)
 
 int main(void)
 {
-    before_everybody(); /* short leases */
     const struct CMUnitTest tests[] = {
         TEST(latch_opens_for_all),
         TEST(latch_is_forced_or_left),

@@ -731,11 +731,13 @@ static void quarantine(void **state)
     EXPECT(snib_lock_acquire(group, 0, 0, &hold, err), SNIB_BUSY);
     int64_t restarted = now_ms();
     server_restart(&world->servers[1]);
-    while (now_ms() - restarted < VOTELESS_MS / 2) {
-        EXPECT(snib_lock_acquire(group, 0, 0, &hold, err), SNIB_BUSY);
+    while (!hold && now_ms() - restarted < VOTELESS_MS / 2) {
+        int code = snib_lock_acquire(group, 0, 0, &hold, NULL);
+        assert_true(code == SNIB_BUSY || code == SNIB_OK); /* that is judged below */
         nap_us(2000);
     }
-    hold = must_acquire(group, patient_ms(4 * VOTELESS_MS));
+    if (!hold)
+        hold = must_acquire(group, patient_ms(4 * VOTELESS_MS));
     assert_true(now_ms() - restarted >= VOTELESS_MS);
     must_release(hold);
     for (int i = 0; i < SERVERS; i++) {
@@ -832,7 +834,6 @@ static int stop(void **state)
 
 int main(void)
 {
-    before_everybody(); /* short leases */
     const struct CMUnitTest tests[] = {
         TEST(exclusion),
         TEST(all_or_none),

@@ -274,7 +274,6 @@ static void server_restarts(void **state)
 
 int main(void)
 {
-    before_everybody(); /* short leases, many of them */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_while_held),
         cmocka_unit_test(max_hold_ends_it),

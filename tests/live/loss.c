@@ -295,7 +295,6 @@ static void end_of_an_idle_connection(void **state)
 
 int main(void)
 {
-    before_everybody(); /* short leases */
     const struct CMUnitTest tests[] = {
         TEST(deleted),
         TEST(flushed),

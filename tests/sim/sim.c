@@ -161,7 +161,9 @@ static void begin(uint64_t seed, bool trace)
     sim.trace = trace;
     sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
     sim.now = SIM_START;
+    sim.long_leases = seed % 8 == 3;
     sim.lease = leases[sim_draw(3)];
+    sim.lease = sim.long_leases ? leases[2] : sim.lease;
     sim.lanes = sim_chance(3) ? 1 : (int32_t)sim_between(2, SNIB__LANES_MAX);
     sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
     sim.unequal = sim.lease > leases[0] && sim_chance(2);

@@ -319,6 +319,7 @@ struct sim {
     int32_t handover_max;
     int32_t lanes;    /* command connections per process */
     bool unequal;     /* clients differ in leases, limits and patience */
+    bool long_leases; /* fixed ones may outlast steps of the server's clock */
     uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
     bool crowded;                  /* all tasks want one lock all the time */
@@ -419,6 +420,7 @@ void memory_strike(void);
 bool memory_is_short(void);
 
 /* sim_clock.c */
+snib__time sim_longest(void); /* fixed lease */
 void clock_step(void);
 void clock_set_right(void);
 int64_t clock_lag(void); /* how far the server's clock is behind its highest reading, in ns */
@@ -426,7 +428,7 @@ bool clock_keeps(const struct sim_claim *claim); /* it exists only because the c
 uint64_t clock_unset(const struct sim_claim *claim, snib__time at); /* had it not been set since */
 void clock_asked(uint64_t connection);
 void check_clock(struct sim_process *process);
-void check_alarm(const struct sim_process *process, const struct snib__hold *hold);
+bool clock_alarmed(const struct sim_process *process, const struct snib__hold *hold);
 
 /* sim_process.c */
 struct sim_process *process_new(int slot);

@@ -355,10 +355,10 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* By how much the holder's deadline is later than the lease's end by the server's clock, read as if
- * it had not been set since that lease began. */
+/* By how much the holder's deadline is later than the lease's end by the server's clock, read as it
+ * is set, or else as if it had not been set since that lease began. */
 static int64_t trusted_beyond(const struct sim_process *process, const struct sim_hold *hold,
-                              bool *out_kept)
+                              bool as_is_set, bool *out_kept)
 {
     snib__time deadline = sim_true(process, hold->hold->deadline);
     int64_t most = INT64_MIN;
@@ -377,7 +377,8 @@ static int64_t trusted_beyond(const struct sim_process *process, const struct si
         /* A clock that was set back does keep it for longer, and a repeated acquire finds nothing
          * to extend. */
         uint64_t unset = clock_unset(claim, deadline), as_set = sim_server_ns(deadline);
-        int64_t beyond = (int64_t)((as_set < unset ? as_set : unset) - claim->expires_ns);
+        int64_t beyond =
+            (int64_t)((as_is_set || as_set < unset ? as_set : unset) - claim->expires_ns);
         most = beyond > most ? beyond : most;
     }
     return most;
@@ -388,7 +389,7 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
 {
     const struct sim_owner *owner = owner_of(process, hold);
     bool is_kept;
-    int64_t beyond = trusted_beyond(process, hold, &is_kept);
+    int64_t beyond = trusted_beyond(process, hold, false, &is_kept);
     if (hold->use.kind == SNIB_SEMAPHORE) {
         return; /* it has no lease */
     }
@@ -416,6 +417,24 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
         sim.now > latest(latest(owner->since, sim.stable_at), process->frozen_until) +
                       sim.lease / 2 + PROMPT) {
         sim_fail("%u:%llu was taken away unnoticed", process->id, (unsigned long long)hold->number);
+    }
+}
+
+/* A hold that is free of doubt must have been granted or renewed since the last step of the clock
+ * that was counted, or it has a fixed lease and was given what is left of that. */
+static void check_alarm(struct sim_process *process, const struct sim_hold *hold)
+{
+    if (!clock_alarmed(process, hold->hold)) {
+        return;
+    }
+    bool is_kept;
+    if (hold->hold->lease_ms == 0 || (hold->hold->flags & SNIB__FIRST)) {
+        sim_fail("%u:%llu is free of doubt, and the server's clock was set since its renewal",
+                 process->id, (unsigned long long)hold->number);
+    } else if (process->steps == sim.steps && !owner_of(process, hold)->aged &&
+               trusted_beyond(process, hold, true, &is_kept) > 0 && is_kept) {
+        sim_fail("%u:%llu is free of doubt, and ends earlier since the server's clock was set",
+                 process->id, (unsigned long long)hold->number);
     }
 }
 
@@ -454,7 +473,7 @@ static void check_holds(struct sim_process *process)
         int state = snib__hold_state(process->engine, hold->hold, now);
         check_steady(process, hold, state);
         if (state == SNIB_HOLD_VALID) {
-            check_alarm(process, hold->hold);
+            check_alarm(process, hold);
         }
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
             check_valid(process, hold);

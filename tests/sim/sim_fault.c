@@ -18,6 +18,10 @@ void fault_plan(void)
         }
     }
     pace = 10 * SNIB__MS << sim_draw(8);
+    if (sim.long_leases) { /* a second between steps, or clients cannot tell one from the next */
+        sim.enabled = 1ULL << FAULT_STEP | (sim_chance(2) ? sim.enabled : 0);
+        pace = 1280 * SNIB__MS;
+    }
     sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
     sim.clock_ppm = 0;
     if (sim_has(FAULT_CLOCK)) {

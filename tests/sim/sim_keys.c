@@ -48,8 +48,8 @@ static bool is_key(const model_key *key, const char *text)
 static bool is_known(const struct sim_name *name, const model_key *key, snib__time *out_life)
 {
     bool counts = name->family >= FAMILY_SEMAPHORE;
-    *out_life = counts ? SNIB__NEVER : sim.lease;
-    if (name->family == FAMILY_FAIR && sim.lease < SIM_FIRST) {
+    *out_life = counts ? SNIB__NEVER : sim_longest();
+    if (name->family == FAMILY_FAIR && sim_longest() < SIM_FIRST) {
         *out_life = SIM_FIRST;
     }
     if (is_key(key, name->text)) {

@@ -326,7 +326,8 @@ static void begin(struct sim_peer *peer, struct peer_thread *t)
         .side = sim.names[name].family == FAMILY_RW && sim_chance(3),
         .number = SIM_FIRST_NUMBER +
                   (permits ? 100 + peer->next_permit++ : (uint64_t)(t - peer->threads)),
-        .renews = !permits && sim_chance(2),
+        .renews =
+            !permits && sim_chance(2) && (!sim.long_leases || sim.names[name].family != FAMILY_RW),
         .lease = sim.lease,
         .wait = sim_between(SNIB__MS, 3 * sim.lease),
         .wake = sim.now,

@@ -138,6 +138,18 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
     }
 }
 
+/* Whether the acquisition has ended, of which its task is told at the end of this step. */
+static bool is_untold(const struct sim_process *process, uint64_t number)
+{
+    for (int i = 0; i < sim.task_count; i++) {
+        const struct sim_task *task = &process->tasks[i];
+        if (task->op != NULL && task->op->done && task->number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void renewal(struct sim_process *process, uint64_t number, int side)
 {
     struct sim_owner *owner = check_owner(process, number, side);
@@ -157,7 +169,7 @@ static void renewal(struct sim_process *process, uint64_t number, int side)
         sim_fail("%u:%llu is renewed after its release was sent", process->id,
                  (unsigned long long)number);
     }
-    if (!is_held) {
+    if (!is_held && !is_untold(process, number)) {
         sim_fail("%u:%llu is renewed and has no holder", process->id, (unsigned long long)number);
     }
 }

@@ -31,7 +31,7 @@ snib__time task_hold_for(void)
 
 static snib__time fixed_lease(void)
 {
-    return sim_chance(3) ? sim_between(100 * SNIB__MS, sim.lease) / SNIB__MS * SNIB__MS : 0;
+    return sim_chance(3) ? sim_between(100 * SNIB__MS, sim_longest()) / SNIB__MS * SNIB__MS : 0;
 }
 
 /* ---- Acquiring ---------------------------------------------------------------------------------- */
@@ -73,6 +73,19 @@ static uint8_t options_of(const struct sim_use *use)
     return options;
 }
 
+/* Whether another task's request for the same share of the lock may still arrive. */
+static bool is_asked_twice(const struct sim_process *process, const struct sim_task *task)
+{
+    for (int i = 0; i < SIM_TASKS; i++) {
+        const struct sim_task *other = &process->tasks[i];
+        if (other != task && other->doing == DOING_WAIT && other->number == task->number &&
+            other->use.side == task->use.side) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Record what the engine's new hold will be at the server. */
 static void know(struct sim_process *process, struct sim_task *task,
                  const struct snib__acquire *how)
@@ -86,7 +99,8 @@ static void know(struct sim_process *process, struct sim_task *task,
     owner->again = owner->use.permits != 0; /* a writer reads again */
     owner->abandoned = false;
     owner->use = task->use;
-    owner->lease = owner->present != 0 && owner->lease > lease ? owner->lease : lease;
+    bool longest = owner->present != 0 || is_asked_twice(process, task);
+    owner->lease = longest && owner->lease > lease ? owner->lease : lease;
 }
 
 /* Whether the process knows nothing of the lock: it neither holds it nor waits for it. */

@@ -130,7 +130,7 @@ static struct sim_claim *claim(struct reading *r, const struct sim_name *name, m
     struct sim_claim made = {process, number, side, 1, expires_ns, sim.step_ns};
     snib__time life = truth_owner_of(&made)->lease;
     if (side == 1) {
-        life = sim.lease; /* a read of its own may have a longer one */
+        life = sim_longest(); /* a read of its own may have a longer one */
     } else if (name->family == FAMILY_FAIR && life < SIM_FIRST) {
         life = SIM_FIRST;
     }

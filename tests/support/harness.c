@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,11 +30,6 @@ int64_t patient_ms(int64_t limit_ms)
 {
     int64_t more_ms = 9 * limit_ms;
     return limit_ms + (more_ms < 14000 ? more_ms : 14000);
-}
-
-void before_everybody(void)
-{
-    (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1});
 }
 
 /* SNIB_TEST_ONLY=name: run only that test of the program. */

@@ -40,10 +40,6 @@ int64_t patient_ms(int64_t limit_ms);
         }                                                                                          \
     } while (0)
 
-/* Raise the priority of this process, its threads and its servers, where permitted: for tests of
- * notices that a process without CPU time cannot give. */
-void before_everybody(void);
-
 /* Full counts take minutes and are used only with SNIB_TEST_ALL=1. */
 int count_of(int all, int by_default);
 

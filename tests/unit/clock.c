@@ -59,7 +59,8 @@ static void slow_answers(void **state)
 /* ---- The engine ------------------------------------------------------------------------------------ */
 
 static uint64_t server_error_ns;
-static uint32_t questions; /* renewals that only check whether holds exist */
+static uint32_t questions; /* renewals that give holds what is left of a fixed lease, ... */
+static int64_t left_ms;    /* ... and how much the last one gave */
 
 static void answer_time(struct snib__engine *engine)
 {
@@ -80,12 +81,13 @@ static bool go_on(struct snib__engine *engine)
     now = next > now ? next : now;
     snib__engine_tick(engine, now);
     now += SNIB__MS;
-    while (conn_of(engine)->ring_count > 0) {
+    for (uint32_t n = conn_of(engine)->ring_count; n > 0; n--) {
         const struct snib__request *request = &conn_of(engine)->ring[conn_of(engine)->ring_head];
         const struct snib__batch *batch =
             request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
         renewed |= batch != NULL;
-        questions += batch && batch->lease_ms == 0;
+        questions += batch && batch->asks;
+        left_ms = batch && batch->asks ? batch->lease_ms : left_ms;
         if (request->kind == SNIB__REQ_TIME)
             answer_time(engine);
         else
@@ -120,6 +122,7 @@ static void set_while_held(void **state)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 0);
     assert_int_equal(questions, 0);
+    const snib__time deadline = other->deadline;
     server_error_ns = 5 * SECOND;
     while (!engine->home->moved_at) {
         assert_true(now < START + 60 * SECOND);
@@ -136,9 +139,11 @@ static void set_while_held(void **state)
     while (snib__hold_state(engine, hold, now) != SNIB_HOLD_VALID)
         go_on(engine);
     assert_true(now < detected + SECOND); /* at once, not after a third of the lease */
-    assert_int_equal(snib__hold_state(engine, other, now),
-                     SNIB_HOLD_AT_RISK); /* it is not renewed, */
-    assert_int_equal(questions, 1);      /* ... but it is checked */
+    assert_int_equal(snib__hold_state(engine, other, now), SNIB_HOLD_VALID);
+    assert_int_equal(questions, 1);
+    assert_true(other->deadline == deadline); /* it is not renewed, but ends no earlier there */
+    assert_in_range((uint64_t)left_ms * SNIB__MS, deadline - detected + 1,
+                    deadline - detected + SECOND);
     while (now < START + 78 * SECOND)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 1);

@@ -250,11 +250,13 @@ static void lost_second_of_a_pair(void **state)
 
 /* ---- Links and servers --------------------------------------------------------------------------- */
 
-/* A restarted server is asked for the holds that are not renewed. */
+/* A restarted server is asked for the holds that are not renewed.  A fixed lease gets what is left of it, a first one,
+ * which will be replaced, stays as it is. */
 static void restart_asks_for_fixed_leases(void **state)
 {
     (void)state;
-    for (int restarted = 0; restarted < 2; restarted++) {
+    for (int run = 0; run < 3; run++) {
+        const bool restarted = run > 0, first = run > 1;
         struct snib__engine *engine = begin();
         int32_t code;
         struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
@@ -264,11 +266,15 @@ static void restart_asks_for_fixed_leases(void **state)
         answer_own(engine);
         answer(engine, "$-1\r\n");
         struct snib__hold *hold = acquired(engine, op);
+        hold->flags |= first ? SNIB__FIRST : 0;
         if (restarted)
             strcpy(engine->home->run_id, "another");
         cut_link(engine);
         assert_int_equal(sent_again(engine), restarted);
         if (restarted) {
+            const struct snib__conn *conn = conn_of(engine);
+            const struct snib__batch *batch = conn->ring[conn->ring_head].subject;
+            assert_in_range(batch->lease_ms, first ? 0 : 55000, first ? 0 : 60000);
             answer(engine, "*2\r\n:1\r\n:0\r\n");
             assert_int_equal(hold->reason, SNIB_REASON_DELETED);
         }

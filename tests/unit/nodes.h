@@ -22,17 +22,17 @@ struct peer {
     const char
         *says; /* to scripts, instead of a grant: an error, or a reply without its last line end */
     int times; /* uses of `says` left; -1: always */
-    const char *then;                     /* its reply to all later scripts */
-    int scripts, asked, connects, asking; /* what it has seen */
-    bool asking_on;                       /* ASKING came just before */
-    int renewals, renewed_keys, prolonged, releases;
-    const char *channel;  /* a channel that another node serves, ... */
-    const char *refusal;  /* ... and its reply to that */
-    int listened;         /* subscriptions requested */
-    int probed;           /* queries for its epoch */
-    const char *own;      /* one of the client's own commands ... */
-    const char *own_says; /* ... is answered with this error */
-    char last[600];       /* the last script with all its arguments, as sent */
+    const char *then;                               /* its reply to all later scripts */
+    int scripts, asked, connects, asking;           /* what it has seen */
+    bool asking_on;                                 /* ASKING came just before */
+    int renewals, renewed_keys, releases, lease_ms; /* of the last renewal */
+    const char *channel;                            /* a channel that another node serves, ... */
+    const char *refusal;                            /* ... and its reply to that */
+    int listened;                                   /* subscriptions requested */
+    int probed;                                     /* queries for its epoch */
+    const char *own;                                /* one of the client's own commands ... */
+    const char *own_says;                           /* ... is answered with this error */
+    char last[600]; /* the last script with all its arguments, as sent */
 };
 
 static struct peer peers[8];
@@ -55,7 +55,7 @@ static inline void script_says(struct peer *one, char words[WORDS][96], char *ou
     one->releases += release;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
-    one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: only a check */
+    one->lease_ms = renewal && atoi(words[2]) == 1 ? atoi(words[4]) : one->lease_ms;
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;

@@ -65,9 +65,28 @@ MUTANTS = [
     Mutant(
         "a refused renewal is not repeated",
         "engine/watchdog.c",
-        "    list->cursor = list->head; for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)",
-        "    for (uint32_t i = 0; i < batch->n && batch->lease_ms == 0; i++)",
+        "    list->cursor = list->head; for (uint32_t i = 0; i < batch->n && batch->asks; i++)",
+        "    for (uint32_t i = 0; i < batch->n && batch->asks; i++)",
         "unit_watchdog",
+    ),
+    Mutant(
+        "a question leaves a fixed lease as it is",
+        "engine/watchdog.c",
+        "if ((hold->flags & SNIB__FIRST) || hold->deadline <= now",
+        "if (true || (hold->flags & SNIB__FIRST) || hold->deadline <= now",
+    ),
+    Mutant(
+        "a question gives a first lease what is left of it",
+        "engine/watchdog.c",
+        "if ((hold->flags & SNIB__FIRST) || hold->deadline <= now",
+        "if (hold->deadline <= now",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a fixed lease is given again what is left of it, and not a little more",
+        "engine/hold.c",
+        "return (deadline - sent_at + SNIB__MARGIN) * 100 / 99 + 1;",
+        "return deadline - sent_at;",
     ),
     Mutant(
         "one try beside the own release is busy",
