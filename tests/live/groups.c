@@ -161,6 +161,13 @@ static void world_close(struct world *world)
     }
 }
 
+/* A quorum is held with two votes of three, and has the third soon. */
+static void await_all_votes(struct world *world, const struct team *team)
+{
+    for (int i = 0; i < SERVERS && team->is->quorum; i++)
+        AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
+}
+
 static int world_new(void **state)
 {
     world_open(*state, 0, NULL);
@@ -183,6 +190,7 @@ static void exclusion(void **state)
         int64_t remaining = snib_hold_remaining_ms(hold);
         assert_true(remaining > 20000 && remaining <= 30000);
         assert_int_equal(snib_hold_token(hold), 0);
+        await_all_votes(world, team);
         EXPECT(snib_lock_acquire(team->their_group, 0, 0, &other, err), SNIB_BUSY);
         EXPECT(snib_lock_acquire(team->their_group, 0, 60, &other, err), SNIB_TIMEDOUT);
         EXPECT(snib_lock_acquire(team->group, 0, 0, &other, err), SNIB_BUSY); /* a fresh owner */
@@ -724,6 +732,7 @@ static void quarantine(void **state)
     must_release(
         must_acquire(group, patient_ms(4 * VOTELESS_MS))); /* each has been seen for a lease */
     for (int i = 0; i < 2; i++) {
+        AWAIT(server_integer(&world->servers[i], "EXISTS quarantine") == 0, PROMPT_MS);
         server_do(&world->servers[i], "HSET quarantine 0-0-0-0-0:1 1");
         server_do(&world->servers[i], "PEXPIRE quarantine 60000");
     }
