@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a41c04aba872b329"
+#define SNIB_BUILD_ID "a55d6aa45a103868"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11741,7 +11741,7 @@ struct snib__wait {
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
-    snib__time known_at;          /* sole.c: when the server last said who has the lock */
+    snib__time known_at;          /* sole.c: the lock was held at that time or later */
     snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
@@ -12211,9 +12211,9 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
-                        const struct snib__verdict *verdict, snib__time now);
+                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
@@ -19826,7 +19826,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
             snib__sole_known(e, gate->wait, now);
     } else {
-        snib__sole_refused(e, hold, verdict, now);
+        snib__sole_refused(e, hold, sent_at, verdict, now);
     }
     gate_settle(e, gate, now);
 }
@@ -24591,13 +24591,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         snib__sole_advance(e, gate, now);
 }
 
-/* An attempt has its reply, so the lock is held: single tries behind it end, and waits that lasted
- * only for it. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+/* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
+ * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of)
 {
     if (!wait)
         return;
-    wait->known_at = now;
+    wait->known_at = as_of > wait->known_at ? as_of : wait->known_at;
     if (!wait->overdue)
         return;
     wait->overdue = false;
@@ -24608,6 +24608,10 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
             snib__op_arm(e, op);
             continue;
         }
+        if (op->started > as_of) {
+            wait->overdue = true;
+            continue;
+        }
         snib__wait_remove(wait, op);
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -24615,12 +24619,12 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
-                        const struct snib__verdict *verdict, snib__time now)
+                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->wait, now);
+        snib__sole_known(e, gate->wait, sent_at);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -24636,7 +24640,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait, now);
+    snib__sole_known(e, gate->wait, now); /* this waiter is ahead of them */
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

@@ -428,7 +428,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
             snib__sole_known(e, gate->wait, now);
     } else {
-        snib__sole_refused(e, hold, verdict, now);
+        snib__sole_refused(e, hold, sent_at, verdict, now);
     }
     gate_settle(e, gate, now);
 }

@@ -115,13 +115,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         snib__sole_advance(e, gate, now);
 }
 
-/* An attempt has its reply, so the lock is held: single tries behind it end, and waits that lasted
- * only for it. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+/* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
+ * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
+void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of)
 {
     if (!wait)
         return;
-    wait->known_at = now;
+    wait->known_at = as_of > wait->known_at ? as_of : wait->known_at;
     if (!wait->overdue)
         return;
     wait->overdue = false;
@@ -132,19 +132,23 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
             snib__op_arm(e, op);
             continue;
         }
+        if (op->started > as_of) {
+            wait->overdue = true;
+            continue;
+        }
         snib__wait_remove(wait, op);
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     }
 }
 
-void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->wait, now);
+        snib__sole_known(e, gate->wait, sent_at);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -160,7 +164,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait, now);
+    snib__sole_known(e, gate->wait, now); /* this waiter is ahead of them */
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))

@@ -165,10 +165,8 @@ static bool knows_itself(const struct sim_process *process, const struct sim_tas
     return waits_behind(process, task);
 }
 
-/* Whether the process knew of a holder at some time since the task began: it had the lock, an
- * earlier task of its own waits for it, or another attempt was refused.  That an attempt was granted
- * which nobody wants any more is no such knowledge. */
-static bool knew_itself(const struct sim_process *process, const struct sim_task *task)
+/* Whether the process had the lock at some time since the task began. */
+static bool had_it(const struct sim_process *process, const struct sim_task *task)
 {
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
@@ -176,6 +174,17 @@ static bool knew_itself(const struct sim_process *process, const struct sim_task
             (!hold->released || hold->released_at >= task->submitted)) {
             return true;
         }
+    }
+    return false;
+}
+
+/* Whether the process knew of a holder at some time since the task began: it had the lock, an
+ * earlier task of its own waits for it, or another attempt was refused.  That an attempt was granted
+ * which nobody wants any more is no such knowledge. */
+static bool knew_itself(const struct sim_process *process, const struct sim_task *task)
+{
+    if (had_it(process, task)) {
+        return true;
     }
     for (int i = 0; i < sim.name_count; i++) {
         if ((task->use.names >> i & 1) != 0 && process->known_at[i] >= task->submitted) {
@@ -185,9 +194,29 @@ static bool knew_itself(const struct sim_process *process, const struct sim_task
     return waits_behind(process, task);
 }
 
+/* Since when the lock that the task waits for is available; SNIB__NEVER: it is not. */
+static snib__time open_since(const struct sim_task *task, bool *out_told)
+{
+    snib__time since = 0;
+    int level = truth_level(&task->use);
+    *out_told = true;
+    for (int i = 0; i < sim.name_count; i++) {
+        const struct sim_name *name = &sim.names[i];
+        if ((task->use.names >> i & 1) != 0) {
+            int at = task->use.kind == SNIB__MULTI ? name->family == FAMILY_RW : level;
+            since = latest(since, name->open_since[at]);
+            bool said = name->open_cause[at] == CAUSE_RELEASED ||
+                        (name->open_cause[at] == CAUSE_COUNT && name->family >= FAMILY_SEMAPHORE);
+            *out_told &= said && !name->alien && name->family != FAMILY_SPIN;
+        }
+    }
+    return since;
+}
+
 /* BUSY must come from the server or from the process' own knowledge, not from waiting behind an
- * earlier use whose end the server has not confirmed.  Applies to kinds whose attempts wait for
- * each other. */
+ * earlier use whose end the server has not confirmed; and it must have been true at some time of the
+ * call: a reply to an earlier request may be as old as that.  Applies to kinds whose attempts wait
+ * for each other. */
 static void check_known(struct sim_process *process, const struct sim_task *task)
 {
     int kind = task->use.kind;
@@ -195,6 +224,12 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     bool asked = check_owner(process, task->number, task->use.side)->attempts > 0;
     if (alone && !asked && !knew_itself(process, task)) {
         sim_fail("%u:%llu got BUSY without a request to the server", process->id,
+                 (unsigned long long)task->number);
+    }
+    bool is_told;
+    if (alone && open_since(task, &is_told) < task->submitted && !had_it(process, task) &&
+        !waits_behind(process, task)) {
+        sim_fail("%u:%llu got BUSY, and the lock was free all the time", process->id,
                  (unsigned long long)task->number);
     }
 }
@@ -519,25 +554,6 @@ static snib__time hears_since(const struct sim_process *process)
     snib__time clear =
         latest(check_clear_since(process, SNIB__COMMAND), check_clear_since(process, SNIB__PUBSUB));
     return clear < sim.stable_at ? clear : sim.stable_at;
-}
-
-/* Since when the lock that the task waits for is available; SNIB__NEVER: it is not. */
-static snib__time open_since(const struct sim_task *task, bool *out_told)
-{
-    snib__time since = 0;
-    int level = truth_level(&task->use);
-    *out_told = true;
-    for (int i = 0; i < sim.name_count; i++) {
-        const struct sim_name *name = &sim.names[i];
-        if ((task->use.names >> i & 1) != 0) {
-            int at = task->use.kind == SNIB__MULTI ? name->family == FAMILY_RW : level;
-            since = latest(since, name->open_since[at]);
-            bool said = name->open_cause[at] == CAUSE_RELEASED ||
-                        (name->open_cause[at] == CAUSE_COUNT && name->family >= FAMILY_SEMAPHORE);
-            *out_told &= said && !name->alien && name->family != FAMILY_SPIN;
-        }
-    }
-    return since;
 }
 
 /* How long a fair lock may look free: the waiter at its head may be dead or slow, unless it is this

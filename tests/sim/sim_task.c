@@ -140,6 +140,9 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     if (unowned || task->use.kind == SNIB_PERMITS) {
         how.owner = 0;
     }
+    if (sim.crowded) {
+        how.max_hold = 0; /* a lost hold is given back without taking turns */
+    }
     snib__engine_call(process->engine, !sim_chance(4));
     task->op =
         snib__engine_acquire(process->engine, task->use.gate, &how, sim_clock(process), &code);

@@ -129,6 +129,40 @@ static void one_try_behind_a_grant_that_nobody_wants(void **state)
     }
 }
 
+/* The request ahead was sent before the try began, and was given up or was a single try itself: the server may have
+ * refused it before the try began, too, and the lock may have been free ever since.  So the try asks itself.  Behind a
+ * call that waits, it need not. */
+static void one_try_behind_an_older_request(void **state)
+{
+    (void)state;
+    enum { GIVEN_UP, SINGLE, WAITS, AHEADS };
+    const struct snib__acquire once = {.wait = 0}, waits = {.wait = SNIB__NEVER};
+    for (int is = 0; is < AHEADS; is++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *lock = gate(engine, SNIB_MUTEX, "m");
+        int32_t code;
+        struct snib__op *ahead =
+            snib__engine_acquire(engine, lock, is == SINGLE ? &once : &waits, now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        struct snib__op *same_time = snib__engine_acquire(engine, lock, &once, now, &code);
+        now += SNIB__MS;
+        struct snib__op *later = snib__engine_acquire(engine, lock, &once, now, &code);
+        assert_true(is != GIVEN_UP || snib__engine_cancel(engine, ahead, now));
+        answer(engine, ":30000\r\n");
+        assert_true(same_time->done);
+        assert_int_equal(same_time->code, SNIB_BUSY);
+        assert_int_equal(later->done, is == WAITS);
+        if (is != WAITS) {
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+            answer(engine, "$-1\r\n");
+        }
+        assert_true(later->done);
+        assert_int_equal(later->code, is == WAITS ? SNIB_BUSY : SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* It is given back, and nothing is heard of that until the try's own time is over: nobody has said
  * that the lock is held, however late the giving back began. */
 static void one_try_behind_what_is_given_back(void **state)
@@ -252,6 +286,7 @@ int main(void)
                                        cmocka_unit_test(one_try_behind_one_that_was_refused),
                                        cmocka_unit_test(one_try_behind_one_without_an_answer),
                                        cmocka_unit_test(one_try_behind_a_grant_that_nobody_wants),
+                                       cmocka_unit_test(one_try_behind_an_older_request),
                                        cmocka_unit_test(one_try_behind_what_is_given_back),
                                        cmocka_unit_test(brief_wait),
                                        cmocka_unit_test(brief_waits_of_two),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a refusal of an older request ends a single try",
+        "engine/sole.c",
+        "if (op->started > as_of) {",
+        "if (false) {",
+        "unit_patience",
+    ),
+    Mutant(
         "a single try behind one without a reply says that the lock is held",
         "engine/gate.c",
         "           (active && active->phase != SNIB__RELEASING && active->op && "
@@ -21,7 +28,7 @@ MUTANTS = [
     Mutant(
         "a refused single try tells those behind it nothing",
         "engine/sole.c",
-        "        snib__sole_known(e, gate->wait, now); if (op)",
+        "        snib__sole_known(e, gate->wait, sent_at); if (op)",
         "        if (op)",
         "unit_patience",
     ),
