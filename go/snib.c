@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a55d6aa45a103868"
+#define SNIB_BUILD_ID "21be265e534a5f08"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12212,8 +12212,8 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of);
-void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
-                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now);
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
@@ -12322,6 +12322,7 @@ snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
+void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
@@ -20075,6 +20076,8 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     e->stats.held++;
     if (leased && hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST))
         snib__watchdog_add(e, hold);
+    if (!(hold->flags & SNIB__FIRST))
+        snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 
@@ -24618,8 +24621,8 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
     }
 }
 
-void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
-                        snib__time sent_at, const struct snib__verdict *verdict, snib__time now)
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
@@ -25587,6 +25590,16 @@ static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
         node->ask_at = at;
 }
 
+/* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
+ * overtaken. */
+void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
+{
+    if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
+        hold->unsure = true;
+        watchdog_ask_later(hold, now);
+    }
+}
+
 /* Query the holds with a fixed lease that the node's present server has not confirmed.  Nothing
  * else would ever find out, so a query without an answer is repeated. */
 static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -25682,6 +25695,7 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     if (hold->lease_ms == 0)
         snib__watchdog_add(e, hold);
+    snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
     e->stats.renewals++;
 }

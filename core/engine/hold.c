@@ -67,6 +67,8 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     e->stats.held++;
     if (leased && hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST))
         snib__watchdog_add(e, hold);
+    if (!(hold->flags & SNIB__FIRST))
+        snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 

@@ -307,6 +307,16 @@ static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
         node->ask_at = at;
 }
 
+/* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
+ * overtaken. */
+void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
+{
+    if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
+        hold->unsure = true;
+        watchdog_ask_later(hold, now);
+    }
+}
+
 /* Query the holds with a fixed lease that the node's present server has not confirmed.  Nothing
  * else would ever find out, so a query without an answer is repeated. */
 static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -402,6 +412,7 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     if (hold->lease_ms == 0)
         snib__watchdog_add(e, hold);
+    snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
     e->stats.renewals++;
 }

@@ -103,6 +103,39 @@ static snib_client_stats_data stats_of(const struct snib__engine *engine)
     return stats;
 }
 
+/* News that the clock was set overtakes, on another lane, the reply to a request for a fixed lease: the lease may have
+ * begun before.  So the hold is at risk until it has been given again what is left of it. */
+static void set_while_asked(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 80000 * SNIB__MS};
+    struct snib__engine *engine = begin();
+    int32_t code;
+    for (int before = 0; before < 2; before++) {
+        struct snib__op *op = snib__engine_acquire(
+            engine, gate(engine, SNIB_MUTEX, before ? "before" : "after"), &fixed, now, &code);
+        if (!before) {
+            connect_link(engine);
+            answer_own(engine);
+        }
+        engine->home->clock.refused = true; /* what TIME says comes from the next line */
+        engine->home->moved_at = before ? now + 1 : 0;
+        now += SNIB__MS;
+        answer(engine, "$-1\r\n");
+        struct snib__hold *hold = acquired(engine, op);
+        assert_int_equal(snib__hold_state(engine, hold, now),
+                         before ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID);
+        snib__engine_tick(engine, now);
+        assert_int_equal(on_the_way(engine), before);
+        if (before) {
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+            answer(engine, "*0\r\n");
+        }
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    }
+    snib__engine_free(engine);
+}
+
 /* The server's clock is set: that is logged and counted, and holds are at risk until they are
  * renewed. */
 static void set_while_held(void **state)
@@ -248,9 +281,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates),          cmocka_unit_test(steps),
-        cmocka_unit_test(slow_answers),   cmocka_unit_test(set_while_held),
-        cmocka_unit_test(another_server), cmocka_unit_test(not_told),
-        cmocka_unit_test(no_times),
+        cmocka_unit_test(slow_answers),   cmocka_unit_test(set_while_asked),
+        cmocka_unit_test(set_while_held), cmocka_unit_test(another_server),
+        cmocka_unit_test(not_told),       cmocka_unit_test(no_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

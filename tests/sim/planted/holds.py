@@ -70,6 +70,13 @@ MUTANTS = [
         "unit_watchdog",
     ),
     Mutant(
+        "a fixed lease that was asked for before the clock was set is free of doubt",
+        "engine/watchdog.c",
+        "if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {",
+        "if (false && now) {",
+        "unit_clock",
+    ),
+    Mutant(
         "a question leaves a fixed lease as it is",
         "engine/watchdog.c",
         "if ((hold->flags & SNIB__FIRST) || hold->deadline <= now",
