@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "21be265e534a5f08"
+#define SNIB_BUILD_ID "0c17c606ffd2de32"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -25768,7 +25768,7 @@ static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
- * server, or after a restart, holds with a fixed lease are only queried. */
+ * server, or after a restart, those with a fixed lease are asked for. */
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {

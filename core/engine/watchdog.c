@@ -485,7 +485,7 @@ static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
- * server, or after a restart, holds with a fixed lease are only queried. */
+ * server, or after a restart, those with a fixed lease are asked for. */
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {

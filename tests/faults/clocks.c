@@ -216,6 +216,46 @@ static bool ends_before(snib_hold *hold, struct server *server, const char *name
     return snib_hold_remaining_ms(hold) <= rest_ms;
 }
 
+/* A server and its replica, whose clock is ahead and which takes over the first one's address. */
+struct succession {
+    struct server first, second;
+    char shift[64], address[80], url[96];
+};
+
+static void succession_begin(struct succession *it, int64_t ahead_ms)
+{
+    char port[8];
+    snprintf(port, sizeof port, "%d", free_port());
+    server_start(&it->first, "--port", port, NULL);
+    start_settable(&it->second, it->shift, ahead_ms, "0");
+    snprintf(it->address, sizeof it->address, "%s.address", it->shift);
+    snprintf(it->url, sizeof it->url, "unix://%s", it->address);
+    point_to(it->address, &it->first);
+    server_do(&it->second, "REPLICAOF 127.0.0.1 %s", port);
+}
+
+/* The replica has everything, and is a master itself. */
+static void succession_promote(struct succession *it)
+{
+    server_do(&it->first, "SET last write");
+    AWAIT(server_integer(&it->second, "EXISTS last") == 1, SOON_MS);
+    server_do(&it->second, "REPLICAOF NO ONE");
+}
+
+static void succession_take_over(struct succession *it)
+{
+    point_to(it->address, &it->second);
+    server_down(&it->first);
+}
+
+static void succession_end(struct succession *it)
+{
+    server_stop(&it->first);
+    server_stop(&it->second);
+    unlink(it->address);
+    unlink(it->shift);
+}
+
 /* A replica whose clock is ahead takes over the address.  A lease that has ended there is lost; a renewed one is renewed
  * at once, long before the next renewal is due, and a fixed one gets again what is left of it: neither ends there while
  * its holder believes in it. */
@@ -224,76 +264,49 @@ static void successor_is_ahead(void **state)
     enum { KEPT_MS = 120000, AHEAD_MS = KEPT_MS / 2 };
     if (!*state)
         skip();
-    struct server first, second;
-    char shift[64], address[80], url[96], port[8];
-    snprintf(port, sizeof port, "%d", free_port());
-    server_start(&first, "--port", port, NULL);
-    start_settable(&second, shift, AHEAD_MS, "0");
-    snprintf(address, sizeof address, "%s.address", shift);
-    snprintf(url, sizeof url, "unix://%s", address);
-    point_to(address, &first);
-    server_do(&second, "REPLICAOF 127.0.0.1 %s", port);
-
-    snib_client *client = must_open_lease(url, KEPT_MS);
+    struct succession it;
+    succession_begin(&it, AHEAD_MS);
+    snib_client *client = must_open_lease(it.url, KEPT_MS);
     snib_hold *renewed = must_acquire(must_lock(client, "renewed"), 0);
     snib_hold *fixed = must_acquire(must_lock_lease(client, "fixed", LONG_MS, -1), 0);
     snib_hold *longer = must_acquire(must_lock_lease(client, "longer", KEPT_MS, -1), 0);
-    server_do(&first, "SET last write");
-    AWAIT(server_integer(&second, "EXISTS last") == 1, SOON_MS); /* and all before it */
-    server_do(&second, "REPLICAOF NO ONE");
-    assert_false(ends_before(longer, &second, "longer"));
-    assert_false(ends_before(renewed, &second, "renewed")); /* for as long as it is not renewed */
-    point_to(address, &second);
-    server_down(&first);
+    succession_promote(&it);
+    assert_false(ends_before(longer, &it.second, "longer"));
+    assert_false(
+        ends_before(renewed, &it.second, "renewed")); /* for as long as it is not renewed */
+    succession_take_over(&it);
     EXPECT(snib_hold_wait(fixed, patient_ms(SOON_MS), NULL, err), SNIB_LOST);
-    AWAIT(ends_before(renewed, &second, "renewed"), SOON_MS);
-    AWAIT(ends_before(longer, &second, "longer"), SOON_MS);
+    AWAIT(ends_before(renewed, &it.second, "renewed"), SOON_MS);
+    AWAIT(ends_before(longer, &it.second, "longer"), SOON_MS);
     must_be_valid(renewed, SOON_MS);
     must_be_valid(longer, SOON_MS);
-    assert_true(server_integer(&second, "PTTL longer") <=
+    assert_true(server_integer(&it.second, "PTTL longer") <=
                 KEPT_MS + SOON_MS / 10); /* and no more than that */
     must_release(longer);
     must_release(renewed);
     must_release(must_acquire(must_lock(client, "fixed"), SOON_MS));
     snib_hold_free(fixed);
     snib_client_free(client);
-    server_stop(&first);
-    server_stop(&second);
-    unlink(address);
-    unlink(shift);
+    succession_end(&it);
 }
 
-/* A fixed lease ends earlier at the successor than its holder believes: for AHEAD_MS another client may have the lock. */
+/* By the time that a fixed lease has ended at such a successor, its holder knows. */
 static void fixed_lease_ends_earlier_there(void **state)
 {
     enum { AHEAD_MS = LONG_MS / 2 };
     if (!*state)
         skip();
-    struct server first, second;
-    char shift[64], address[80], url[96], port[8];
-    snprintf(port, sizeof port, "%d", free_port());
-    server_start(&first, "--port", port, NULL);
-    start_settable(&second, shift, AHEAD_MS, "0");
-    snprintf(address, sizeof address, "%s.address", shift);
-    snprintf(url, sizeof url, "unix://%s", address);
-    point_to(address, &first);
-    server_do(&second, "REPLICAOF 127.0.0.1 %s", port);
-
-    snib_client *client = must_open_lease(url, LEASE_MS);
+    struct succession it;
+    succession_begin(&it, AHEAD_MS);
+    snib_client *client = must_open_lease(it.url, LEASE_MS);
     snib_hold *fixed = must_acquire(must_lock_lease(client, "fixed", LONG_MS, -1), 0);
-    server_do(&first, "SET last write");
-    AWAIT(server_integer(&second, "EXISTS last") == 1, SOON_MS); /* and all before it */
-    server_do(&second, "REPLICAOF NO ONE");
-    point_to(address, &second);
-    server_down(&first);
-    AWAIT(server_integer(&second, "EXISTS fixed") == 0, 2 * LONG_MS);
+    succession_promote(&it);
+    succession_take_over(&it);
+    AWAIT(server_integer(&it.second, "EXISTS fixed") == 0, 2 * LONG_MS);
     EXPECT(snib_hold_check(fixed, err), SNIB_LOST);
     snib_hold_free(fixed);
     snib_client_free(client);
-    server_stop(&first);
-    server_stop(&second);
-    unlink(address);
-    unlink(shift);
+    succession_end(&it);
 }
 
 /* ---- Clients --------------------------------------------------------------------------------------- */
