@@ -17,7 +17,7 @@ import redis
 import snib
 
 NAMES = ("app:x", "{app:t}x")
-LEASE = 0.5
+LEASE = 2.0
 POLLING = ("spin_lock",)
 KINDS: dict[str, Callable[[snib.Client, str], Any]] = {
     "lock": lambda client, name: client.lock(name),
