@@ -356,7 +356,7 @@ static void opposite_orders(void **state)
 /* ---- Leases and losses ----------------------------------------------------------------------- */
 
 /* A lease that is to end, and one that must survive a busy machine. */
-enum { LEASE_MS = 800, KEPT_LEASE_MS = 3000 };
+enum { LEASE_MS = 800, KEPT_LEASE_MS = 4000 };
 
 static void renewed(void **state)
 {
@@ -520,7 +520,7 @@ static void quorum_member_returns(void **state)
 static void loss_is_told_once(void **state)
 {
     struct world *world = *state;
-    world_open(world, 2 * LEASE_MS, NULL);
+    world_open(world, KEPT_LEASE_MS, NULL);
     for (EACH_TEAM(world, team)) {
         snib_queue *queue = must_queue(world->ours[team->is->of[0].server]);
         EXPECT(snib_lock_acquire_submit(team->group, 0, PROMPT_MS, queue, 3, NULL, err), SNIB_OK);
@@ -621,14 +621,14 @@ static void quorum_servers_stop(void **state)
 static void quorum_completes_itself(void **state)
 {
     struct world *world = *state;
-    world_open(world, 2 * LEASE_MS, NULL);
+    world_open(world, KEPT_LEASE_MS, NULL);
     struct team *team = &world->teams[COMPOSITIONS - 1];
     snib_hold *theirs = must_acquire(team->rivals[2], 0), *hold = must_acquire(team->group, 0);
     must_release(theirs);
     AWAIT(server_integer(&world->servers[2], "EXISTS quorum:0") == 1, PROMPT_MS);
     EXPECT(snib_lock_acquire(team->rivals[2], 0, 0, &theirs, err), SNIB_BUSY);
     must_force(world, team, 0);
-    EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+    EXPECT(snib_hold_wait(hold, KEPT_LEASE_MS, NULL, err), SNIB_TIMEDOUT);
     must_release(hold);
     world_close(world);
 }
