@@ -25,8 +25,8 @@ static int world_new(void **state)
     world.client = must_open_lease(world.server.url, LEASE_MS);
     world.queue = must_queue(world.client);
     snib_lock *lock = must_lock(world.client, "loss");
-    EXPECT(snib_lock_acquire_submit(lock, 0, 1000, world.queue, 77, NULL, err), SNIB_OK);
-    snib_event event = must_event(world.queue, 1000);
+    EXPECT(snib_lock_acquire_submit(lock, 0, 10000, world.queue, 77, NULL, err), SNIB_OK);
+    snib_event event = must_event(world.queue, 10000);
     assert_int_equal(event.code, SNIB_OK);
     assert_true(event.remaining_ms > 0 && event.remaining_ms <= LEASE_MS);
     world.hold = event.hold;
