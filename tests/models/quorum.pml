@@ -1,12 +1,18 @@
 /* quorum.pml - a lock on a majority of independent nodes, some of which lose their memory.
  *
  * Models        core/locks/group.c (votes, the undoing of a minority, the deadline of a majority, refilling votes),
- *               core/lua/quorum_acquire.lua (the epoch, which says since when a node remembers, and the quarantine),
- *               core/engine/hold.c for each member.
+ *               core/api/group.c (what is sent for it, and when), core/engine/hold.c, gate.c and release.c for each
+ *               member, core/lua/quorum_acquire.lua (the epoch, which says since when a node remembers, and the
+ *               quarantine).
  * World         NODES nodes, two clients.  A node may restart without its data at any time.  Answers take any time,
  *               with FULL also requests.  A client may stand still for any time.
+ * Abstracted    without FULL a vote that is given back is gone from its node at once, and a restart does not end
+ *               connections.  A client begins a round when nothing of the last one is on its way.
  * Bounds        leases of LEASE ticks, TRIES(c) rounds of a client, RESTARTS restarts in total, ROUGH clients.
  *               Time has no bound: only differences are stored.
+ *               In a walk (REPLAY) a missing vote is asked for when the core does it: as soon as the client hears
+ *               anything, and again at any time; and a node's restart ends its connections, with what was not
+ *               answered.
  * Assumptions   A1 (equal rates; see renewal.pml).  No client's lease is longer than the quarantine.
  * Properties    assert: two holds are never valid together; of a round that has ended, and whose answers have come,
  *               no node keeps a vote.
@@ -17,19 +23,28 @@
  *               MUTANT_LAST_VOTE      the deadline is that of the longest vote, not of a majority
  *               MUTANT_KEEPS          the votes of a round that failed are left where they are
  *
+ * walks: 20 of 20000
+ *
  * run: -DSAFETY
  */
+#define CHANCE 2
+#include "trace.inc"
 #define NODES 3
-#ifdef FULL
 #define LEASE 2
-#define TRIES(c) (c == 1 -> 2 : 1)
-#define RESTARTS 1
+#ifdef REPLAY
+#define LATE /* requests take time, too */
+#define TRIES(c) 250
+#define RESTARTS 250
 #define ROUGH(c) true
 #else
-#define LEASE 2
 #define TRIES(c) (c == 1 -> 2 : 1)
 #define RESTARTS 1
+#ifdef FULL
+#define LATE
+#define ROUGH(c) true
+#else
 #define ROUGH(c) (c == 0) /* whose answers take time, and who renews and refills its votes */
+#endif
 #endif
 #ifdef MUTANT_HALF
 #define NEED (NODES / 2)
@@ -45,7 +60,7 @@
 #define AT(c, k) (c * NODES + k)
 #define VOTES 6 /* NC * NODES */
 
-mtype = { IDLE, COLLECTING, HELD, NONE, ASKED, RENEWED, DROPPED, YES, NO };
+mtype = { IDLE, COLLECTING, HELD, NONE, ASKED, RENEWED, SENT, DONE, YES, NO };
 
 /* The nodes. */
 byte owner[NODES], left[NODES];      /* clients from 1 */
@@ -56,12 +71,28 @@ byte restarts;
 mtype phase[NC] = IDLE;
 byte tries[NC];
 mtype request[VOTES] = NONE, answer[VOTES] = NONE;
+mtype dropped[VOTES] = NONE;         /* the release of a vote, behind a renewal; its answer changes nothing */
 byte age[VOTES];                     /* ticks since the request was sent */
-byte safe[VOTES];                    /* ticks until the vote's V; 0: no vote */
-bool yes;
+bool has[VOTES];                     /* a vote, whose time may be over */
+byte safe[VOTES];                    /* ticks until the vote's V */
+bool yes, over;
+#ifdef REPLAY
+bool waits[VOTES];                   /* asked again and again until it has the vote */
+bool rest[VOTES];                    /* what is released was lost before, so the next attempt is sent behind it */
+bool twice[VOTES];                   /* two releases are on their way: of this vote, and of an attempt after it */
+bool dead[VOTES];                    /* the connection, but for the answers that have come already */
+bool calm;                           /* a tick since the last restart */
+#define CALM(is) calm = is
+#define MAY_RESTART calm
+#else
+#define CALM(is) skip
+#define MAY_RESTART true
+#endif
 
-#define VOTE(c, k) (safe[AT(c, k)] > 0)
+#define VOTE(c, k) (has[AT(c, k)] && safe[AT(c, k)] > 0)
 #define COUNT(c) (VOTE(c, 0) + VOTE(c, 1) + VOTE(c, 2))
+#define ALL(c) (has[AT(c, 0)] + has[AT(c, 1)] + has[AT(c, 2)]) /* the client may not have seen that one is over */
+#define HOPED(c) (ALL(c) + (request[AT(c, 0)] == ASKED) + (request[AT(c, 1)] == ASKED) + (request[AT(c, 2)] == ASKED))
 #ifdef MUTANT_LAST_VOTE
 #define VALID(c) (phase[c] == HELD && COUNT(c) > 0)
 #else
@@ -73,14 +104,28 @@ bool yes;
 #define AFTER(age) (age < LEASE -> LEASE - age : 0)
 #endif
 
-#define QUIET(c) (phase[c] == IDLE && UNASKED(c))
-#define UNASKED(c) (request[AT(c, 0)] == NONE && request[AT(c, 1)] == NONE && request[AT(c, 2)] == NONE)
+#define SILENT(c, k) (request[AT(c, k)] == NONE && dropped[AT(c, k)] == NONE)
+#define QUIET(c) (SILENT(c, 0) && SILENT(c, 1) && SILENT(c, 2))
+
+#ifdef REPLAY
+#define RELEASES(c, k) (dropped[AT(c, k)] == NONE -> 0 : 1 + twice[AT(c, k)])
+#define OF(c, k) request[AT(c, k)], RELEASES(c, k), VOTE(c, k)
+#define SHOW() \
+    printf("@ is %d %d %d %d %d %d  %e %d %e %d %d %e %d %d %e %d %d  %e %d %e %d %d %e %d %d %e %d %d\n", \
+           owner[0], left[0], owner[1], left[1], owner[2], left[2], \
+           phase[0], VALID(0), OF(0, 0), OF(0, 1), OF(0, 2), phase[1], VALID(1), OF(1, 0), OF(1, 1), OF(1, 2));
+#else
+#define SHOW()
+#endif
 
 inline look() {
+    SHOW()
     assert(!VALID(0) || !VALID(1));
-    assert(!QUIET(0) || (owner[0] != 1 && owner[1] != 1 && owner[2] != 1));
-    assert(!QUIET(1) || (owner[0] != 2 && owner[1] != 2 && owner[2] != 2))
+    assert(phase[0] != IDLE || !QUIET(0) || (owner[0] != 1 && owner[1] != 1 && owner[2] != 1));
+    assert(phase[1] != IDLE || !QUIET(1) || (owner[0] != 2 && owner[1] != 2 && owner[2] != 2))
 }
+
+/* ---- nodes ---- */
 
 inline vote(k, c) {
     if
@@ -107,39 +152,94 @@ inline drop(k, c) {
     if
     :: owner[k] == c + 1 -> owner[k] = 0; left[k] = 0
     :: else
-    fi;
-    yes = false
+    fi
 }
 
 inline serve(k, c) {
     if
     :: request[AT(c, k)] == ASKED -> vote(k, c)
     :: request[AT(c, k)] == RENEWED -> renew(k, c)
-    :: request[AT(c, k)] == DROPPED -> drop(k, c)
     fi;
+    SAY("@ serve %d %d %e %d\n", c, k, request[AT(c, k)], yes)
     answer[AT(c, k)] = (yes -> YES : NO);
     yes = false
 }
 
 inline send(c, k, kind) {
     request[AT(c, k)] = kind; answer[AT(c, k)] = NONE; age[AT(c, k)] = 0;
-#ifndef FULL
-    serve(k, c);
+#ifndef LATE
+    serve(k, c)
+#endif
+}
+
+inline give_back(c, k) {
+#ifdef LATE
+    dropped[AT(c, k)] = SENT
+#else
+    drop(k, c)
+#endif
+}
+
+#ifdef REPLAY
+#define LIVE(c, k) !dead[AT(c, k)]
+#define MARK(c, k, is) rest[AT(c, k)] = is
+#define MARK_TWICE(c, k, is) twice[AT(c, k)] = is
+#else
+#define LIVE(c, k) true
+#define MARK_TWICE(c, k, is) skip
+#define MARK(c, k, is) skip
+#endif
+#define NEXT(c, k) (request[AT(c, k)] == ASKED && dropped[AT(c, k)] != NONE) /* an attempt behind a release */
+#define WORK(c, k) (request[AT(c, k)] != NONE && answer[AT(c, k)] == NONE)
+#define SERVES(c, k) (LIVE(c, k) && WORK(c, k) && !(NEXT(c, k) && dropped[AT(c, k)] == SENT))
+#define DROPS(c, k) (LIVE(c, k) && dropped[AT(c, k)] == SENT && (NEXT(c, k) || !WORK(c, k)))
+
+inline done(c, k) { request[AT(c, k)] = NONE; answer[AT(c, k)] = NONE; age[AT(c, k)] = 0 }
+
+/* On a new connection: what changes ownership is sent again, but a vote that nobody waits for is given back; a renewal is
+ * not. */
+inline reconnect(c, k) {
     if
-    :: kind == DROPPED -> request[AT(c, k)] = NONE; answer[AT(c, k)] = NONE /* no answer changes anything */
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && phase[c] != IDLE -> age[AT(c, k)] = 0
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && phase[c] == IDLE ->
+        done(c, k); MARK_TWICE(c, k, dropped[AT(c, k)] != NONE); give_back(c, k)
+    :: request[AT(c, k)] == RENEWED && answer[AT(c, k)] == NONE -> done(c, k)
+#ifdef REPLAY
+    :: waits[AT(c, k)] && SILENT(c, k) -> send(c, k, ASKED)
+#endif
     :: else
     fi
+}
+
+inline cut(c, k) {
+#ifdef REPLAY
+    if
+    :: answer[AT(c, k)] != NONE || dropped[AT(c, k)] == DONE -> dead[AT(c, k)] = true
+    :: else -> reconnect(c, k)
+    fi
+#elif defined(LATE)
+    reconnect(c, k)
+#else
+    skip
 #endif
 }
 
 proctype Node(byte k) {
     do
-#ifdef FULL
-    :: atomic { request[AT(0, k)] != NONE && answer[AT(0, k)] == NONE -> serve(k, 0); look() }
-    :: atomic { request[AT(1, k)] != NONE && answer[AT(1, k)] == NONE -> serve(k, 1); look() }
+#ifdef LATE
+    :: atomic { SERVES(0, k) -> serve(k, 0); look() }
+    :: atomic { SERVES(1, k) -> serve(k, 1); look() }
+    :: atomic { DROPS(0, k) ->
+        SAY("@ drop 0 %d %d\n", k, RELEASES(0, k))
+        drop(k, 0); dropped[AT(0, k)] = DONE; look() }
+    :: atomic { DROPS(1, k) ->
+        SAY("@ drop 1 %d %d\n", k, RELEASES(1, k))
+        drop(k, 1); dropped[AT(1, k)] = DONE; look() }
 #endif
-    :: atomic { restarts < RESTARTS ->
-        restarts++; owner[k] = 0; left[k] = 0; quarantine[k] = 0; epoch[k] = false; look() }
+    :: atomic { SELDOM && MAY_RESTART && restarts < RESTARTS ->
+        SPENT SAY("@ restart %d\n", k)
+        CALM(false); restarts++; owner[k] = 0; left[k] = 0; quarantine[k] = 0; epoch[k] = false;
+        cut(0, k); cut(1, k); look() }
     od
 } /* unreached: it never ends */
 
@@ -149,85 +249,210 @@ inline pass(k) {
     quarantine[k] = (quarantine[k] > 0 -> quarantine[k] - 1 : 0);
     safe[k] = (safe[k] > 0 -> safe[k] - 1 : 0);
     safe[NODES + k] = (safe[NODES + k] > 0 -> safe[NODES + k] - 1 : 0);
-    age[k] = (request[k] != NONE && request[k] != DROPPED && age[k] < LEASE -> age[k] + 1 : age[k]);
-    age[NODES + k] = (request[NODES + k] != NONE && request[NODES + k] != DROPPED && age[NODES + k] < LEASE
-        -> age[NODES + k] + 1 : age[NODES + k])
+    age[k] = (request[k] != NONE && age[k] < LEASE -> age[k] + 1 : age[k]);
+    age[NODES + k] = (request[NODES + k] != NONE && age[NODES + k] < LEASE -> age[NODES + k] + 1 : age[NODES + k])
 }
 
 active proctype Clock() {
     do
-    :: atomic { ROUGH(1) || (answer[3] == NONE && answer[4] == NONE && answer[5] == NONE) ->
-        pass(0); pass(1); pass(2); look() }
+    :: atomic { SELDOM && (ROUGH(1) || (answer[3] == NONE && answer[4] == NONE && answer[5] == NONE)) ->
+        SPENT SAY("@ tick\n")
+        CALM(true); pass(0); pass(1); pass(2); look() }
     od
 } /* unreached: it never ends */
 
-/* An answer about one vote.  After a loss or the end of a round what comes is dropped again. */
-inline answered(c, k) {
-    if
-    :: request[AT(c, k)] == DROPPED || answer[AT(c, k)] == NO ->
-        safe[AT(c, k)] = 0; request[AT(c, k)] = NONE
-    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == YES ->
-        request[AT(c, k)] = NONE;
-        if
-        :: phase[c] != IDLE -> safe[AT(c, k)] = AFTER(age[AT(c, k)])
-        :: else -> send(c, k, DROPPED)
-        fi
-    :: request[AT(c, k)] == RENEWED && answer[AT(c, k)] == YES ->
-        request[AT(c, k)] = NONE;
-        if
-        :: phase[c] != IDLE && VOTE(c, k) -> safe[AT(c, k)] = AFTER(age[AT(c, k)])
-        :: phase[c] != IDLE && !VOTE(c, k) /* lost is final, also for one vote */
-        :: phase[c] == IDLE -> send(c, k, DROPPED)
-        fi
-    fi;
-    if
-    :: request[AT(c, k)] == NONE -> answer[AT(c, k)] = NONE; age[AT(c, k)] = 0
-    :: else /* dropped */
-    fi;
-    if
-    :: phase[c] == COLLECTING && COUNT(c) >= NEED -> phase[c] = HELD
-    :: else
-    fi
-}
+/* ---- clients ---- */
 
 inline let_go(c, k) {
+#ifdef REPLAY
+    waits[AT(c, k)] = false;
+#endif
     safe[AT(c, k)] = 0;
     if
 #ifdef MUTANT_KEEPS
-    :: request[AT(c, k)] == NONE
+    :: has[AT(c, k)] -> has[AT(c, k)] = false
 #else
-    :: request[AT(c, k)] == NONE -> send(c, k, DROPPED)
+    :: has[AT(c, k)] -> has[AT(c, k)] = false; give_back(c, k)
 #endif
-    :: else /* when its answer has come */
+    :: else /* one that was asked for, when its answer has come */
     fi
 }
 
-inline give_up(c) { /* a round without success, a release, or a loss: on all nodes, asked or not */
+inline give_up(c) { /* a round without success, a release, or a loss */
     phase[c] = IDLE;
     let_go(c, 0);
     let_go(c, 1);
     let_go(c, 2)
 }
 
+inline refill(c, k) {
+#ifdef REPLAY
+    if
+    :: !has[AT(c, k)] && request[AT(c, k)] != ASKED && !waits[AT(c, k)] ->
+        waits[AT(c, k)] = true;
+        if
+        :: dropped[AT(c, k)] == NONE || rest[AT(c, k)] -> send(c, k, ASKED)
+        :: else /* when the answer to the release has come */
+        fi
+    :: else
+    fi
+#else
+    skip
+#endif
+}
+
+/* The client has heard of one of its votes; over: then it sees, too, that its majority's time is over. */
+inline heard(c) {
+    if
+    :: phase[c] == COLLECTING && ALL(c) >= NEED && COUNT(c) >= NEED -> phase[c] = HELD
+    :: phase[c] == COLLECTING && ALL(c) >= NEED && COUNT(c) < NEED -> give_up(c)
+    :: phase[c] == COLLECTING && ALL(c) < NEED && HOPED(c) < NEED -> give_up(c)
+    :: phase[c] == HELD && ALL(c) < NEED -> give_up(c)
+    :: else
+    fi;
+    if
+    :: phase[c] == HELD ->
+        refill(c, 0); refill(c, 1); refill(c, 2);
+        if
+        :: over || !VALID(c) -> give_up(c) /* lost is final */
+        :: else
+        fi
+    :: else
+    fi;
+    over = false
+}
+
+inline lose(c, k) { has[AT(c, k)] = false; safe[AT(c, k)] = 0 }
+
+/* An answer about one vote. */
+inline answered(c, k) {
+    over = (phase[c] == HELD && !VALID(c));
+    if
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NO
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == YES ->
+#ifdef REPLAY
+        waits[AT(c, k)] = false;
+#endif
+        if
+        :: phase[c] == IDLE || AFTER(age[AT(c, k)]) == 0 -> give_back(c, k); MARK(c, k, false)
+        :: else -> has[AT(c, k)] = true; safe[AT(c, k)] = AFTER(age[AT(c, k)])
+        fi
+    :: request[AT(c, k)] == RENEWED && has[AT(c, k)] ->
+        if
+        :: safe[AT(c, k)] == 0 -> /* lost is final, also for one vote */
+            lose(c, k); give_back(c, k); MARK(c, k, true)
+        :: safe[AT(c, k)] > 0 && answer[AT(c, k)] == YES -> safe[AT(c, k)] = AFTER(age[AT(c, k)])
+        :: safe[AT(c, k)] > 0 && answer[AT(c, k)] == NO -> lose(c, k) /* it is gone */
+        fi
+    :: request[AT(c, k)] == RENEWED && !has[AT(c, k)] /* given back meanwhile */
+    fi;
+    done(c, k);
+    heard(c)
+}
+
+inline read(c, k) {
+    SAY("@ read %d %d\n", c, k)
+    answered(c, k);
+#ifdef REPLAY
+    if
+    :: dead[AT(c, k)] && dropped[AT(c, k)] != DONE -> dead[AT(c, k)] = false; reconnect(c, k)
+    :: else
+    fi;
+#endif
+    look()
+}
+
+/* The answer to a release.  An attempt may have waited for it. */
+inline gone(c, k) {
+    SAY("@ gone %d %d %d\n", c, k, RELEASES(c, k))
+    dropped[AT(c, k)] = NONE; MARK_TWICE(c, k, false);
+#ifdef REPLAY
+    if
+    :: waits[AT(c, k)] && request[AT(c, k)] == NONE -> send(c, k, ASKED)
+    :: else
+    fi;
+    if
+    :: dead[AT(c, k)] && answer[AT(c, k)] == NONE -> dead[AT(c, k)] = false; reconnect(c, k)
+    :: else
+    fi;
+#endif
+    look()
+}
+
+inline notice(c, k) { /* the time of one vote is over */
+    SAY("@ notice %d %d\n", c, k)
+    over = (phase[c] == HELD && !VALID(c));
+    lose(c, k); give_back(c, k); MARK(c, k, true); heard(c); look()
+}
+
+inline ask_to_renew(c, k) {
+    SAY("@ renew %d %d\n", c, k)
+    send(c, k, RENEWED); look()
+}
+
+#define ANSWERED(c, k) (answer[AT(c, k)] != NONE && !NEXT(c, k))
+#define GONE(c, k) (dropped[AT(c, k)] == DONE && (NEXT(c, k) || request[AT(c, k)] == NONE))
+#ifdef REPLAY
+#define MAY_SEE(c, k) (request[AT(c, k)] == NONE) /* otherwise with the answer to its renewal */
+#else
+#define MAY_SEE(c, k) true
+#endif
+#define UNSEEN(c, k) (phase[c] != IDLE && has[AT(c, k)] && safe[AT(c, k)] == 0 && MAY_SEE(c, k))
+#define RENEWS(c, k) \
+    (ROUGH(c) && phase[c] == HELD && VOTE(c, k) && safe[AT(c, k)] < LEASE && request[AT(c, k)] == NONE)
+#ifdef REPLAY
+#define REFILLS(c, k) (waits[AT(c, k)] && SILENT(c, k))
+#else
+#define REFILLS(c, k) (ROUGH(c) && VALID(c) && k == 2 && !has[AT(c, k)] && SILENT(c, k)) /* one stands for all */
+#endif
+
 proctype Client(byte c) {
+    bool patient; /* it goes on after a round that has failed */
     do
-    :: atomic { phase[c] == IDLE && tries[c] < TRIES(c) &&
-                request[AT(c, 0)] == NONE && request[AT(c, 1)] == NONE && request[AT(c, 2)] == NONE ->
+    :: atomic { phase[c] == IDLE && tries[c] < TRIES(c) && QUIET(c) ->
+#ifdef REPLAY
+        if
+        :: patient = true
+        :: patient = false
+        fi;
+#endif
+        SAY("@ ask %d %d\n", c, patient)
         tries[c]++; phase[c] = COLLECTING;
         send(c, 0, ASKED); send(c, 1, ASKED); send(c, 2, ASKED); look() }
-    :: atomic { answer[AT(c, 0)] != NONE -> answered(c, 0); look() }
-    :: atomic { answer[AT(c, 1)] != NONE -> answered(c, 1); look() }
-    :: atomic { answer[AT(c, 2)] != NONE -> answered(c, 2); look() }
-    :: atomic { phase[c] == COLLECTING -> give_up(c); look() }
-    :: atomic { phase[c] == HELD -> give_up(c); look() }
-    :: atomic { ROUGH(c) && phase[c] == HELD && VOTE(c, 0) && safe[AT(c, 0)] < LEASE && request[AT(c, 0)] == NONE ->
-        send(c, 0, RENEWED) }
-    :: atomic { ROUGH(c) && phase[c] == HELD && VOTE(c, 1) && safe[AT(c, 1)] < LEASE && request[AT(c, 1)] == NONE ->
-        send(c, 1, RENEWED) }
-    :: atomic { ROUGH(c) && phase[c] == HELD && VOTE(c, 2) && safe[AT(c, 2)] < LEASE && request[AT(c, 2)] == NONE ->
-        send(c, 2, RENEWED) }
-    :: atomic { ROUGH(c) && VALID(c) && !VOTE(c, 2) && request[AT(c, 2)] == NONE -> /* refilled; one stands for all */
-        send(c, 2, ASKED) }
+    :: atomic { ANSWERED(c, 0) -> read(c, 0) }
+    :: atomic { ANSWERED(c, 1) -> read(c, 1) }
+    :: atomic { ANSWERED(c, 2) -> read(c, 2) }
+#ifdef LATE
+    :: atomic { GONE(c, 0) -> gone(c, 0) }
+    :: atomic { GONE(c, 1) -> gone(c, 1) }
+    :: atomic { GONE(c, 2) -> gone(c, 2) }
+#endif
+    :: atomic { UNSEEN(c, 0) -> notice(c, 0) }
+    :: atomic { UNSEEN(c, 1) -> notice(c, 1) }
+    :: atomic { UNSEEN(c, 2) -> notice(c, 2) }
+    :: atomic { SELDOM && phase[c] == COLLECTING ->
+        SPENT SAY("@ cancel %d\n", c)
+        give_up(c); look() }
+    :: atomic { SELDOM && VALID(c) ->
+        SPENT SAY("@ release %d\n", c)
+        give_up(c); look() }
+    :: atomic { phase[c] == HELD && !VALID(c) ->
+        SAY("@ lost %d\n", c)
+        give_up(c); look() }
+    :: atomic { RENEWS(c, 0) -> ask_to_renew(c, 0) }
+    :: atomic { RENEWS(c, 1) -> ask_to_renew(c, 1) }
+    :: atomic { RENEWS(c, 2) -> ask_to_renew(c, 2) }
+#ifdef REPLAY
+    :: atomic { REFILLS(c, 0) ->
+        SAY("@ again %d 0\n", c)
+        send(c, 0, ASKED); look() }
+    :: atomic { REFILLS(c, 1) ->
+        SAY("@ again %d 1\n", c)
+        send(c, 1, ASKED); look() }
+#endif
+    :: atomic { REFILLS(c, 2) ->
+        SAY("@ again %d 2\n", c)
+        send(c, 2, ASKED); look() }
     od
 } /* unreached: it never ends */
 

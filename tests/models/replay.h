@@ -23,6 +23,8 @@
 #define SECOND (1000 * SNIB__MS)
 #define LEASE (30 * SECOND)
 #define CLIENTS 2
+#define ENGINES 8 /* of them, and of quorum.pml */
+#define SERVERS 3
 #define NUMBERS 256
 
 /* ---- replay.c: the trace --------------------------------------------------------------------------- */
@@ -38,8 +40,8 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_renewal, replay_rw,
-    replay_wakeup;
+extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_quorum,
+    replay_renewal, replay_rw, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
@@ -83,14 +85,18 @@ struct client {
     int32_t code;            /* of the operation that ended last */
 };
 
-extern struct client clients[CLIENTS];
-extern model *servers[2]; /* only failover.pml has two */
+extern struct client clients[ENGINES];
+extern model *servers[SERVERS]; /* failover.pml has two, quorum.pml three, the others the first */
 #define server (servers[0])
 extern uint64_t server_now;
 
 /* world_begin - a server and connected clients with one mutex. */
 void world_begin(int kind, unsigned faults);
 void world_end(void);
+void world_add(int index, int kind, int at); /* one more client, of this server */
+/* Who hears of what an engine has finished, if not collect(). */
+extern void (*leave)(struct client *c);
+struct client *client_of(const struct snib__engine *engine);
 struct client *client_at(int index); /* the client that argument `index` of the line names */
 
 void start(struct client *c, struct snib__acquire how);

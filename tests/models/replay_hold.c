@@ -65,8 +65,7 @@ void __wrap_snib__driver_enter(struct snib__driver *driver)
 void __wrap_snib__driver_leave(struct snib__driver *driver);
 void __wrap_snib__driver_leave(struct snib__driver *driver)
 {
-    (void)driver;
-    flush(world());
+    flush(client_of(driver->engine));
 }
 
 bool __wrap_snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,

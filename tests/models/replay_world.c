@@ -14,8 +14,9 @@
 #define LONG (1000000 * SECOND) /* what a trace does not end, a timer must not end either */
 #define NAME "m"
 
-struct client clients[CLIENTS];
-model *servers[2];
+struct client clients[ENGINES];
+model *servers[SERVERS];
+void (*leave)(struct client *c);
 uint64_t server_now;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
 static char reply[256];          /* to the request that was executed last */
@@ -100,7 +101,7 @@ void flush(struct client *c)
             snib__buf_consume(out, snib__buf_size(out));
         }
     }
-    collect(c);
+    (leave ? leave : collect)(c);
 }
 
 /* What the server has said goes onto the wire, as one piece for a reply, or one for each message. */
@@ -120,7 +121,7 @@ static void fetch(struct client *c, int link)
 
 static void fetch_messages(void)
 {
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < ENGINES; i++)
         if (clients[i].engine && link_of(&clients[i], SNIB__PUBSUB)->conn.state == SNIB__CONN_READY)
             fetch(&clients[i], SNIB__PUBSUB);
 }
@@ -220,9 +221,10 @@ bool said_yes(void)
 {
     if (reply[0] == '-')
         differ("the server has refused: %s", reply);
-    return executed == SNIB__SCRIPT_MUTEX_ACQUIRE ? reply[0] == '$'
-           : executed == SNIB__SCRIPT_MUTEX_RENEW ? strncmp(reply, "*0", 2) == 0
-                                                  : strncmp(reply, ":0\r", 3) != 0;
+    return executed == SNIB__SCRIPT_MUTEX_ACQUIRE    ? reply[0] == '$'
+           : executed == SNIB__SCRIPT_QUORUM_ACQUIRE ? reply[0] == '$'
+           : executed == SNIB__SCRIPT_MUTEX_RENEW    ? strncmp(reply, "*0", 2) == 0
+                                                     : strncmp(reply, ":0\r", 3) != 0;
 }
 
 /* What was executed is what the model calls ACQUIRE, RELEASE or RENEW. */
@@ -319,8 +321,9 @@ void move(struct client *c, int to)
 
 /* ---- Clients ---------------------------------------------------------------------------------------- */
 
-static void new_client(struct client *c, int index, int kind)
+void world_add(int index, int kind, int at)
 {
+    struct client *c = &clients[index];
     struct snib__config config = {.seed = (uint64_t)index + 1,
                                   .first_number = 1,
                                   .lease = LEASE,
@@ -332,16 +335,24 @@ static void new_client(struct client *c, int index, int kind)
                                   .ops_max = 100};
     snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-000000000000",
              (unsigned)index + 1);
-    *c = (struct client){.engine = snib__engine_new(&config), .now = 3600 * SECOND};
+    *c = (struct client){.engine = snib__engine_new(&config), .at = at, .now = 3600 * SECOND};
     if (!c->engine)
         abort();
     c->gate = snib__gate_get(c->engine, kind, NAME, strlen(NAME));
     link_open(c, SNIB__COMMAND);
 }
 
+struct client *client_of(const struct snib__engine *engine)
+{
+    for (int i = 0; i < ENGINES; i++)
+        if (clients[i].engine == engine)
+            return &clients[i];
+    broken("the engine is nobody's");
+}
+
 void world_end(void)
 {
-    for (int i = 0; i < CLIENTS; i++) {
+    for (int i = 0; i < ENGINES; i++) {
         snib__engine_free(clients[i].engine);
         free(clients[i].former.sent.p);
         for (int link = 0; link < 2; link++) {
@@ -350,7 +361,7 @@ void world_end(void)
         }
         clients[i] = (struct client){0};
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SERVERS; i++) {
         if (servers[i])
             model_free(servers[i]);
         servers[i] = NULL;
@@ -360,14 +371,14 @@ void world_end(void)
 void world_begin(int kind, unsigned faults)
 {
     world_end();
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SERVERS; i++) {
         servers[i] = model_new();
         model_set_faults(servers[i], faults);
     }
     model_restart(servers[1]); /* it is another process */
     server_tick(0);
     for (int i = 0; i < CLIENTS; i++)
-        new_client(&clients[i], i, kind);
+        world_add(i, kind, 0);
 }
 
 struct client *client_at(int index)
@@ -513,7 +524,7 @@ int on_its_way(const struct client *c, int request_kind)
 void server_tick(snib__time span)
 {
     server_now += span;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < SERVERS; i++)
         model_time(servers[i], EPOCH_NS + server_now);
 }
 
