@@ -41,7 +41,7 @@ struct replay {
 };
 
 extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_quorum,
-    replay_renewal, replay_rw, replay_wakeup;
+    replay_renewal, replay_roles, replay_rw, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
@@ -89,6 +89,7 @@ extern struct client clients[ENGINES];
 extern model *servers[SERVERS]; /* failover.pml has two, quorum.pml three, the others the first */
 #define server (servers[0])
 extern uint64_t server_now;
+extern bool real_links; /* they connect by themselves */
 
 /* world_begin - a server and connected clients with one mutex. */
 void world_begin(int kind, unsigned faults);

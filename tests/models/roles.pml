@@ -27,15 +27,26 @@
  *               MUTANT_STILL_RAISED   a bell that has rung counts as rung for ever
  *               MUTANT_NO_ROOM        the thread, which reads, is not woken to wait for room
  *
+ * walks: 20 of 40000
+ *
  * run: -DSAFETY
  */
+#define CHANCE 12
+#include "trace.inc"
 #ifdef FULL
 #define NC 3
 #else
 #define NC 2
 #endif
+#ifdef REPLAY
+#define CUTS 255
+#define FULLS 255
+#define COUNTED(n) skip
+#else
 #define CUTS 1
 #define FULLS 1
+#define COUNTED(n) n++
+#endif
 #define T (NC + 1) /* the thread, as the holder of the mutex; callers are 1 to NC */
 #define NONE 0
 
@@ -57,6 +68,16 @@ mtype word[NC] = PENDING;
 bool parked[NC], bell, ended;
 byte cuts, fulls, readers[2], writers[2];
 bool gives, limit, fills, ends; /* what may happen */
+bool late, due;                 /* the thread has slept until caller 1's time was over, or until it may connect */
+#ifdef REPLAY
+bool inside[NC];                /* in a call, of which each makes one after the other */
+bool second[NC];                /* its request is behind the other's */
+byte oldest;                    /* of the waiters */
+bool slow;                      /* the thread finds that a nominee has had its time */
+byte between;                   /* threads that have a result of recv() and not the mutex */
+bool wanted;                    /* the next connection; and the thread knew, when it woke up, that it is */
+bool was_down;
+#endif
 
 #if NC == 3
 #define ANY(stage) (request[0] == stage || request[1] == stage || request[2] == stage)
@@ -75,7 +96,36 @@ bool gives, limit, fills, ends; /* what may happen */
 #define NOMINATED(c) (up && reader == TRANSIT && nominee == c + 1)
 #define MAY_LEAD(c) (word[c] != DONE && IN_FLIGHT(c) && up && (reader == FREE || NOMINATED(c)))
 
-inline lock(me) { mutex == NONE -> mutex = me }
+/* In a walk nothing else happens while a thread has the mutex. */
+#ifdef REPLAY
+#define OUTSIDE (mutex == NONE)
+#define RELOCKS (wakes != 0 || ring)
+#define CHECK(what) skip
+#define WANTED wanted
+#define KNEW was_down
+#define KNOWS due
+#define OLDEST(c) (oldest == c || !CAN_LEAD(1 - c))
+#define IN_TURN(c) (!second[c] || request[1 - c] != SENT)
+#define SHOW() \
+    printf("@ is %d %e %d %d %d %d %d %d %d %d %d %d %d %d  %d %e %d  %d %e %d\n", up, reader, nominee, writing, watched, \
+           seen, raised, bell, awake, endless, COUNT(OUT_OF), COUNT(TAKEN_OF), COUNT(IN_FLIGHT), COUNT(LATER_OF), \
+           inside[0], word[0], parked[0], inside[1], word[1], parked[1]);
+#else
+#define OUTSIDE true
+#define RELOCKS true
+#define CHECK(what) assert(what)
+#define WANTED true
+#define KNEW true
+#define KNOWS false
+#define OLDEST(c) true
+#define IN_TURN(c) true
+#define SHOW()
+#endif
+#define OUT_OF(c) (request[c] == OUT)
+#define TAKEN_OF(c) (request[c] == TAKEN)
+#define LATER_OF(c) (request[c] == LATER)
+
+inline lock(me) { mutex == NONE -> SHOW() SAY("@ go %d\n", me) mutex = me }
 inline unlock() { mutex = NONE }
 
 /* ---- inside ---- */
@@ -96,7 +146,7 @@ inline wake_thread() {
 
 inline need_thread() {
     if
-    :: !up && !awake -> wake_thread()
+    :: !up && !awake && WANTED && !KNOWS -> wake_thread()
     :: up && ((reader == FREE && COUNT(IN_FLIGHT) > 0) || FULL_AND_ALONE) -> wake_thread()
     :: else
     fi
@@ -116,8 +166,8 @@ inline pass_role() {
 #else
     reader = FREE; nominee = NONE;
     if
-    :: CAN_LEAD(0) -> nominate(0)
-    :: CAN_LEAD(1) -> nominate(1)
+    :: CAN_LEAD(0) && OLDEST(0) -> nominate(0)
+    :: CAN_LEAD(1) && OLDEST(1) -> nominate(1)
 #if NC == 3
     :: CAN_LEAD(2) -> nominate(2)
 #endif
@@ -127,11 +177,22 @@ inline pass_role() {
 #endif
 }
 
-inline orphan(c) { request[c] = (IN_FLIGHT(c) -> LATER : request[c]) }
+/* What is sent again on the next connection; in a walk the requests are questions, of which one is forgotten that nobody
+ * waits for. */
+#ifdef REPLAY
+#define AGAIN(c) (left[c] -> DONE : LATER)
+#else
+#define AGAIN(c) LATER
+#endif
+
+inline orphan(c) { request[c] = (IN_FLIGHT(c) -> AGAIN(c) : request[c]) }
 
 inline link_down() {
     up = false; seen = false;
     EACH(orphan);
+#ifdef REPLAY
+    wanted = request[0] == LATER || request[1] == LATER;
+#endif
 #ifndef MUTANT_OLD_ROLES
     reader = FREE; nominee = NONE; writing = false; watched = false
 #endif
@@ -160,7 +221,11 @@ inline feed() {
 /* ---- outside ---- */
 
 inline unpark(c) { parked[c] = parked[c] && !((wakes >> c) & 1) }
-inline do_wakes() { atomic { EACH(unpark); wakes = 0; bell = bell || ring; ring = false } }
+inline do_wakes(me) {
+    atomic { OUTSIDE ->
+        SHOW() SAY("@ wakes %d\n", me)
+        EACH(unpark); wakes = 0; bell = bell || ring; ring = false }
+}
 
 inline take(c) { request[c] = (request[c] == OUT -> TAKEN : request[c]) }
 inline sent(c) { request[c] = (request[c] == TAKEN -> SENT : request[c]) }
@@ -168,6 +233,8 @@ inline received(c) { request[c] = (request[c] == ANSWERED -> READ : request[c]) 
 
 #ifdef MUTANT_ALWAYS_DEFERS
 #define MAY_COLLECT true
+#elif defined(REPLAY)
+#define MAY_COLLECT false
 #else
 #define MAY_COLLECT ON_ITS_WAY
 #endif
@@ -189,15 +256,17 @@ inline flush(me, mine) {
         :: else
         fi;
         writing = true; out = sock; writers[out]++;
-        assert(writers[out] == 1);
+        CHECK(writers[out] == 1);
         unlock() };
-        atomic { /* send() */
+        atomic { OUTSIDE -> /* send() */
+            SHOW()
             if
             :: out != sock || !up || ended -> stuck = true
             :: out == sock && up && !ended -> EACH(sent)
-            :: out == sock && up && !ended && fills && fulls < FULLS && (ANY(SENT) || ANY(ANSWERED)) ->
-                fulls++; stuck = true
+            :: SELDOM && out == sock && up && !ended && fills && fulls < FULLS && (ANY(SENT) || ANY(ANSWERED)) ->
+                SPENT COUNTED(fulls); stuck = true
             fi;
+            SAY("@ send %d %d\n", me, !stuck)
             writers[out]-- };
         atomic { lock(me);
             writing = (out == sock && up -> false : writing); out = 0;
@@ -210,11 +279,46 @@ inline flush(me, mine) {
 
 #define AWAITS(c) (word[c] != DONE && IN_FLIGHT(c) && up && at == sock && !quits)
 
+inline relocked(me) {
+    if
+    :: mutex != me -> do_wakes(me); atomic { lock(me) }
+    :: mutex == me
+    fi
+}
+
+#ifdef REPLAY
+#define BETWEEN(n) between = between + n;
+#define OPEN at == sock && up && !ended
+#define NOTHING OPEN && !ANY(ANSWERED)
+#define LIST(c) oldest = (listed[1 - c] -> 1 - c : c); listed[c] = true;
+#ifdef MUTANT_PARKS_BLIND
+#define BLIND word[c] = ASLEEP;
+#else
+#define BLIND
+#endif
+#else
+#define BETWEEN(n)
+#define OPEN true
+#define NOTHING true
+#define LIST(c) listed[c] = true;
+#endif
+
 proctype Caller(byte c) {
     byte wakes;
     bit at, out; /* sockets: that it reads, that it writes */
     bool ring, stuck, room, quits;
+#ifdef REPLAY
+    bool sleeps;
+call:
+    atomic { (request[c] == UNSAID || request[c] == DONE) && OUTSIDE ->
+        SHOW() SAY("@ go %d\n", c + 1)
+        mutex = c + 1;
+        word[c] = PENDING; left[c] = false; inside[c] = true; late = late && c != 1;
+        second[c] = IN_FLIGHT(1 - c) || request[1 - c] == LATER; second[1 - c] = second[1 - c] && !second[c];
+        request[c] = (up -> OUT : LATER); wanted = wanted || !up };
+#else
     atomic { lock(c + 1); request[c] = (up -> OUT : LATER) };
+#endif
     do
     :: true ->
         if
@@ -223,24 +327,29 @@ proctype Caller(byte c) {
             do
             :: atomic { AWAITS(c) ->
                 room = UNSENT && !writing; readers[at]++;
-                assert(readers[at] == 1);
+                CHECK(readers[at] == 1);
                 unlock() };
                 if /* recv() */
-                :: atomic { at != sock || !up || ended }
-                :: atomic { at == sock && up && !ended && ANY(ANSWERED) -> EACH(received) }
-                :: atomic { room }
-                :: atomic { UNSENT && !writing } /* the nap: another thread found the socket full meanwhile */
-                :: atomic { gives && c == 0 -> quits = true }
+                :: atomic { OUTSIDE && (at != sock || !up || ended) -> SHOW() SAY("@ recv %d END\n", c + 1) BETWEEN(1) }
+                :: atomic { OUTSIDE && at == sock && up && !ended && ANY(ANSWERED) ->
+                    SHOW() SAY("@ recv %d DATA\n", c + 1) BETWEEN(1)
+                    EACH(received) }
+                :: atomic { OUTSIDE && room && NOTHING -> SHOW() SAY("@ recv %d ROOM\n", c + 1) BETWEEN(1) }
+                :: atomic { OUTSIDE && UNSENT && !writing && NOTHING -> /* the nap: another thread found the socket full */
+                    SHOW() SAY("@ recv %d NAP\n", c + 1) BETWEEN(1) }
+                :: atomic { SELDOM && OUTSIDE && gives && c == 0 && OPEN ->
+                    SHOW() SAY("@ recv %d SIGNAL\n", c + 1) SPENT BETWEEN(1)
+                    quits = true }
                 fi;
-                atomic { readers[at]--; lock(c + 1); room = false; feed() };
-                flush(c + 1, true);
+                atomic { readers[at]--; lock(c + 1); BETWEEN(-1) room = false; feed() };
+                flush(c + 1, (at == sock));
                 atomic { need_thread();
                     if
-                    :: AWAITS(c) -> unlock()
+                    :: AWAITS(c) && RELOCKS -> unlock()
+                    :: AWAITS(c) && !RELOCKS
                     :: !AWAITS(c) -> break /* the successor is woken with the others */
                     fi };
-                do_wakes();
-                atomic { lock(c + 1) }
+                relocked(c + 1)
             :: atomic { !AWAITS(c) -> break }
             od;
             atomic {
@@ -249,26 +358,51 @@ proctype Caller(byte c) {
                 :: else
                 fi;
                 at = 0;
-                unlock() };
-            do_wakes();
-            atomic { lock(c + 1) }
+                if
+                :: RELOCKS -> unlock()
+                :: !RELOCKS
+                fi };
+            relocked(c + 1)
         :: atomic { !MAY_LEAD(c) && NOMINATED(c) ->
 #ifndef MUTANT_KEEPS_ROLE
             pass_role();
 #endif
-            unlock() };
-            do_wakes();
-            atomic { lock(c + 1) }
+            if
+            :: RELOCKS -> unlock()
+            :: !RELOCKS
+            fi };
+            relocked(c + 1)
         :: else
         fi;
         if
         :: word[c] == DONE || quits -> break
         :: word[c] != DONE && !quits && MAY_LEAD(c)
         :: word[c] != DONE && !quits && !MAY_LEAD(c) ->
-            listed[c] = true;
+            LIST(c)
             flush(c + 1, false);
             atomic { need_thread(); unlock() };
-            do_wakes();
+#ifdef REPLAY
+            atomic { OUTSIDE -> /* both in one step */
+                SHOW() SAY("@ wakes %d\n", c + 1)
+                EACH(unpark); wakes = 0; bell = bell || ring; ring = false;
+                sleeps = word[c] == PENDING;
+                word[c] = (sleeps -> ASLEEP : word[c]) };
+            if
+            :: sleeps -> atomic { OUTSIDE ->
+                SHOW() SAY("@ park %d\n", c + 1)
+                BLIND
+                parked[c] = word[c] == ASLEEP; sleeps = parked[c] }
+            :: !sleeps
+            fi;
+            if
+            :: atomic { sleeps && !parked[c] && OUTSIDE -> SHOW() SAY("@ woken %d 0\n", c + 1) sleeps = false }
+            :: atomic { !sleeps && !parked[c] }
+            :: atomic { SELDOM && OUTSIDE && gives && c == 0 && parked[c] ->
+                SHOW() SAY("@ woken %d 1\n", c + 1) SPENT
+                parked[c] = false; sleeps = false; quits = true }
+            fi;
+#else
+            do_wakes(c + 1);
 #ifdef MUTANT_PARKS_BLIND
             atomic { word[c] = ASLEEP; parked[c] = true };
 #else
@@ -287,28 +421,53 @@ proctype Caller(byte c) {
             :: atomic { !parked[c] }
             :: atomic { gives && c == 0 && parked[c] -> parked[c] = false; quits = true }
             fi;
+#endif
             atomic { lock(c + 1);
                 listed[c] = false;
-                word[c] = (word[c] == ASLEEP || word[c] == LEAD -> PENDING : word[c]) };
+                word[c] = (word[c] == ASLEEP || word[c] == LEAD -> PENDING : word[c]);
+                if
+                :: quits && word[c] != DONE && !NOMINATED(c) -> break
+                :: else -> quits = false /* it goes on */
+                fi };
         fi
     od;
     /* Inside.  It leaves: what it gave up stays in flight. */
     atomic {
         left[c] = true; quits = false;
-        assert(nominee != c + 1) };
+#ifdef REPLAY
+        request[c] = (request[c] == LATER -> DONE : request[c]); inside[c] = false;
+#endif
+        CHECK(nominee != c + 1) };
     flush(c + 1, false);
     atomic { need_thread(); unlock() };
-    do_wakes()
+    do_wakes(c + 1);
+#ifdef REPLAY
+    goto call
+#endif
 }
+
+#ifdef REPLAY
+#define NOT_SLOW slow = false;
+#define EXPIRES(c) (IN_FLIGHT(c) || request[c] == LATER)
+#else
+#define NOT_SLOW
+#define EXPIRES(c) IN_FLIGHT(c)
+#endif
 
 /* Whether it reads: it takes the role, or passes it to the callers, or on to another one. */
 inline thread_reads() {
     if
     :: up && reader == BACKGROUND && !seen && COUNT(IN_FLIGHT) <= COUNT(AWAITED) -> pass_role()
+#ifdef REPLAY
+    :: up && reader == TRANSIT && slow -> pass_role()
+    :: up && reader == TRANSIT && !slow
+#else
     :: up && reader == TRANSIT -> pass_role()
     :: up && reader == TRANSIT
+#endif
     :: else
     fi;
+    NOT_SLOW
     if
 #ifdef MUTANT_TWO_READERS
     :: up && COUNT(IN_FLIGHT) > 0 -> reader = BACKGROUND
@@ -322,9 +481,10 @@ inline thread_reads() {
 /* A timer: the caller's time is over, and its request stays in flight. */
 inline expire(c) {
     if
-    :: IN_FLIGHT(c) && word[c] != DONE ->
+    :: EXPIRES(c) && word[c] != DONE ->
         wakes = wakes | (word[c] == ASLEEP -> 1 << c : 0);
-        word[c] = DONE; left[c] = true
+        word[c] = DONE; left[c] = true;
+        request[c] = (request[c] == LATER -> DONE : request[c])
     :: else
     fi
 }
@@ -334,10 +494,13 @@ inline now_sent(c) { request[c] = (request[c] == LATER -> OUT : request[c]) }
 active proctype Thread() {
     byte wakes;
     bit at, out;
-    bool ring, stuck, room, reads, idle, due, late;
+    bool ring, stuck, room, reads, idle, polled;
     do
-    :: atomic { lock(T);
-        awake = true; watched = false;
+    :: atomic { lock(T); BETWEEN(-polled)
+        polled = false; awake = true; watched = false; due = false;
+#ifdef REPLAY
+        endless = false; was_down = !up;
+#endif
 #ifndef MUTANT_STILL_RAISED
         raised = false;
 #endif
@@ -348,12 +511,16 @@ active proctype Thread() {
         fi;
         reads = false; idle = false;
         if
+#ifdef REPLAY
+        :: limit && late -> expire(1)
+#else
         :: limit && late -> limit = false; expire(1)
+#endif
         :: else
         fi;
         late = false;
         if
-        :: !up -> sock = 1 - sock; up = true; ended = false; EACH(now_sent)
+        :: !up && WANTED && KNEW -> sock = 1 - sock; up = true; ended = false; seen = false; EACH(now_sent)
         :: else
         fi;
         thread_reads() };
@@ -362,18 +529,34 @@ active proctype Thread() {
             at = sock;
             reads = up && reader == BACKGROUND; room = reads && UNSENT && !writing; watched = room;
             idle = up && reader == FREE && !seen;
-            due = !up; /* it has ended since: the engine's deadline says when to connect */
+            due = !up && WANTED; /* it has ended since: the engine's deadline says when to connect */
             if
-            :: reads -> readers[at]++; assert(readers[at] == 1)
+            :: reads -> readers[at]++; CHECK(readers[at] == 1)
             :: else
             fi;
-            endless = up && !listed[0] && !listed[1] && !listed[NC - 1]; awake = false;
+            endless = !due && !listed[0] && !listed[1] && !listed[NC - 1]; awake = false;
 #ifndef MUTANT_STILL_RAISED
             raised = false;
 #endif
             ring = false;
             unlock() };
-        do_wakes();
+        do_wakes(T);
+#ifdef REPLAY
+end:    atomic { OUTSIDE &&
+            (bell || (reads && (at != sock || !up || ended || ANY(ANSWERED))) || (idle && (at != sock || !up || ended)) ||
+             room || due || (SELDOM && IN_FLIGHT(1) && word[1] != DONE)) ->
+            SHOW()
+            if
+            :: SELDOM && IN_FLIGHT(1) && word[1] != DONE -> late = true; SPENT
+            :: else
+            fi;
+            if
+            :: slow = true
+            :: slow = false
+            fi;
+            SAY("@ poll %d %d\n", late, slow)
+            bell = false; polled = true; BETWEEN(1)
+#else
 end:    if /* poll() */
         :: atomic { bell -> bell = false }
         :: atomic { reads && (at != sock || !up || ended) }
@@ -384,32 +567,49 @@ end:    if /* poll() */
         :: atomic { limit && IN_FLIGHT(1) && word[1] != DONE -> late = true }
         fi;
         atomic {
+#endif
             if
             :: reads && at == sock && up && !ended -> EACH(received)
             :: else
             fi;
-            room = false; due = false }
+            room = false }
     od
 } /* unreached: it never ends */
+
+#ifdef REPLAY
+#define ALONE (between == 0) /* or what recv() has brought would be old */
+#else
+#define ALONE true
+#endif
 
 active proctype Server() {
 end:
     do
-    :: atomic { request[0] == SENT && up && !ended -> request[0] = ANSWERED }
-    :: atomic { request[1] == SENT && up && !ended -> request[1] = ANSWERED }
+    :: atomic { OUTSIDE && request[0] == SENT && IN_TURN(0) && up && !ended ->
+        SHOW() SAY("@ answer\n")
+        request[0] = ANSWERED }
+    :: atomic { OUTSIDE && request[1] == SENT && IN_TURN(1) && up && !ended ->
+        SHOW() SAY("@ answer\n")
+        request[1] = ANSWERED }
 #if NC == 3
     :: atomic { request[2] == SENT && up && !ended -> request[2] = ANSWERED }
 #endif
-    :: atomic { up && !ended && cuts < CUTS && ends -> cuts++; ended = true }
+    :: atomic { SELDOM && OUTSIDE && ALONE && up && !ended && cuts < CUTS && ends ->
+        SHOW() SAY("@ cut\n") SPENT
+        COUNTED(cuts); ended = true }
     od
 } /* unreached: it never ends */
 
 init {
     atomic {
         if
+#ifdef REPLAY
+        :: ends = true; gives = true; fills = true; limit = true
+#else
         :: ends = true
         :: gives = true; fills = true
         :: limit = true
+#endif
 #ifdef FULL
         :: ends = true; gives = true; fills = true
         :: ends = true; limit = true; fills = true
