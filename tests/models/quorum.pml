@@ -184,7 +184,9 @@ inline give_back(c, k) {
 #define LIVE(c, k) !dead[AT(c, k)]
 #define MARK(c, k, is) rest[AT(c, k)] = is
 #define MARK_TWICE(c, k, is) twice[AT(c, k)] = is
+#define DROPPED DONE
 #else
+#define DROPPED NONE /* nothing waits for the answer */
 #define LIVE(c, k) true
 #define MARK_TWICE(c, k, is) skip
 #define MARK(c, k, is) skip
@@ -231,10 +233,10 @@ proctype Node(byte k) {
     :: atomic { SERVES(1, k) -> serve(k, 1); look() }
     :: atomic { DROPS(0, k) ->
         SAY("@ drop 0 %d %d\n", k, RELEASES(0, k))
-        drop(k, 0); dropped[AT(0, k)] = DONE; look() }
+        drop(k, 0); dropped[AT(0, k)] = DROPPED; look() }
     :: atomic { DROPS(1, k) ->
         SAY("@ drop 1 %d %d\n", k, RELEASES(1, k))
-        drop(k, 1); dropped[AT(1, k)] = DONE; look() }
+        drop(k, 1); dropped[AT(1, k)] = DROPPED; look() }
 #endif
     :: atomic { SELDOM && MAY_RESTART && restarts < RESTARTS ->
         SPENT SAY("@ restart %d\n", k)
@@ -362,11 +364,11 @@ inline read(c, k) {
     look()
 }
 
+#ifdef REPLAY
 /* The answer to a release.  An attempt may have waited for it. */
 inline gone(c, k) {
     SAY("@ gone %d %d %d\n", c, k, RELEASES(c, k))
     dropped[AT(c, k)] = NONE; MARK_TWICE(c, k, false);
-#ifdef REPLAY
     if
     :: waits[AT(c, k)] && request[AT(c, k)] == NONE -> send(c, k, ASKED)
     :: else
@@ -375,9 +377,9 @@ inline gone(c, k) {
     :: dead[AT(c, k)] && answer[AT(c, k)] == NONE -> dead[AT(c, k)] = false; reconnect(c, k)
     :: else
     fi;
-#endif
     look()
 }
+#endif
 
 inline notice(c, k) { /* the time of one vote is over */
     SAY("@ notice %d %d\n", c, k)
@@ -422,7 +424,7 @@ proctype Client(byte c) {
     :: atomic { ANSWERED(c, 0) -> read(c, 0) }
     :: atomic { ANSWERED(c, 1) -> read(c, 1) }
     :: atomic { ANSWERED(c, 2) -> read(c, 2) }
-#ifdef LATE
+#ifdef REPLAY
     :: atomic { GONE(c, 0) -> gone(c, 0) }
     :: atomic { GONE(c, 1) -> gone(c, 1) }
     :: atomic { GONE(c, 2) -> gone(c, 2) }

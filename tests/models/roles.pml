@@ -9,8 +9,12 @@
  * Abstracted    bytes are whole requests; a reader takes all answers that are there.  The write rule is wider than the
  *               real one: whatever may be collected is, or is not, once one request is on its way (really: twelve).
  *               Any thread that waits may be nominated, and a nominee may be passed over at any time (really: the
- *               oldest, and after 100 ms).  No other links.
+ *               oldest, and after 100 ms).  A thread with wakes to deliver, or without, lets others have the mutex.  No
+ *               other links.
  * Bounds        NC callers, CUTS ends of the socket, FULLS times that it is full; not all of this in one run.
+ *               In a walk (REPLAY) callers make one call after another, and all this happens.  But a thread that has
+ *               the mutex is not interrupted, answers come in order, the oldest waiter is nominated, nothing is
+ *               collected, and the socket does not end between a recv() and what is done with its result.
  * Assumptions   no thread is stopped for ever.  So no nap is needed, and none is made, with one exception: a caller
  *               that reads while another thread finds the socket full waits for room only after its nap of 50 ms.  A
  *               socket is full only while requests in it have no answer.
@@ -103,7 +107,6 @@ bool was_down;
 #define CHECK(what) skip
 #define WANTED wanted
 #define KNEW was_down
-#define KNOWS due
 #define OLDEST(c) (oldest == c || !CAN_LEAD(1 - c))
 #define IN_TURN(c) (!second[c] || request[1 - c] != SENT)
 #define SHOW() \
@@ -116,7 +119,6 @@ bool was_down;
 #define CHECK(what) assert(what)
 #define WANTED true
 #define KNEW true
-#define KNOWS false
 #define OLDEST(c) true
 #define IN_TURN(c) true
 #define SHOW()
@@ -146,7 +148,7 @@ inline wake_thread() {
 
 inline need_thread() {
     if
-    :: !up && !awake && WANTED && !KNOWS -> wake_thread()
+    :: !up && !awake && WANTED && !due -> wake_thread()
     :: up && ((reader == FREE && COUNT(IN_FLIGHT) > 0) || FULL_AND_ALONE) -> wake_thread()
     :: else
     fi
@@ -387,20 +389,23 @@ call:
                 EACH(unpark); wakes = 0; bell = bell || ring; ring = false;
                 sleeps = word[c] == PENDING;
                 word[c] = (sleeps -> ASLEEP : word[c]) };
-            if
-            :: sleeps -> atomic { OUTSIDE ->
-                SHOW() SAY("@ park %d\n", c + 1)
-                BLIND
-                parked[c] = word[c] == ASLEEP; sleeps = parked[c] }
-            :: !sleeps
-            fi;
-            if
-            :: atomic { sleeps && !parked[c] && OUTSIDE -> SHOW() SAY("@ woken %d 0\n", c + 1) sleeps = false }
-            :: atomic { !sleeps && !parked[c] }
-            :: atomic { SELDOM && OUTSIDE && gives && c == 0 && parked[c] ->
-                SHOW() SAY("@ woken %d 1\n", c + 1) SPENT
-                parked[c] = false; sleeps = false; quits = true }
-            fi;
+            do
+            :: !sleeps -> break
+            :: sleeps ->
+                atomic { OUTSIDE ->
+                    SHOW() SAY("@ park %d\n", c + 1)
+                    BLIND
+                    parked[c] = word[c] == ASLEEP; sleeps = parked[c] };
+                if
+                :: !sleeps
+                :: atomic { sleeps && !parked[c] && OUTSIDE -> /* the wake-up may have been for its last call */
+                    SHOW() SAY("@ woken %d 0\n", c + 1)
+                    sleeps = word[c] == ASLEEP }
+                :: atomic { SELDOM && OUTSIDE && gives && c == 0 && parked[c] ->
+                    SHOW() SAY("@ woken %d 1\n", c + 1) SPENT
+                    parked[c] = false; sleeps = false; quits = true }
+                fi
+            od;
 #else
             do_wakes(c + 1);
 #ifdef MUTANT_PARKS_BLIND
@@ -498,8 +503,9 @@ active proctype Thread() {
     do
     :: atomic { lock(T); BETWEEN(-polled)
         polled = false; awake = true; watched = false; due = false;
+        endless = false; /* while it is awake */
 #ifdef REPLAY
-        endless = false; was_down = !up;
+        was_down = !up;
 #endif
 #ifndef MUTANT_STILL_RAISED
         raised = false;
