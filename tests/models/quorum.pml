@@ -75,7 +75,7 @@ mtype dropped[VOTES] = NONE;         /* the release of a vote, behind a renewal;
 byte age[VOTES];                     /* ticks since the request was sent */
 bool has[VOTES];                     /* a vote, whose time may be over */
 byte safe[VOTES];                    /* ticks until the vote's V */
-bool yes, over;
+bool yes, over;                      /* over: the client's hold was, when it heard of something */
 #ifdef REPLAY
 bool waits[VOTES];                   /* asked again and again until it has the vote */
 bool rest[VOTES];                    /* what is released was lost before, so the next attempt is sent behind it */

@@ -77,6 +77,12 @@ static void go(struct thread *t, enum where from)
     running = NULL;
 }
 
+void __real_snib__driver_enter(struct snib__driver *d);
+void __real_snib__driver_leave(struct snib__driver *d);
+bool __real_snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
+                             bool interruptible, bool until_waiting);
+
+/* It waits for the answer, or gives up when it is interrupted. */
 static void call(struct thread *t)
 {
     int32_t code;
@@ -86,7 +92,6 @@ static void call(struct thread *t)
         broken("a call was not started");
     op->awaited = true;
     t->op = op;
-    bool __real_snib__driver_run(struct snib__driver *, struct snib__op *, snib__time, bool, bool);
     bool done = __real_snib__driver_run(&driver, op, SNIB__NEVER, true, false);
     t->op = NULL;
     if (done) {
@@ -96,9 +101,6 @@ static void call(struct thread *t)
     op->awaited = false;
     snib__engine_cancel(engine, op, snib__now());
 }
-
-void __real_snib__driver_enter(struct snib__driver *d);
-void __real_snib__driver_leave(struct snib__driver *d);
 
 static void run_caller(void)
 {
@@ -277,7 +279,7 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
 {
     struct end *end = end_of(fd);
     running->sent++;
-    if (running->sends == has_ended(end) && running->sends)
+    if (running->sends && has_ended(end))
         differ("the model's send() works, and the socket has ended");
     if (!running->sends) {
         errno = has_ended(end) ? EPIPE : EAGAIN;
