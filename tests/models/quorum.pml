@@ -8,8 +8,8 @@
  *               with FULL also requests.  A client may stand still for any time.
  * Abstracted    without FULL a vote that is given back is gone from its node at once, and a restart does not end
  *               connections.  A client begins a round when nothing of the last one is on its way.
- * Bounds        leases of LEASE ticks, TRIES(c) rounds of a client, RESTARTS restarts in total, ROUGH clients.
- *               Time has no bound: only differences are stored.
+ * Bounds        leases of LEASE ticks, TRIES(c) rounds of a client, RESTARTS restarts in total, ROUGH clients,
+ *               KEEPS clients.  Time has no bound: only differences are stored.
  *               In a walk (REPLAY) a missing vote is asked for when the core does it: as soon as the client hears
  *               anything, and again at any time; and a node's restart ends its connections, with what was not
  *               answered.
@@ -36,14 +36,17 @@
 #define TRIES(c) 250
 #define RESTARTS 250
 #define ROUGH(c) true
+#define KEEPS(c) true
 #else
-#define TRIES(c) (c == 1 -> 2 : 1)
 #define RESTARTS 1
+#define KEEPS(c) (c == 0) /* who renews and refills its votes */
 #ifdef FULL
 #define LATE
+#define TRIES(c) 1
 #define ROUGH(c) true
 #else
-#define ROUGH(c) (c == 0) /* whose answers take time, and who renews and refills its votes */
+#define TRIES(c) (c == 1 -> 2 : 1)
+#define ROUGH(c) (c == 0) /* whose answers take time */
 #endif
 #endif
 #ifdef MUTANT_HALF
@@ -401,11 +404,11 @@ inline ask_to_renew(c, k) {
 #endif
 #define UNSEEN(c, k) (phase[c] != IDLE && has[AT(c, k)] && safe[AT(c, k)] == 0 && MAY_SEE(c, k))
 #define RENEWS(c, k) \
-    (ROUGH(c) && phase[c] == HELD && VOTE(c, k) && safe[AT(c, k)] < LEASE && request[AT(c, k)] == NONE)
+    (KEEPS(c) && phase[c] == HELD && VOTE(c, k) && safe[AT(c, k)] < LEASE && request[AT(c, k)] == NONE)
 #ifdef REPLAY
 #define REFILLS(c, k) (waits[AT(c, k)] && SILENT(c, k))
 #else
-#define REFILLS(c, k) (ROUGH(c) && VALID(c) && k == 2 && !has[AT(c, k)] && SILENT(c, k)) /* one stands for all */
+#define REFILLS(c, k) (KEEPS(c) && VALID(c) && k == 2 && !has[AT(c, k)] && SILENT(c, k)) /* one stands for all */
 #endif
 
 proctype Client(byte c) {
