@@ -17,7 +17,7 @@
 #define WORDS_MAX 40
 #define HISTORY 40
 
-static const struct replay *const replays[] = {&replay_cleanup, &replay_failover, &replay_hold,
+static const struct replay *const replays[] = {&replay_cleanup, &replay_failover, &replay_fair, &replay_hold,
                                                &replay_renewal, &replay_rw,       &replay_wakeup};
 
 static const struct replay *replay;

@@ -38,7 +38,7 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_renewal, replay_rw,
+extern const struct replay replay_cleanup, replay_failover, replay_fair, replay_hold, replay_renewal, replay_rw,
     replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
@@ -92,6 +92,7 @@ extern uint64_t server_now;
 void world_begin(int kind, unsigned faults);
 void world_end(void);
 struct client *client_at(int index); /* the client that argument `index` of the line names */
+void client_again(struct client *c, int kind); /* another process, with nothing of the former one */
 
 void start(struct client *c, struct snib__acquire how);
 void cancel(struct client *c);
@@ -121,6 +122,7 @@ int32_t ask(struct client *c, struct snib__op *op, struct snib__hold **out);
 int on_its_way(const struct client *c, int request_kind);
 
 void server_tick(snib__time span);
+uint64_t server_ms(void); /* since the epoch */
 int ticks_left(const model_key *key, snib__time span);
 int whose(void); /* the client that holds the lock at the server; -1: nobody */
 /* The owner of the lock at the server, and its lease in ticks of this length. */

@@ -20,6 +20,7 @@ uint64_t server_now;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
 static char reply[256];          /* to the request that was executed last */
 static int executed;
+static unsigned processes; /* so far: each has an id of its own */
 
 /* A connection ends when the trace says so, not because a reply is overdue.  (The linker puts this in the place of
  * link.c's.) */
@@ -220,7 +221,8 @@ bool said_yes(void)
 {
     if (reply[0] == '-')
         differ("the server has refused: %s", reply);
-    return executed == SNIB__SCRIPT_MUTEX_ACQUIRE ? reply[0] == '$'
+    bool acquire = executed == SNIB__SCRIPT_MUTEX_ACQUIRE || executed == SNIB__SCRIPT_FAIR_ACQUIRE;
+    return acquire                                ? reply[0] == '$'
            : executed == SNIB__SCRIPT_MUTEX_RENEW ? strncmp(reply, "*0", 2) == 0
                                                   : strncmp(reply, ":0\r", 3) != 0;
 }
@@ -330,8 +332,8 @@ static void new_client(struct client *c, int index, int kind)
                                   .recheck = 3 * SECOND,
                                   .handover_max = 16,
                                   .ops_max = 100};
-    snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-000000000000",
-             (unsigned)index + 1);
+    snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-%012x", (unsigned)index + 1,
+             ++processes);
     *c = (struct client){.engine = snib__engine_new(&config), .now = 3600 * SECOND};
     if (!c->engine)
         abort();
@@ -339,17 +341,30 @@ static void new_client(struct client *c, int index, int kind)
     link_open(c, SNIB__COMMAND);
 }
 
+static void end_client(struct client *c)
+{
+    snib__engine_free(c->engine);
+    free(c->former.sent.p);
+    for (int link = 0; link < 2; link++) {
+        free(c->wires[link].sent.p);
+        free(c->wires[link].back.p);
+    }
+    *c = (struct client){0};
+}
+
+void client_again(struct client *c, int kind)
+{
+    for (int link = 0; link < 2; link++)
+        if (c->wires[link].connection)
+            model_close(servers[c->at], c->wires[link].connection);
+    end_client(c);
+    new_client(c, (int)(c - clients), kind);
+}
+
 void world_end(void)
 {
-    for (int i = 0; i < CLIENTS; i++) {
-        snib__engine_free(clients[i].engine);
-        free(clients[i].former.sent.p);
-        for (int link = 0; link < 2; link++) {
-            free(clients[i].wires[link].sent.p);
-            free(clients[i].wires[link].back.p);
-        }
-        clients[i] = (struct client){0};
-    }
+    for (int i = 0; i < CLIENTS; i++)
+        end_client(&clients[i]);
     for (int i = 0; i < 2; i++) {
         if (servers[i])
             model_free(servers[i]);
@@ -515,6 +530,11 @@ void server_tick(snib__time span)
     server_now += span;
     for (int i = 0; i < 2; i++)
         model_time(servers[i], EPOCH_NS + server_now);
+}
+
+uint64_t server_ms(void)
+{
+    return (EPOCH_NS + server_now) / SNIB__MS;
 }
 
 int ticks_left(const model_key *key, snib__time span)
