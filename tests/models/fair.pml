@@ -2,26 +2,29 @@
  *
  * Models        core/lua/_fair.lua (purge, grant, leave), fair_acquire.lua, fair_release.lua, core/engine/place.c:
  *               places, the beat that keeps them, the grant by a release with its short first lease, its message,
- *               which may overtake the answer to a request or be lost with the subscription; of chan.c and wait.c when a
- *               waiter subscribes, asks again, and leaves what it does not need any more.
- * World         one server, NC processes with one waiter each.  A process may die in any state; the server may notice
- *               that late, or never, and then still counts it among those who hear.  A subscription may be lost once,
- *               and what was on its way with it; later the process notices, and subscribes again.  A grant may be
- *               deleted while its waiter asks.  Requests are answered within a beat; messages and subscriptions may take
- *               any time.
- * Bounds        WANTS acquisitions a process, DEATHS, DEAFS and DELETES; leases of LEASE and FIRST beats.  Time has no
- *               bound: only differences are stored.
+ *               which may overtake the answer to a request or be lost with the subscription; the way back of who gives
+ *               up; of chan.c and wait.c when a waiter subscribes, asks again, and leaves what it does not need any more.
+ * World         one server, NC processes with one waiter each.  Troubles: a process may die in any state; the server may
+ *               notice that late, or never, and then still counts it among those who hear.  A subscription may be lost,
+ *               and what was on its way with it; later the process notices, and subscribes again.  A waiter may give up.
+ *               A grant may be deleted while its waiter asks.  Requests are answered within a beat; messages and
+ *               subscriptions may take any time.
+ * Bounds        WANTS acquisitions a process, TROUBLES; leases of LEASE and FIRST beats.  Time has no bound: only
+ *               differences are stored.
  * Assumptions   a process that lives asks in time (as a stopped process is a dead one that comes back, that is not
  *               part of this model); A1 and, but for such grants, A3.
  * Properties    assert: one valid hold; who is granted the lock has nobody ahead who lives and hears; a live waiter
  *               is never dropped from the queue.
- *               ltl served: whoever waits holds the lock in the end, or dies.
+ *               ltl served: whoever waits holds the lock in the end, or gives up, or dies.
  * Mutants       MUTANT_HASTY         a waiter counts as dead after one beat of silence
  *               MUTANT_NO_BEAT       waiters sleep until a message comes
  *               MUTANT_BLIND_GRANT   a grant is made whether anybody hears of it, for a whole long lease
  *               MUTANT_BARGES        a free lock is taken by whoever asks
  *               MUTANT_STAYS         a waiter that gets the lock by asking stays in the queue
+ *               MUTANT_KEEPS_PLACE   who gives up stays in the queue
  *               MUTANT_OLD_NEWS      a grant is believed, although the server has seen its process wait since
+ *
+ * walks: 40 of 15000
  *
  * run: -DSAFETY
  * run: -a -f -N served
@@ -29,27 +32,21 @@
 #define CHANCE 6
 #include "trace.inc"
 #if defined(REPLAY) /* the core's: a beat is at most a second, a first lease three, and silence is death after 2.5 s */
-#define NC 2
+#define NC 3
 #define WANTS 250
-#define DEATHS 250
-#define DEAFS 250
-#define DELETES 250
+#define TROUBLES 250
 #define FIRST 3
 #define LEASE 4
 #elif defined(FULL)
 #define NC 3
 #define WANTS 1
-#define DEATHS 2
-#define DEAFS 1
-#define DELETES 1
+#define TROUBLES 3
 #define FIRST 2
 #define LEASE 3
 #else
 #define NC 2
 #define WANTS 2
-#define DEATHS 1
-#define DEAFS 1
-#define DELETES 1
+#define TROUBLES 2
 #define FIRST 2
 #define LEASE 2
 #endif
@@ -60,24 +57,27 @@
 #define DEAD 3 /* beats of silence */
 #endif
 
-mtype = { NONE, OUT, ASKING, PLACED, HELD, SENT, QUEUED, GRANTED, FRESH, OLD, OFF, WISHED, ON };
+mtype = { NONE, OUT, ASKING, PLACED, HELD, LEAVING, SENT, QUEUED, GRANTED, FRESH, OLD, OFF, WISHED, ON };
 
 chan queue = [NC] of { byte }; /* the server's: processes, from 1 */
 byte owner, left;
 byte silent[NC];          /* beats since the process last asked, at most DEAD */
-mtype state[NC] = OUT;    /* PLACED: refused at least once; its first request may have been for no place */
+/* PLACED: refused at least once, of its first request maybe without a place.  LEAVING: it has given up, and its request
+ * is on its way. */
+mtype state[NC] = OUT;
 bool dead[NC], deaf[NC];  /* deaf: its subscription is lost, and it does not know yet */
 mtype sub[NC] = OFF;      /* the subscription: WISHED until the server has it; ON: the server counts it */
 byte wants[NC];
 mtype request[NC] = NONE; /* SENT; then the answer */
 bool awake[NC];           /* the request was sent while subscribed */
+bool tries[NC];           /* it is for no place: the process could not hear of a grant */
 bool fresh[NC];           /* a grant on its way; at most one, because who is granted the lock leaves the queue */
 byte olds[NC];            /* before it on its way: the server has seen the process wait since they were sent */
 mtype stash[NC] = NONE;   /* a grant that was heard of before the answer was read: FRESH or OLD */
 byte known[NC];           /* beats since it was last known not to hold the lock, at most LEASE */
 byte safe[NC];            /* beats until V */
 bool beaten[NC];          /* asked in this beat */
-byte deaths, deafs, deletes, head, winner, i, n;
+byte troubles, head, winner, i, n;
 
 #define VALID(c) (state[c] == HELD && safe[c] > 0 && !dead[c])
 #define HEARS(c) (sub[c] == ON)
@@ -85,13 +85,22 @@ byte deaths, deafs, deletes, head, winner, i, n;
 #define FREE (owner == 0)
 
 #ifdef REPLAY
-#define FIRST_IN_QUEUE (queue?[1] -> 1 : (queue?[2] -> 2 : 0))
-#define PLACE(c) (queue??[eval(c + 1)] -> silent[c] : 0)
-#define SHOW() \
-    printf("@ is %d %d %d %d  %d %e %d %e %d %d %d %d  %d %e %d %e %d %d %d %d\n", \
-           owner, left, len(queue), FIRST_IN_QUEUE, \
-           dead[0], state[0], (VALID(0) -> safe[0] : 0), sub[0], HEARS(0), olds[0] + fresh[0], request[0] != NONE, PLACE(0), \
-           dead[1], state[1], (VALID(1) -> safe[1] : 0), sub[1], HEARS(1), olds[1] + fresh[1], request[1] != NONE, PLACE(1));
+byte order[NC]; /* of the queue */
+#define SHOWN(c) \
+    dead[c], state[c], (VALID(c) -> safe[c] : 0), sub[c], HEARS(c), olds[c] + fresh[c], request[c] != NONE, \
+    (queue??[eval(c + 1)] -> silent[c] : 0)
+inline tell() {
+    n = 0;
+    do
+    :: n < len(queue) -> queue?i; queue!i; order[n] = i; n++
+    :: n >= len(queue) && n < NC -> order[n] = 0; n++
+    :: n == NC -> break
+    od;
+    i = 0;
+    printf("@ is %d %d %d %d %d  %d %e %d %e %d %d %d %d  %d %e %d %e %d %d %d %d  %d %e %d %e %d %d %d %d\n", \
+           owner, left, order[0], order[1], order[2], SHOWN(0), SHOWN(1), SHOWN(2))
+}
+#define SHOW() tell();
 #define MUST(what) skip /* a walk goes on until its steps can be compared */
 #else
 #define SHOW()
@@ -148,7 +157,7 @@ inline grant() {
 #else
         left = FIRST;
 #endif
-        fresh[winner - 1] = LIVES(winner - 1) && !deaf[winner - 1]
+        fresh[winner - 1] = (LIVES(winner - 1) && !deaf[winner - 1] && state[winner - 1] != LEAVING)
     :: else
     fi;
     winner = 0; i = 0
@@ -197,8 +206,8 @@ inline ask(c) {
 #endif
             if
             :: queue??[eval(c + 1)]
-            :: !queue??[eval(c + 1)] && !awake[c] && state[c] == ASKING /* one try: it could not hear of a grant */
-            :: !queue??[eval(c + 1)] && (awake[c] || state[c] != ASKING) -> queue!c + 1
+            :: !queue??[eval(c + 1)] && tries[c]
+            :: !queue??[eval(c + 1)] && !tries[c] -> queue!c + 1
             fi;
             olds[c] = olds[c] + fresh[c]; fresh[c] = false;
             stash[c] = (stash[c] == FRESH -> OLD : stash[c]);
@@ -213,7 +222,7 @@ inline ask(c) {
             fi
         fi
     fi;
-    head = 0; i = 0
+    head = 0; i = 0; tries[c] = false
 }
 
 inline serve(c) {
@@ -262,9 +271,15 @@ active proctype Clock() {
     od
 } /* unreached: it never ends */
 
-inline send(c) { request[c] = SENT; known[c] = 0; beaten[c] = true; awake[c] = (sub[c] == ON); stash[c] = NONE }
+inline send(c) {
+    request[c] = SENT; known[c] = 0; beaten[c] = true; stash[c] = NONE;
+    awake[c] = (sub[c] == ON);
+    tries[c] = (state[c] == ASKING && sub[c] != ON)
+}
 
-inline take(c, beats) { state[c] = HELD; safe[c] = beats; olds[c] = 0; fresh[c] = false; stash[c] = NONE }
+inline take(c, beats) {
+    state[c] = HELD; safe[c] = beats; awake[c] = false; olds[c] = 0; fresh[c] = false; stash[c] = NONE
+}
 
 /* A release has granted the lock since the process was last known to wait.  If much of that lease is over, it asks. */
 inline promised(c) {
@@ -306,15 +321,33 @@ inline refused(c) {
     fi
 }
 
+/* A hold is released, in time or too late, or the place of who gave up, or what was granted to it. */
+inline give_back(c) {
+    if
+    :: owner == c + 1 -> owner = 0; left = 0
+#ifndef MUTANT_KEEPS_PLACE
+    :: owner != c + 1 && queue??[eval(c + 1)] -> queue??eval(c + 1)
+    :: owner != c + 1 && !queue??[eval(c + 1)]
+#else
+    :: owner != c + 1
+#endif
+    fi;
+    if
+    :: FREE -> purge(); head = 0; grant()
+    :: else
+    fi;
+    state[c] = OUT; safe[c] = 0; awake[c] = false
+}
+
 proctype Process(byte c) {
     mtype what;
     do
     :: atomic { dead[c] && sub[c] == ON -> /* the server notices, if it does */
         SAY("@ gone %d\n", c)
         sub[c] = OFF; look() }
-    :: atomic { SELDOM && !dead[c] && deaths < DEATHS && state[c] != OUT ->
+    :: atomic { SELDOM && !dead[c] && troubles < TROUBLES && state[c] != OUT ->
         SPENT SAY("@ die %d\n", c)
-        deaths++; dead[c] = true; deaf[c] = false; olds[c] = 0; fresh[c] = false; stash[c] = NONE;
+        troubles++; dead[c] = true; deaf[c] = false; olds[c] = 0; fresh[c] = false; stash[c] = NONE;
         sub[c] = (sub[c] == ON -> ON : OFF);
         request[c] = (request[c] == SENT -> SENT : NONE); look() }
     :: atomic { dead[c] && request[c] != NONE && request[c] != SENT -> request[c] = NONE }
@@ -326,10 +359,10 @@ proctype Process(byte c) {
     :: atomic { !dead[c] && state[c] == OUT && wants[c] < WANTS ->
         SAY("@ acquire %d\n", c)
         wants[c]++; state[c] = ASKING; send(c); look() }
-    :: atomic { !dead[c] && request[c] == GRANTED -> /* V counts from before the request: within this beat */
+    :: atomic { !dead[c] && state[c] != LEAVING && request[c] == GRANTED -> /* V counts from before the request: within this beat */
         SAY("@ read %d\n", c)
         request[c] = NONE; take(c, LEASE - known[c]); look() }
-    :: atomic { !dead[c] && request[c] == QUEUED ->
+    :: atomic { !dead[c] && state[c] != LEAVING && request[c] == QUEUED ->
         SAY("@ read %d\n", c)
         request[c] = NONE; refused(c); look() }
     :: atomic { !dead[c] && (olds[c] > 0 || fresh[c]) ->
@@ -348,9 +381,9 @@ proctype Process(byte c) {
         :: else
         fi;
         look() }
-    :: atomic { SELDOM && !dead[c] && !deaf[c] && sub[c] == ON && deafs < DEAFS ->
+    :: atomic { SELDOM && !dead[c] && !deaf[c] && sub[c] == ON && troubles < TROUBLES ->
         SPENT SAY("@ deaf %d\n", c)
-        deafs++; deaf[c] = true; look() }
+        troubles++; deaf[c] = true; look() }
     :: atomic { deaf[c] -> /* it notices, and what was on its way is lost */
         SAY("@ cut %d\n", c)
         deaf[c] = false; olds[c] = 0; fresh[c] = false;
@@ -358,20 +391,23 @@ proctype Process(byte c) {
     :: atomic { SELDOM && !dead[c] && !deaf[c] && (state[c] == OUT || state[c] == HELD) && sub[c] != OFF ->
         SPENT SAY("@ leave %d\n", c) /* unused for a while */
         sub[c] = OFF; look() }
-    :: atomic { owner == c + 1 && request[c] == SENT && deletes < DELETES ->
+    :: atomic { owner == c + 1 && request[c] == SENT && troubles < TROUBLES ->
         SAY("@ delete\n")
-        deletes++; owner = 0; left = 0; look() }
-    :: atomic { !dead[c] && state[c] == HELD -> /* it releases in time or too late, and goes */
+        troubles++; owner = 0; left = 0; look() }
+    :: atomic { !dead[c] && state[c] == HELD ->
         SAY("@ release %d %d\n", c, safe[c] > 0)
+        give_back(c); look() }
+    :: atomic { SELDOM && !dead[c] && (state[c] == ASKING || state[c] == PLACED) && troubles < TROUBLES ->
+        SPENT SAY("@ give_up %d\n", c)
+        troubles++; olds[c] = 0; fresh[c] = false; stash[c] = NONE;
         if
-        :: owner == c + 1 -> owner = 0; left = 0
-        :: else
+        :: request[c] == NONE -> give_back(c)
+        :: request[c] != NONE -> state[c] = LEAVING
         fi;
-        if
-        :: FREE -> purge(); head = 0; grant()
-        :: else
-        fi;
-        state[c] = OUT; safe[c] = 0; look() }
+        look() }
+    :: atomic { !dead[c] && state[c] == LEAVING && (request[c] == GRANTED || request[c] == QUEUED) ->
+        SAY("@ back %d\n", c)
+        request[c] = NONE; give_back(c); look() }
     od
 } /* unreached: it never ends */
 
@@ -385,5 +421,5 @@ init {
     }
 }
 
-ltl served { [] ((state[0] == PLACED) -> <> (state[0] == HELD || dead[0]))
-          && [] ((state[1] == PLACED) -> <> (state[1] == HELD || dead[1])) }
+ltl served { [] ((state[0] == PLACED) -> <> (state[0] == HELD || state[0] == LEAVING || state[0] == OUT || dead[0]))
+          && [] ((state[1] == PLACED) -> <> (state[1] == HELD || state[1] == LEAVING || state[1] == OUT || dead[1])) }

@@ -23,6 +23,7 @@
 #define SECOND (1000 * SNIB__MS)
 #define LEASE (30 * SECOND)
 #define CLIENTS 2
+#define CLIENTS_MAX 3 /* a third one is made by client_again */
 #define NUMBERS 256
 
 /* ---- replay.c: the trace --------------------------------------------------------------------------- */
@@ -38,8 +39,8 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_failover, replay_fair, replay_hold, replay_renewal, replay_rw,
-    replay_wakeup;
+extern const struct replay replay_cleanup, replay_failover, replay_fair, replay_hold,
+    replay_renewal, replay_rw, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
@@ -83,7 +84,7 @@ struct client {
     int32_t code;            /* of the operation that ended last */
 };
 
-extern struct client clients[CLIENTS];
+extern struct client clients[CLIENTS_MAX];
 extern model *servers[2]; /* only failover.pml has two */
 #define server (servers[0])
 extern uint64_t server_now;
@@ -91,8 +92,8 @@ extern uint64_t server_now;
 /* world_begin - a server and connected clients with one mutex. */
 void world_begin(int kind, unsigned faults);
 void world_end(void);
-struct client *client_at(int index); /* the client that argument `index` of the line names */
-void client_again(struct client *c, int kind); /* another process, with nothing of the former one */
+struct client *client_at(int index);    /* the client that argument `index` of the line names */
+void client_again(int index, int kind); /* another process, with nothing of the former one */
 
 void start(struct client *c, struct snib__acquire how);
 void cancel(struct client *c);

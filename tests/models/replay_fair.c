@@ -5,6 +5,8 @@
  * are not; the lease ends in four.  An engine is told that time has passed only where the model has a beat, so holds
  * are neither confirmed nor renewed, and a subscription that is not used lingers until the model leaves it.
  *
+ * Reading an answer takes a moment of that time, which shows from when on V is counted.
+ *
  * A process that is dead does nothing any more; what it has sent may still be executed.  One that is deaf keeps its
  * connection for messages, and the server its subscription, but nothing more arrives on it.
  *
@@ -15,28 +17,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PROCESSES 3
 #define TICK (1100 * SNIB__MS)
+#define MOMENT (60 * SNIB__MS) /* more than the margin of a lease */
+#define FIRST_LEASE (3 * SECOND)
 #define LONG_LEASE (4 * SECOND)
-#define DEAD 3                   /* ticks, as in the model */
+#define DEAD 3 /* ticks, as in the model */
 #define LONGER_THAN_ANY_LINGER SECOND
+#define FIELDS 8 /* that the model shows of a process */
 
 struct process {
+    snib__time tick; /* when the present one began */
+    snib__time sent; /* its last request */
     bool dead, deaf;
     int kept;       /* of a deaf one: pieces that came before */
     int stale;      /* messages on their way that the model has forgotten */
     char owner[64]; /* its last one */
 };
 
-static struct process processes[CLIENTS];
+static struct process processes[PROCESSES];
+
+static void new_process(int index)
+{
+    struct client *c = &clients[index];
+    client_again(index, SNIB_FAIR);
+    c->engine->config.lease = LONG_LEASE;
+    link_open(c, SNIB__PUBSUB);
+    processes[index] = (struct process){.tick = c->now};
+}
 
 static void begin(void)
 {
     world_begin(SNIB_FAIR, 0);
-    for (int i = 0; i < CLIENTS; i++) {
-        processes[i] = (struct process){0};
-        clients[i].engine->config.lease = LONG_LEASE;
-        link_open(&clients[i], SNIB__PUBSUB);
-    }
+    for (int i = 0; i < PROCESSES; i++)
+        new_process(i);
 }
 
 static struct process *process_at(int index)
@@ -78,17 +92,21 @@ static void step_execute(void)
 
 static void step_read(void)
 {
-    read_reply(client_at(0), SNIB__COMMAND);
+    struct client *c = client_at(0);
+    if (c->now < process_at(0)->tick + MOMENT)
+        c->now = process_at(0)->tick + MOMENT;
+    read_reply(c, SNIB__COMMAND);
 }
 
 /* Behind those that the model has forgotten. */
 static void step_hear(void)
 {
     struct process *p = process_at(0);
+    struct client *c = client_at(0);
     for (; p->stale > 0; p->stale--)
-        read_reply(client_at(0), SNIB__PUBSUB);
-    read_reply(client_at(0), SNIB__PUBSUB);
-    p->kept = news(client_at(0))->pieces;
+        read_reply(c, SNIB__PUBSUB);
+    read_reply(c, SNIB__PUBSUB);
+    p->kept = news(c)->pieces;
 }
 
 /* The engine's own timer. */
@@ -144,6 +162,25 @@ static void step_release(void)
         differ("the release ended with %s", snib_code_name(c->code));
 }
 
+static void step_give_up(void)
+{
+    struct client *c = client_at(0);
+    bool asks = on_its_way(c, SNIB__REQ_ACQUIRE) > 0;
+    cancel(c);
+    if (c->code != SNIB_CANCELLED)
+        differ("the acquire ended with %s", snib_code_name(c->code));
+    if (!asks)
+        settle(c); /* its place is given back */
+}
+
+/* The answer to the request of who gave up: the grant or the place is given back. */
+static void step_back(void)
+{
+    struct client *c = client_at(0);
+    read_reply(c, SNIB__COMMAND);
+    settle(c);
+}
+
 static void step_die(void)
 {
     process_at(0)->dead = true;
@@ -158,11 +195,7 @@ static void step_gone(void)
 
 static void step_another(void)
 {
-    struct client *c = client_at(0);
-    client_again(c, SNIB_FAIR);
-    c->engine->config.lease = LONG_LEASE;
-    link_open(c, SNIB__PUBSUB);
-    *process_at(0) = (struct process){0};
+    new_process(arg(0));
 }
 
 /* A grant and what happens after it was deleted do not share a millisecond, or their order would not be told. */
@@ -187,19 +220,21 @@ static void look_at_sleep(int client)
 
 static void step_tick(void)
 {
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < PROCESSES; i++)
         look_at_sleep(i);
     server_tick(TICK);
-    for (int i = 0; i < CLIENTS; i++)
-        clients[i].now += TICK;
+    for (int i = 0; i < PROCESSES; i++)
+        clients[i].now = processes[i].tick += TICK;
 }
 
 /* ---- What can be observed --------------------------------------------------------------------------- */
 
 static const char *state_word(const struct client *c)
 {
+    if (c->hold)
+        return "HELD";
     if (!c->op)
-        return c->hold ? "HELD" : "OUT";
+        return on_its_way(c, 0) > 0 ? "LEAVING" : "OUT";
     return c->op->place == SNIB__PLACE_QUEUE ? "PLACED" : "ASKING";
 }
 
@@ -235,37 +270,56 @@ static int silence(int client)
     return DEAD;
 }
 
-static int place_in_model(int client)
+/* The model's line is: owner, lease, the queue, and then the fields of each process. */
+static int waiter(int index)
 {
-    return arg(11 + 8 * client);
+    return arg(2 + index) - 1; /* -1: there are no more */
+}
+
+static int waiters(void)
+{
+    int n = 0;
+    while (n < PROCESSES && waiter(n) >= 0)
+        n++;
+    return n;
+}
+
+static int field_of(int client, int field)
+{
+    return 2 + PROCESSES + FIELDS * client + field;
+}
+
+static int silence_in_model(int client)
+{
+    return arg(field_of(client, FIELDS - 1));
 }
 
 /* The keys of a queue in which nobody has asked for long expire; the next to ask would drop them all. */
-static bool is_abandoned(int n)
+static bool is_abandoned(void)
 {
-    int dead = 0;
-    for (int i = 0; i < CLIENTS; i++)
-        dead += place_in_model(i) == DEAD;
-    return n > 0 && dead == n;
+    for (int i = 0; i < waiters(); i++)
+        if (silence_in_model(waiter(i)) < DEAD)
+            return false;
+    return true;
 }
 
-static void same_queue(int n, int first)
+static void same_queue(void)
 {
     static const char queue[] = "redisson_lock_queue:{m}", places[] = "redisson_lock_timeout:{m}";
     model_key key;
     model_text field, value;
     size_t queued = model_key_find(server, 0, queue, sizeof queue - 1, &key) ? key.fields : 0;
     size_t placed = model_key_find(server, 0, places, sizeof places - 1, &key) ? key.fields : 0;
-    if (queued == 0 && placed == 0 && is_abandoned(n))
+    if (queued == 0 && placed == 0 && is_abandoned())
         return;
-    same(-1, "waiters in the queue", n, (int64_t)queued);
-    same(-1, "places", n, (int64_t)placed);
-    for (size_t i = 0; i < queued; i++) {
-        int client = i == 0 ? first - 1 : 2 - first; /* of two */
-        if (!model_field_at(server, 0, queue, sizeof queue - 1, i, &field, &value) ||
+    same(-1, "waiters in the queue", waiters(), (int64_t)queued);
+    same(-1, "places", waiters(), (int64_t)placed);
+    for (int i = 0; i < waiters(); i++) {
+        int client = waiter(i);
+        if (!model_field_at(server, 0, queue, sizeof queue - 1, (size_t)i, &field, &value) ||
             !is_owner(value, client))
-            differ("place %zu is not client %d's, but %.*s's", i, client, (int)value.n, value.p);
-        same(client, "ticks since it asked", place_in_model(client), silence(client));
+            differ("place %d is not client %d's, but %.*s's", i, client, (int)value.n, value.p);
+        same(client, "ticks since it asked", silence_in_model(client), silence(client));
     }
 }
 
@@ -289,11 +343,23 @@ static void lose_news(int client)
     wire->back.n = kept > 0 ? wire->ends[kept - 1] : 0;
 }
 
+/* A hold is not believed for longer than its lease, counted from before the request. */
+static void look_at_end(int client)
+{
+    const struct client *c = &clients[client];
+    const struct snib__conn *conn = &snib__engine_link(c->engine, SNIB__COMMAND)->conn;
+    if (on_its_way(c, SNIB__REQ_ACQUIRE) > 0)
+        processes[client].sent = conn->ring[conn->ring_head].sent_at;
+    snib__time lease = c->hold && (c->hold->flags & SNIB__FIRST) ? FIRST_LEASE : LONG_LEASE;
+    if (is_valid(c) && snib__hold_end(c->hold) > processes[client].sent + lease)
+        differ("client %d may believe in its hold for longer than its lease", client);
+}
+
 static void same_process(int client)
 {
     struct client *c = &clients[client];
     struct process *p = &processes[client];
-    int at = 4 + 8 * client;
+    int at = field_of(client, 0);
     lose_news(client);
     same(client, "it is dead", arg(at), p->dead);
     same(client, "the server counts it", arg(at + 4), is_counted(client));
@@ -307,6 +373,7 @@ static void same_process(int client)
         p->stale = news(c)->pieces;
     same(client, "messages on their way", arg(at + 5), news(c)->pieces - p->stale);
     same(client, "a request on its way", arg(at + 6), on_its_way(c, 0));
+    look_at_end(client);
 }
 
 static void same_lock(int owner, int left)
@@ -326,17 +393,29 @@ static void same_lock(int owner, int left)
 static void step_is(void)
 {
     same_lock(arg(0), arg(1));
-    same_queue(arg(2), arg(3));
-    for (int i = 0; i < CLIENTS; i++)
+    same_queue();
+    for (int i = 0; i < PROCESSES; i++)
         same_process(i);
 }
 
-static const struct step steps[] = {
-    {"acquire", step_acquire}, {"execute", step_execute},     {"read", step_read},
-    {"hear", step_hear},       {"beat", step_beat},           {"subscribe", step_subscribe},
-    {"leave", step_leave},     {"deaf", step_deaf},           {"cut", step_cut},
-    {"release", step_release}, {"die", step_die},             {"gone", step_gone},
-    {"another", step_another}, {"delete", step_delete},       {"tick", step_tick},
-    {"is", step_is},           {NULL, NULL}};
+static const struct step steps[] = {{"acquire", step_acquire},
+                                    {"execute", step_execute},
+                                    {"read", step_read},
+                                    {"hear", step_hear},
+                                    {"beat", step_beat},
+                                    {"subscribe", step_subscribe},
+                                    {"leave", step_leave},
+                                    {"deaf", step_deaf},
+                                    {"cut", step_cut},
+                                    {"release", step_release},
+                                    {"give_up", step_give_up},
+                                    {"back", step_back},
+                                    {"die", step_die},
+                                    {"gone", step_gone},
+                                    {"another", step_another},
+                                    {"delete", step_delete},
+                                    {"tick", step_tick},
+                                    {"is", step_is},
+                                    {NULL, NULL}};
 
 const struct replay replay_fair = {"fair", begin, steps};

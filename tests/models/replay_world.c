@@ -14,7 +14,7 @@
 #define LONG (1000000 * SECOND) /* what a trace does not end, a timer must not end either */
 #define NAME "m"
 
-struct client clients[CLIENTS];
+struct client clients[CLIENTS_MAX];
 model *servers[2];
 uint64_t server_now;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
@@ -121,7 +121,7 @@ static void fetch(struct client *c, int link)
 
 static void fetch_messages(void)
 {
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < CLIENTS_MAX; i++)
         if (clients[i].engine && link_of(&clients[i], SNIB__PUBSUB)->conn.state == SNIB__CONN_READY)
             fetch(&clients[i], SNIB__PUBSUB);
 }
@@ -352,18 +352,19 @@ static void end_client(struct client *c)
     *c = (struct client){0};
 }
 
-void client_again(struct client *c, int kind)
+void client_again(int index, int kind)
 {
+    struct client *c = &clients[index];
     for (int link = 0; link < 2; link++)
         if (c->wires[link].connection)
             model_close(servers[c->at], c->wires[link].connection);
     end_client(c);
-    new_client(c, (int)(c - clients), kind);
+    new_client(c, index, kind);
 }
 
 void world_end(void)
 {
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < CLIENTS_MAX; i++)
         end_client(&clients[i]);
     for (int i = 0; i < 2; i++) {
         if (servers[i])
@@ -388,7 +389,7 @@ void world_begin(int kind, unsigned faults)
 struct client *client_at(int index)
 {
     int n = arg(index);
-    if (n < 0 || n >= CLIENTS)
+    if (n < 0 || n >= CLIENTS_MAX || !clients[n].engine)
         broken("there is no client %d", n);
     return &clients[n];
 }
@@ -548,7 +549,7 @@ int whose(void)
     model_text field, value;
     if (!model_field_at(server, 0, NAME, strlen(NAME), 0, &field, &value))
         return -1;
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < CLIENTS_MAX; i++)
         if (clients[i].engine && memcmp(clients[i].engine->config.uuid, field.p, 36) == 0)
             return i;
     broken("the owner is no client");
