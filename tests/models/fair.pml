@@ -62,8 +62,8 @@ mtype = { NONE, OUT, ASKING, PLACED, HELD, LEAVING, SENT, QUEUED, GRANTED, FRESH
 chan queue = [NC] of { byte }; /* the server's: processes, from 1 */
 byte owner, left;
 byte silent[NC];          /* beats since the process last asked, at most DEAD */
-/* PLACED: refused at least once, of its first request maybe without a place.  LEAVING: it has given up, and its request
- * is on its way. */
+/* PLACED: it has been refused, though its first request may have been for no place.  LEAVING: it has given up while a
+ * request is on its way. */
 mtype state[NC] = OUT;
 bool dead[NC], deaf[NC];  /* deaf: its subscription is lost, and it does not know yet */
 mtype sub[NC] = OFF;      /* the subscription: WISHED until the server has it; ON: the server counts it */
