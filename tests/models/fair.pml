@@ -29,7 +29,7 @@
  * run: -DSAFETY
  * run: -a -f -N served
  */
-#define CHANCE 6
+#define CHANCE 3
 #include "trace.inc"
 #if defined(REPLAY) /* the core's: a beat is at most a second, a first lease three, and silence is death after 2.5 s */
 #define NC 3
@@ -40,7 +40,7 @@
 #elif defined(FULL)
 #define NC 3
 #define WANTS 1
-#define TROUBLES 3
+#define TROUBLES 2
 #define FIRST 2
 #define LEASE 3
 #else
