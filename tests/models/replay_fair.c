@@ -14,6 +14,7 @@
  */
 #include "replay.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,10 +262,12 @@ static bool is_owner(model_text text, int client)
 static int silence(int client)
 {
     static const char beats[] = "snib_lock_beats:{m}";
+    char asked[32]; /* at which ms */
     model_text field, value;
     for (size_t i = 0; model_field_at(server, 0, beats, sizeof beats - 1, i, &field, &value); i++)
         if (field.n == 36 && memcmp(field.p, clients[client].engine->config.uuid, 36) == 0) {
-            uint64_t ticks = (server_ms() - strtoull(value.p, NULL, 10)) / (TICK / SNIB__MS);
+            snprintf(asked, sizeof asked, "%.*s", (int)value.n, value.p);
+            uint64_t ticks = (server_ms() - strtoull(asked, NULL, 10)) / (TICK / SNIB__MS);
             return ticks < DEAD ? (int)ticks : DEAD;
         }
     return DEAD;
