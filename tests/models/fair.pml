@@ -386,7 +386,7 @@ proctype Process(byte c) {
         troubles++; deaf[c] = true; look() }
     :: atomic { deaf[c] -> /* it notices, and what was on its way is lost */
         SAY("@ cut %d\n", c)
-        deaf[c] = false; olds[c] = 0; fresh[c] = false;
+        deaf[c] = false; olds[c] = 0; fresh[c] = false; awake[c] = false;
         sub[c] = (state[c] == PLACED -> WISHED : OFF); look() }
     :: atomic { SELDOM && !dead[c] && !deaf[c] && (state[c] == OUT || state[c] == HELD) && sub[c] != OFF ->
         SPENT SAY("@ leave %d\n", c) /* unused for a while */
