@@ -75,7 +75,7 @@ func (c *Client) deliver(events []event) {
 }
 
 // slice returns how long, in ms, a caller may block its thread in C: long enough for one answer of a slow server, which
-// is fastest, but for one caller at a time, because each needs a thread. unblock ends it.
+// is fastest while calls are few, but for one caller at a time, because each needs a thread. unblock ends it.
 func (c *Client) slice(k *call) int64 {
 	if k.few && c.blocks.CompareAndSwap(false, true) {
 		return 70
