@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "87f69e677c88b8c5"
+#define SNIB_BUILD_ID "3b15cbf9a1fb2312"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -8760,11 +8760,11 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
+    if (sock)
+        snib__lead_end(sock);
     snib__link_set_carrier(link, NULL);
-    if (!sock)
-        return;
-    snib__lead_end(sock);
-    snib__sock_drop(sock);
+    if (sock)
+        snib__sock_drop(sock);
 }
 
 void snib__driver_forked(struct snib__driver *d)

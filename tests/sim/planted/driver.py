@@ -135,7 +135,7 @@ MUTANTS = [
     Mutant(
         "two read at once",
         "driver/driver.c",
-        "(sock->reader == SNIB__READER_NOBODY || driver_nominated(op));",
+        "(sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));",
         "(sock->reader != SNIB__READER_CALLER || driver_nominated(op));",
         "sim/driver",
     ),
@@ -270,8 +270,8 @@ MUTANTS = [
     Mutant(
         "the end of a connection that nobody reads is not seen",
         "driver/thread.c",
-        "sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))",
-        "sock->reader == SNIB__READER_NOBODY && in_flight > 0)",
+        "sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&",
+        "sock->reader == SNIB__READER_NOBODY && in_flight > 0 &&",
         "sim/driver",
     ),
     Mutant(
@@ -354,8 +354,8 @@ MUTANTS = [
     Mutant(
         "a wait ends by a reply that brings no event",
         "api/queue.c",
-        "if (code != 0 || !again || atomic_exchange(&queue->woken, false))",
-        "if (code != 0 || !again || atomic_exchange(&queue->woken, false) || true)",
+        "again = queue_sleep(queue, until);",
+        "queue_sleep(queue, until); again = false;",
         "sim/driver",
     ),
     Mutant(
