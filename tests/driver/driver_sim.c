@@ -249,6 +249,7 @@ static const struct story {
     {"queues", random_queues, 2},
     {"queue_rules", queue_rules, 50},
     {"consumer_reads", consumer_reads, 20},
+    {"consumer_leaves_some", consumer_leaves_some, 20},
     {"consumer_stalls", consumer_stalls, 20},
     {"consumer_never_comes", consumer_never_comes, 20},
     {"caller_goes_before", caller_goes_before, 20},

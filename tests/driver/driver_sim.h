@@ -84,6 +84,7 @@ void login_answers(void *argument);
 
 /* lead_stories.c */
 void consumer_reads(void *argument);
+void consumer_leaves_some(void *argument);
 void consumer_stalls(void *argument);
 void consumer_never_comes(void *argument);
 void caller_goes_before(void *argument);

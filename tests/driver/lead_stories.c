@@ -79,6 +79,35 @@ void consumer_reads(void *argument)
     end();
 }
 
+/* It takes fewer events than it has read: the descriptor stays readable. */
+void consumer_leaves_some(void *argument)
+{
+    enum { SEVERAL = 3 };
+    snib_lock *locks[SEVERAL];
+    (void)argument;
+    begin_with(30000);
+    for (int i = 0; i < SEVERAL; i++)
+        locks[i] = lock_of(0, "several", i, 0);
+    for (int turn = 0; turn < 3; turn++) {
+        snib_event event;
+        MUST(snib_queue_cork(queue), SNIB_OK);
+        for (int i = 0; i < SEVERAL; i++)
+            MUST(snib_lock_acquire_submit(locks[i], 0, -1, queue, 1, NULL, err), SNIB_OK);
+        MUST(snib_queue_uncork(queue), SNIB_OK);
+        world_sleep(5 * SNIB__MS); /* all replies arrive, and the thread has not missed it yet */
+        for (int i = 0; i < SEVERAL; i++) {
+            if (!event_within(queue, &event, 10 * SNIB__MS) || event.code != SNIB_OK)
+                world_fail("an event is left behind");
+            if (i + 1 < SEVERAL && !world_readable(snib_queue_fd(queue, NULL), 0))
+                world_fail("the descriptor does not tell of what was left behind");
+            give(event.hold);
+        }
+    }
+    for (int i = 0; i < SEVERAL; i++)
+        snib_lock_free(locks[i]);
+    end();
+}
+
 /* It does not come: the thread reads soon, so that another caller gets what it gives back. */
 void consumer_stalls(void *argument)
 {
