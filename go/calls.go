@@ -13,9 +13,13 @@ type call struct {
 	token uint64        // unique to this use of the call
 	event event         // the result, valid after done
 	done  chan struct{} // has room for one
+	few   bool          // few calls were under way when it began
 }
 
-const spareCalls = 256 // kept by a client for reuse
+const (
+	spareCalls = 256 // kept by a client for reuse
+	fewCalls   = 4   // with more, one reader for all is faster than callers who read for themselves
+)
 
 // begin registers a call before its operation starts, because its event may arrive immediately.
 func (c *Client) begin() *call {
@@ -30,6 +34,7 @@ func (c *Client) begin() *call {
 	c.token++
 	k.token = c.token
 	c.calls[k.token] = k
+	k.few = len(c.calls) <= fewCalls
 	return k
 }
 
@@ -70,9 +75,9 @@ func (c *Client) deliver(events []event) {
 }
 
 // slice returns how long, in ms, a caller may block its thread in C: long enough for one answer of a slow server, which
-// is fastest, but for one caller at a time, because each needs a thread. unblock ends it.
-func (c *Client) slice() int64 {
-	if c.blocks.CompareAndSwap(false, true) {
+// is fastest while calls are few, but for one caller at a time, because each needs a thread. unblock ends it.
+func (c *Client) slice(k *call) int64 {
+	if k.few && c.blocks.CompareAndSwap(false, true) {
 		return 70
 	}
 	return 0

@@ -199,7 +199,7 @@ func (c *Client) release(ctx context.Context, handle uint64) error {
 	}
 	k := c.begin()
 	defer c.end(k)
-	slice := c.slice()
+	slice := c.slice(k)
 	s := startRelease(handle, slice, c.events.queue, k.token)
 	c.unblock(slice)
 	if s.code != codeAgain {

@@ -109,7 +109,7 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _
 	w.kind, w.lock = l.kind, l.handle
 	k := c.begin()
 	defer c.end(k)
-	slice := c.slice()
+	slice := c.slice(k)
 	s := startAcquire(w, slice, c.events.queue, k.token)
 	c.unblock(slice)
 	runtime.KeepAlive(l)

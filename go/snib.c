@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0c17c606ffd2de32"
+#define SNIB_BUILD_ID "3b15cbf9a1fb2312"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -898,8 +898,11 @@ SNIB_API void snib_op_free(snib_op *op);
  * Owns     free with snib_queue_free(). */
 SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
 
-/* snib_queue_fd - a non-blocking file descriptor that is readable while the queue has events.  The queue owns it:
- * poll it, but do not read, write or close it.  Returns the descriptor, or an error code. */
+/* snib_queue_fd - a non-blocking file descriptor that is readable when the queue may have events: then drain it; if
+ * you poll for edges (EPOLLET), until that returns 0.  It may return 0 the first time, because whoever drains a queue
+ * also reads the server's replies for it, which saves waking the background thread; if no drain comes, the thread
+ * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.
+ * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
 /* snib_queue_drain - take up to cap events out of the queue, oldest first.
@@ -1124,6 +1127,23 @@ void snib__url_wipe(char *text);
 
 #endif
 
+/* ---- driver/lead.h ----------------------------------------------------------------------------*/
+
+/* lead.h - the consumer of a queue reads the replies itself.
+ *
+ * A loop that sleeps on its queue's descriptor would be woken by way of the background thread, which
+ * reads the replies and rings the queue's bell: two threads wake for each batch of replies.  So the
+ * descriptor is a set, of the bell and of the command sockets whose reader role belongs to the
+ * consumer, who reads them when it drains the queue.  One queue of a client leads.
+ *
+ * The role never depends on the consumer: a caller that waits for a reply of its own takes it at
+ * once, and the thread takes it from a consumer that leaves replies unread for LEAD_STALL.  Only
+ * while the consumer is inside recv() the role is its own, as any other reader's.
+ */
+#ifndef SNIB__LEAD_H
+#define SNIB__LEAD_H
+
+
 /* ---- driver/driver.h --------------------------------------------------------------------------*/
 
 /* driver.h - threads, sockets and the clock under one engine.
@@ -1137,7 +1157,7 @@ void snib__url_wipe(char *text);
  * so an uncontended call is one send and one receive on the caller's own thread, and the commands
  * of many concurrent callers leave in few writes.  The background thread connects, watches the
  * pub/sub links and the timers, and reads a command link only while asynchronous work is in flight
- * and no caller reads.
+ * and no caller reads, and no consumer that sleeps on its queue's descriptor (QUEUE: see lead.h).
  *
  * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
  * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
@@ -1559,6 +1579,12 @@ int snib__sys_bell(void);
 void snib__sys_ring(int bell);
 void snib__sys_hush(int bell);
 
+/* A set is a descriptor that is readable while one of its members is.  set_add: 0 or errno; a member
+ * is removed before it is closed. */
+int snib__sys_set(void);
+int snib__sys_set_add(int set, int fd);
+void snib__sys_set_remove(int set, int fd);
+
 /* An alarm is a descriptor that becomes readable the given time after alarm_set, including
  * suspended time, until hush.  SNIB__NEVER: not at all. */
 int snib__sys_alarm(void);
@@ -1828,6 +1854,7 @@ enum snib__reader {
     SNIB__READER_NOBODY,
     SNIB__READER_CALLER,
     SNIB__READER_THREAD,
+    SNIB__READER_QUEUE, /* the consumer of the queue that leads: lead.h */
     SNIB__READER_TRANSIT
 };
 
@@ -1858,7 +1885,10 @@ struct snib__sock {
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* the role is in transit to it */
     snib__time nominated_at;
-    bool ended; /* by the peer, seen while there was no reader */
+    int set;                 /* READER_QUEUE: the set that it is in */
+    bool receiving;          /* ... and the consumer is inside recv() */
+    snib__time unread_since; /* ... since when the thread has seen replies to come; 0: it has not */
+    bool ended;              /* by the peer, seen while there was no reader */
     bool writing;
     bool watched;             /* the background thread polls until the socket takes more */
     uint64_t taken;           /* commands taken from the engine so far; 0: none by this socket */
@@ -2330,6 +2360,8 @@ static inline bool snib__wakes_any(const struct snib__wakes *wakes)
     return wakes->n || wakes->bells_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
+struct snib__leader;
+
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
     struct snib__waiter *next, *prev;
     struct snib__op *op;
@@ -2344,6 +2376,8 @@ struct snib__driver {
     snib__time nap; /* the thread's longest sleep while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
+    struct snib__leader *leader; /* the queue whose consumer reads; NULL: none */
+    bool looks;                  /* the thread's sleep ends in time to see whether it does */
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
@@ -2374,6 +2408,8 @@ void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended 
 /* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
+/* Deliver results as leave() does; leaves and enters to wake threads. */
+void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 
@@ -2426,6 +2462,36 @@ void snib__driver_do_wakes(struct snib__driver *driver,
 
 #endif
 
+/* The queue's part, guarded by the mutex. */
+struct snib__leader {
+    int set;    /* the bell, and the sockets that it reads */
+    bool waits; /* its consumer sleeps on the set */
+};
+
+/* All of them inside. */
+
+/* The queue has new operations: it leads if no other queue does. */
+void snib__lead_offer(struct snib__driver *driver, struct snib__leader *leader);
+/* It leads no more: all its roles are free. */
+void snib__lead_leave(struct snib__driver *driver, const struct snib__leader *leader);
+/* Give the consumer the free roles of links that have replies to come. */
+void snib__lead_take(struct snib__driver *driver);
+/* The same, for one link; false: there is no leader, or the system refuses. */
+bool snib__lead_begin(struct snib__driver *driver, struct snib__sock *sock);
+/* Whether the role is the consumer's and can be taken from it. */
+bool snib__lead_yields(const struct snib__sock *sock);
+/* Free the role if it is the consumer's.  Also for a socket that is about to be dropped. */
+void snib__lead_end(struct snib__sock *sock);
+/* The consumer has come: feed the engine with what has arrived.  Leaves and enters meanwhile. */
+void snib__lead_read(struct snib__driver *driver, const struct snib__leader *leader);
+
+/* For the thread: the role is to be taken from a consumer that does not come. */
+bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
+/* For the thread, which goes to sleep: when to look at this link again. */
+snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
+
+#endif
+
 struct snib__client {
     struct snib__driver driver;
     struct snib__url url;
@@ -2465,9 +2531,11 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     struct snib__bell *bell;
-    _Atomic bool busy; /* a consumer is inside; read without the mutex */
-    bool corked;       /* submitted operations wait for the uncork */
-    bool woken;
+    struct snib__leader leader;
+    bool draining;                       /* its events need no bell: the consumer takes them next */
+    _Atomic bool busy;                   /* a consumer is inside; read without the mutex */
+    bool corked;                         /* submitted operations wait for the uncork */
+    _Atomic bool woken;                  /* snib_queue_wake() was called */
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
@@ -6983,8 +7051,8 @@ void snib_texts_free(snib_texts *texts)
 /* queue.c - events for one loop: results, losses, log records, and their descriptor.
  *
  * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
- * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
- * found empty.
+ * be dropped.  The queue's bell is rung when it becomes non-empty, and hushed when it is found empty.
+ * The descriptor is a set of the bell and the sockets that the consumer reads itself: lead.h.
  */
 
 #include <errno.h>
@@ -7003,6 +7071,25 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
     return NULL;
 }
 
+/* The bell and the set; false with errno. */
+static bool queue_equip(struct snib__queue *queue)
+{
+    queue->bell = snib__bell_new();
+    if (!queue->bell)
+        return false;
+    queue->leader.set = snib__sys_set();
+    int error = queue->leader.set < 0 ? errno : 0;
+    if (!error)
+        error = snib__sys_set_add(queue->leader.set, queue->bell->fd);
+    if (!error)
+        return true;
+    if (queue->leader.set >= 0)
+        snib__sys_close(queue->leader.set);
+    snib__bell_put(queue->bell);
+    errno = error;
+    return false;
+}
+
 int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_error *err)
 {
     int32_t code;
@@ -7015,7 +7102,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     code = SNIB_OK;
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    } else if (!(queue->bell = snib__bell_new())) {
+    } else if (!queue_equip(queue)) {
         code = snib__fail_system(err, "create the queue", errno);
         free(queue);
     } else {
@@ -7041,7 +7128,7 @@ static bool queue_empty(const struct snib__queue *queue)
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
-    if (was_empty)
+    if (was_empty && !queue->draining)
         snib__wake_bell(&queue->client->driver, wakes, queue->bell);
 }
 
@@ -7200,12 +7287,31 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     return (int)n;
 }
 
+/* The consumer has come.  Replies that it reads itself fill the queue without a bell, which is
+ * needed only for what it leaves behind. */
+static int queue_serve(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
+                       uint32_t *out_ended)
+{
+    struct snib__driver *driver = &queue->client->driver;
+    bool leads = driver->leader == &queue->leader;
+    if (leads) {
+        snib__lead_read(driver, &queue->leader);
+        queue->draining = true;
+        snib__driver_deliver(driver);
+        queue->draining = false;
+    }
+    int n = queue_take(queue, events, cap, ended, out_ended);
+    if (leads && !queue_empty(queue))
+        snib__sys_ring(queue->bell->fd);
+    return n;
+}
+
 static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t cap, snib_error *err)
 {
     void *ended[QUEUE_ENDED_MAX];
     uint32_t ended_n;
     snib__driver_enter(&queue->client->driver);
-    int n = queue_take(queue, events, cap, ended, &ended_n);
+    int n = queue_serve(queue, events, cap, ended, &ended_n);
     snib__driver_leave(&queue->client->driver);
     for (uint32_t i = 0; i < ended_n; i++)
         if (snib__handle_take(SNIB__OP, ended[i]))
@@ -7221,6 +7327,7 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
     bool free = !queue->busy || !claim;
     if (free)
         queue->busy = claim;
+    queue->leader.waits = true;
     snib__driver_leave(&queue->client->driver);
     return free;
 }
@@ -7247,17 +7354,31 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-/* Sleep until there is an event, that time is reached, or a signal handler runs.  The kernel's
- * sleep clock stops during a suspend, so the time is checked once a second. */
-static void queue_sleep(struct snib__queue *queue, snib__time until)
+/* Sleep until there may be an event; false: that time is reached, or a signal handler has run.  The
+ * kernel's sleep clock stops during a suspend, so the time is checked once a second. */
+static bool queue_sleep(struct snib__queue *queue, snib__time until)
 {
     snib__time nap = 1000 * SNIB__MS;
-    struct pollfd ready = {.fd = queue->bell->fd, .events = POLLIN};
+    struct pollfd ready = {.fd = queue->leader.set, .events = POLLIN};
     for (;;) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        if (snib__sys_poll(&ready, 1, left < nap ? left : nap) != 0 || left <= nap)
-            return;
+        int n = snib__sys_poll(&ready, 1, left < nap ? left : nap);
+        if (n != 0 || left <= nap)
+            return n > 0;
+    }
+}
+
+/* A reply may bring no event: only then the sleep goes on. */
+static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t cap, snib__time until,
+                      snib_error *err)
+{
+    bool again = true;
+    for (;;) {
+        int code = queue_drain(queue, events, cap, err);
+        if (code != 0 || !again || atomic_exchange(&queue->woken, false))
+            return code;
+        again = queue_sleep(queue, until);
     }
 }
 
@@ -7276,11 +7397,7 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     } else if (!queue_claim(queue, true)) {
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     } else {
-        code = queue_drain(queue, events, cap, err);
-        if (code == 0) {
-            queue_sleep(queue, snib__until(timeout));
-            code = queue_drain(queue, events, cap, err);
-        }
+        code = queue_wait(queue, events, cap, snib__until(timeout), err);
         queue_claim(queue, false);
     }
     snib__handle_put(handle);
@@ -7293,6 +7410,7 @@ int snib_queue_wake(snib_queue *handle)
     struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
     if (!queue)
         return code;
+    queue->woken = true;
     snib__sys_ring(queue->bell->fd);
     snib__handle_put(handle);
     return SNIB_OK;
@@ -7327,7 +7445,10 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    int fd = queue->bell->fd;
+    snib__driver_enter(&queue->client->driver);
+    queue->leader.waits = true;
+    snib__driver_leave(&queue->client->driver);
+    int fd = queue->leader.set;
     snib__handle_put(handle);
     return fd;
 }
@@ -7382,14 +7503,17 @@ void snib__queue_destroy(void *object)
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
     if (snib__client_forked(client)) {
+        snib__sys_close(queue->leader.set);
         snib__sys_close(queue->bell->fd);
         return;
     }
     snib__driver_enter(&client->driver);
+    snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
     snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
     while (queue_forget(queue))
         ;
+    snib__sys_close(queue->leader.set);
     snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);
@@ -7504,6 +7628,8 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
         *run->out_op = op->handle;
     }
     op->sink = run->queue;
+    if (run->queue)
+        snib__lead_offer(&client->driver, &run->queue->leader);
     op->awaited = !run->queue && run->out_op;
     return SNIB_AGAIN;
 }
@@ -8484,9 +8610,9 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
 }
 
 /* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
- * the thread reads and has not seen that the socket is full.  Another link: there is something to
- * send. */
-static bool driver_link_idles(struct snib__link *link)
+ * the thread reads and has not seen that the socket is full, or a consumer reads, and the socket is
+ * full, or the thread does not look after it.  Another link: there is something to send. */
+static bool driver_link_idles(struct snib__link *link, bool looks)
 {
     const struct snib__sock *sock = snib__driver_command(link);
     if (snib__link_kind(link) != SNIB__COMMAND)
@@ -8495,8 +8621,10 @@ static bool driver_link_idles(struct snib__link *link)
         return false;
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
-    return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
-           snib__sock_unsent(sock);
+    bool full = !sock->writing && snib__sock_unsent(sock);
+    if (sock->reader == SNIB__READER_QUEUE)
+        return snib__lead_yields(sock) && (full || (!looks && snib__link_in_flight(link) > 0));
+    return sock->reader == SNIB__READER_THREAD && !sock->watched && full;
 }
 
 /* Wake the thread for a link, or for a deadline before the end of its sleep. */
@@ -8505,7 +8633,7 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
     for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
          link = snib__link_next(link))
-        needed = driver_link_idles(link);
+        needed = driver_link_idles(link, d->looks);
     if (needed)
         driver_wake(d, wakes);
 }
@@ -8521,6 +8649,7 @@ void snib__driver_leave(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, NULL);
+    snib__lead_take(d);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
 }
@@ -8531,6 +8660,15 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     driver_unlock(d, &wakes);
+}
+
+void snib__driver_deliver(struct snib__driver *d)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    snib__driver_flush(d, NULL);
+    driver_relock(d, &wakes);
 }
 
 /* ---- sending ---- */
@@ -8622,6 +8760,8 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
+    if (sock)
+        snib__lead_end(sock);
     snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
@@ -8709,7 +8849,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
         sock->nominated_at = snib__now();
         return;
     }
-    driver_wake(d, wakes);
+    if (!snib__lead_begin(d, sock) || !d->looks) /* the thread, or the consumer under its eyes */
+        driver_wake(d, wakes);
 }
 
 static bool driver_nominated(const struct snib__op *op)
@@ -8724,7 +8865,8 @@ static bool driver_may_lead(const struct snib__op *op)
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
         return false;
     const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
-    return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
+    return sock &&
+           (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
@@ -8770,6 +8912,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     struct snib__wakes wakes;
     struct snib__link *link = snib__op_link(op);
     struct snib__sock *sock = snib__driver_command(link);
+    snib__lead_end(sock);
     sock->reader = SNIB__READER_CALLER;
     sock->nominee = NULL;
     sock->users++;
@@ -8879,6 +9022,152 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
             atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(op))
             return false;
     }
+}
+
+/* ---- driver/lead.c ----------------------------------------------------------------------------*/
+
+
+#include <errno.h>
+
+#define LEAD_STALL (20 * SNIB__MS)
+#define LEAD_READ_BYTES 16384
+#define LEAD_LINKS 16
+
+void snib__lead_offer(struct snib__driver *d, struct snib__leader *leader)
+{
+    if (!d->leader && leader->waits)
+        d->leader = leader;
+}
+
+void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
+{
+    if (d->leader != leader)
+        return;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        struct snib__sock *sock = snib__driver_command(link);
+        if (sock && snib__lead_yields(sock))
+            snib__lead_end(sock);
+    }
+    d->leader = NULL;
+}
+
+bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
+{
+    if (!d->leader || sock->ended || snib__sock_unsent(sock) ||
+        snib__sys_set_add(d->leader->set, sock->fd) != 0)
+        return false;
+    sock->reader = SNIB__READER_QUEUE;
+    sock->set = d->leader->set;
+    sock->unread_since = 0;
+    return true;
+}
+
+void snib__lead_take(struct snib__driver *d)
+{
+    if (!d->leader)
+        return;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        struct snib__sock *sock = snib__driver_command(link);
+        if (sock && sock->reader == SNIB__READER_NOBODY && snib__link_in_flight(link) > 0)
+            snib__lead_begin(d, sock);
+    }
+}
+
+bool snib__lead_yields(const struct snib__sock *sock)
+{
+    return sock->reader == SNIB__READER_QUEUE && !sock->receiving;
+}
+
+void snib__lead_end(struct snib__sock *sock)
+{
+    if (sock->reader != SNIB__READER_QUEUE)
+        return;
+    snib__sys_set_remove(sock->set, sock->fd);
+    sock->reader = SNIB__READER_NOBODY;
+}
+
+/* ---- the consumer ---- */
+
+/* Until nothing is left: a loop may be told only of what comes after that. */
+static void lead_receive(struct snib__driver *d, const struct snib__leader *leader,
+                         struct snib__link *link, struct snib__sock *sock)
+{
+    char bytes[LEAD_READ_BYTES];
+    bool more = true;
+    sock->users++;
+    sock->receiving = true;
+    while (more) {
+        snib__sys_unlock(&d->mutex);
+        ssize_t n = snib__sock_recv(sock, bytes, sizeof bytes, false);
+        int error = errno;
+        snib__sys_lock(&d->mutex);
+        d->reads += n > 0;
+        snib__driver_receive(d, link, sock, bytes, n, error);
+        more = n == sizeof bytes || (n > 0 && sock->tls) || (n < 0 && error == EINTR);
+        more = more && sock == snib__link_carrier(link);
+    }
+    sock->receiving = false;
+    sock->unread_since = 0;
+    if (d->leader != leader)
+        snib__lead_end(sock); /* it has stopped leading meanwhile */
+    snib__sock_unuse(sock);
+}
+
+/* From this link on, at most LEAD_LINKS that the consumer reads and that have something to read;
+ * *at: where to continue. */
+static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link **at,
+                           struct snib__link *links[LEAD_LINKS])
+{
+    struct pollfd polls[LEAD_LINKS];
+    uint32_t n = 0, ready = 0;
+    for (; *at && n < LEAD_LINKS; *at = snib__link_next(*at)) {
+        struct snib__sock *sock = snib__driver_command(*at);
+        if (!sock || sock->set != leader->set || !snib__lead_yields(sock))
+            continue;
+        sock->unread_since = 0;
+        polls[n] = (struct pollfd){.fd = sock->fd, .events = POLLIN};
+        links[n++] = *at;
+    }
+    /* For one, recv() itself tells. */
+    if (n < 2 || snib__sys_poll(polls, n, 0) < 0)
+        return n;
+    for (uint32_t i = 0; i < n; i++)
+        if (polls[i].revents || snib__sock_pending(snib__link_carrier(links[i])))
+            links[ready++] = links[i];
+    return ready;
+}
+
+void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
+{
+    struct snib__link *links[LEAD_LINKS], *at = snib__engine_links(d->engine);
+    while (at) {
+        uint32_t n = lead_ready(leader, &at, links);
+        for (uint32_t i = 0; i < n; i++) {
+            struct snib__sock *sock = snib__driver_command(links[i]);
+            if (sock && snib__lead_yields(sock))
+                lead_receive(d, leader, links[i], sock);
+        }
+    }
+}
+
+/* ---- the thread ---- */
+
+bool snib__lead_stalls(const struct snib__sock *sock, snib__time now)
+{
+    return snib__lead_yields(sock) && sock->unread_since && now >= sock->unread_since + LEAD_STALL;
+}
+
+snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib__time now)
+{
+    struct snib__sock *sock = snib__driver_command(link);
+    if (!sock || !snib__lead_yields(sock) || snib__link_in_flight(link) == 0)
+        return SNIB__NEVER;
+    d->looks = true;
+    if (!sock->unread_since)
+        sock->unread_since = now;
+    return sock->unread_since + LEAD_STALL;
 }
 
 /* ---- driver/login.c ---------------------------------------------------------------------------*/
@@ -9652,6 +9941,7 @@ void snib__sock_unuse(struct snib__sock *sock)
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -9719,6 +10009,25 @@ void snib__sys_hush(int bell)
 {
     uint64_t count;
     syscall(SYS_read, bell, &count, sizeof count);
+}
+
+int snib__sys_set(void)
+{
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    if (set >= 0)
+        fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
+    return set;
+}
+
+int snib__sys_set_add(int set, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
+}
+
+void snib__sys_set_remove(int set, int fd)
+{
+    epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
 int snib__sys_alarm(void)
@@ -9968,16 +10277,23 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return snib__link_kind(link) != SNIB__COMMAND;
+    if (snib__lead_stalls(sock, snib__now()))
+        snib__lead_leave(d, d->leader);
+    else if (snib__lead_yields(sock) && snib__sock_unsent(sock))
+        snib__lead_end(sock); /* the thread waits until it takes more */
     if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
             snib__driver_pass_role(d, link, wakes);
+        else if (d->leader && !snib__sock_unsent(sock))
+            sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
         snib__driver_pass_role(d, link, wakes);
     }
-    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))
+    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&
+        !snib__lead_begin(d, sock))
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
@@ -10081,6 +10397,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     struct snib__sock *sock = snib__link_carrier(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
+    *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];
@@ -10124,6 +10441,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
         watch->polls[watch->polls_n++] =
             (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
+    d->looks = false;
     until = thread_earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
@@ -17457,13 +17775,25 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
     free(chan);
 }
 
+/* The subscription has ended: a release may go unheard before the next one, so requests on their way
+ * no longer count as sent while subscribed. */
+static void chan_unheard(struct snib__chan *chan)
+{
+    chan->state = SNIB__CHAN_OFF;
+    for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+        for (struct snib__hold *hold = snib__gate_first(wait->gate); hold;
+             hold = snib__gate_next(wait->gate, hold))
+            if (hold->phase == SNIB__TRYING)
+                hold->flags &= (uint16_t)~SNIB__AWAKE;
+}
+
 /* From now on another node carries the channel. */
 static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib__node *node)
 {
     if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
         (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
         snib__chan_leave(e, chan->node, chan->text, chan->len);
-    chan->state = SNIB__CHAN_OFF;
+    chan_unheard(chan);
     chan->node = node;
 }
 
@@ -17661,7 +17991,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
             next = chan->next;
             if (chan->node != node)
                 continue;
-            chan->state = SNIB__CHAN_OFF;
+            chan_unheard(chan);
             if (!chan->waits) {
                 chan_free(e, chan);
                 continue;
@@ -17706,7 +18036,7 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
 
 static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
-    chan->state = SNIB__CHAN_OFF;
+    chan_unheard(chan);
     if (!chan->waits)
         chan_free(e, chan);
     else if (snib__chan_wanted(chan))

@@ -12,7 +12,7 @@
 #include "api/error.h"
 #include "api/handle.h"
 #include "api/url.h"
-#include "driver/driver.h"
+#include "driver/lead.h"
 
 struct snib__client {
     struct snib__driver driver;
@@ -53,9 +53,11 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     struct snib__bell *bell;
-    _Atomic bool busy; /* a consumer is inside; read without the mutex */
-    bool corked;       /* submitted operations wait for the uncork */
-    bool woken;
+    struct snib__leader leader;
+    bool draining;                       /* its events need no bell: the consumer takes them next */
+    _Atomic bool busy;                   /* a consumer is inside; read without the mutex */
+    bool corked;                         /* submitted operations wait for the uncork */
+    _Atomic bool woken;                  /* snib_queue_wake() was called */
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */

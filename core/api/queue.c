@@ -1,8 +1,8 @@
 /* queue.c - events for one loop: results, losses, log records, and their descriptor.
  *
  * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
- * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
- * found empty.
+ * be dropped.  The queue's bell is rung when it becomes non-empty, and hushed when it is found empty.
+ * The descriptor is a set of the bell and the sockets that the consumer reads itself: lead.h.
  */
 #include "api/say.h"
 
@@ -22,6 +22,25 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
     return NULL;
 }
 
+/* The bell and the set; false with errno. */
+static bool queue_equip(struct snib__queue *queue)
+{
+    queue->bell = snib__bell_new();
+    if (!queue->bell)
+        return false;
+    queue->leader.set = snib__sys_set();
+    int error = queue->leader.set < 0 ? errno : 0;
+    if (!error)
+        error = snib__sys_set_add(queue->leader.set, queue->bell->fd);
+    if (!error)
+        return true;
+    if (queue->leader.set >= 0)
+        snib__sys_close(queue->leader.set);
+    snib__bell_put(queue->bell);
+    errno = error;
+    return false;
+}
+
 int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_error *err)
 {
     int32_t code;
@@ -34,7 +53,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     code = SNIB_OK;
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    } else if (!(queue->bell = snib__bell_new())) {
+    } else if (!queue_equip(queue)) {
         code = snib__fail_system(err, "create the queue", errno);
         free(queue);
     } else {
@@ -60,7 +79,7 @@ static bool queue_empty(const struct snib__queue *queue)
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
-    if (was_empty)
+    if (was_empty && !queue->draining)
         snib__wake_bell(&queue->client->driver, wakes, queue->bell);
 }
 
@@ -219,12 +238,31 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     return (int)n;
 }
 
+/* The consumer has come.  Replies that it reads itself fill the queue without a bell, which is
+ * needed only for what it leaves behind. */
+static int queue_serve(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
+                       uint32_t *out_ended)
+{
+    struct snib__driver *driver = &queue->client->driver;
+    bool leads = driver->leader == &queue->leader;
+    if (leads) {
+        snib__lead_read(driver, &queue->leader);
+        queue->draining = true;
+        snib__driver_deliver(driver);
+        queue->draining = false;
+    }
+    int n = queue_take(queue, events, cap, ended, out_ended);
+    if (leads && !queue_empty(queue))
+        snib__sys_ring(queue->bell->fd);
+    return n;
+}
+
 static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t cap, snib_error *err)
 {
     void *ended[QUEUE_ENDED_MAX];
     uint32_t ended_n;
     snib__driver_enter(&queue->client->driver);
-    int n = queue_take(queue, events, cap, ended, &ended_n);
+    int n = queue_serve(queue, events, cap, ended, &ended_n);
     snib__driver_leave(&queue->client->driver);
     for (uint32_t i = 0; i < ended_n; i++)
         if (snib__handle_take(SNIB__OP, ended[i]))
@@ -240,6 +278,7 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
     bool free = !queue->busy || !claim;
     if (free)
         queue->busy = claim;
+    queue->leader.waits = true;
     snib__driver_leave(&queue->client->driver);
     return free;
 }
@@ -266,17 +305,31 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-/* Sleep until there is an event, that time is reached, or a signal handler runs.  The kernel's
- * sleep clock stops during a suspend, so the time is checked once a second. */
-static void queue_sleep(struct snib__queue *queue, snib__time until)
+/* Sleep until there may be an event; false: that time is reached, or a signal handler has run.  The
+ * kernel's sleep clock stops during a suspend, so the time is checked once a second. */
+static bool queue_sleep(struct snib__queue *queue, snib__time until)
 {
     snib__time nap = 1000 * SNIB__MS;
-    struct pollfd ready = {.fd = queue->bell->fd, .events = POLLIN};
+    struct pollfd ready = {.fd = queue->leader.set, .events = POLLIN};
     for (;;) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        if (snib__sys_poll(&ready, 1, left < nap ? left : nap) != 0 || left <= nap)
-            return;
+        int n = snib__sys_poll(&ready, 1, left < nap ? left : nap);
+        if (n != 0 || left <= nap)
+            return n > 0;
+    }
+}
+
+/* A reply may bring no event: only then the sleep goes on. */
+static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t cap, snib__time until,
+                      snib_error *err)
+{
+    bool again = true;
+    for (;;) {
+        int code = queue_drain(queue, events, cap, err);
+        if (code != 0 || !again || atomic_exchange(&queue->woken, false))
+            return code;
+        again = queue_sleep(queue, until);
     }
 }
 
@@ -295,11 +348,7 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     } else if (!queue_claim(queue, true)) {
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     } else {
-        code = queue_drain(queue, events, cap, err);
-        if (code == 0) {
-            queue_sleep(queue, snib__until(timeout));
-            code = queue_drain(queue, events, cap, err);
-        }
+        code = queue_wait(queue, events, cap, snib__until(timeout), err);
         queue_claim(queue, false);
     }
     snib__handle_put(handle);
@@ -312,6 +361,7 @@ int snib_queue_wake(snib_queue *handle)
     struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
     if (!queue)
         return code;
+    queue->woken = true;
     snib__sys_ring(queue->bell->fd);
     snib__handle_put(handle);
     return SNIB_OK;
@@ -346,7 +396,10 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    int fd = queue->bell->fd;
+    snib__driver_enter(&queue->client->driver);
+    queue->leader.waits = true;
+    snib__driver_leave(&queue->client->driver);
+    int fd = queue->leader.set;
     snib__handle_put(handle);
     return fd;
 }
@@ -401,14 +454,17 @@ void snib__queue_destroy(void *object)
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
     if (snib__client_forked(client)) {
+        snib__sys_close(queue->leader.set);
         snib__sys_close(queue->bell->fd);
         return;
     }
     snib__driver_enter(&client->driver);
+    snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
     snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
     while (queue_forget(queue))
         ;
+    snib__sys_close(queue->leader.set);
     snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);

@@ -101,6 +101,8 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
         *run->out_op = op->handle;
     }
     op->sink = run->queue;
+    if (run->queue)
+        snib__lead_offer(&client->driver, &run->queue->leader);
     op->awaited = !run->queue && run->out_op;
     return SNIB_AGAIN;
 }

@@ -1,5 +1,5 @@
 /* driver.c - callers: entering the engine, taking the reader role, sending, waking. */
-#include "driver/driver.h"
+#include "driver/lead.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -177,9 +177,9 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
 }
 
 /* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
- * the thread reads and has not seen that the socket is full.  Another link: there is something to
- * send. */
-static bool driver_link_idles(struct snib__link *link)
+ * the thread reads and has not seen that the socket is full, or a consumer reads, and the socket is
+ * full, or the thread does not look after it.  Another link: there is something to send. */
+static bool driver_link_idles(struct snib__link *link, bool looks)
 {
     const struct snib__sock *sock = snib__driver_command(link);
     if (snib__link_kind(link) != SNIB__COMMAND)
@@ -188,8 +188,10 @@ static bool driver_link_idles(struct snib__link *link)
         return false;
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
-    return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
-           snib__sock_unsent(sock);
+    bool full = !sock->writing && snib__sock_unsent(sock);
+    if (sock->reader == SNIB__READER_QUEUE)
+        return snib__lead_yields(sock) && (full || (!looks && snib__link_in_flight(link) > 0));
+    return sock->reader == SNIB__READER_THREAD && !sock->watched && full;
 }
 
 /* Wake the thread for a link, or for a deadline before the end of its sleep. */
@@ -198,7 +200,7 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
     for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
          link = snib__link_next(link))
-        needed = driver_link_idles(link);
+        needed = driver_link_idles(link, d->looks);
     if (needed)
         driver_wake(d, wakes);
 }
@@ -214,6 +216,7 @@ void snib__driver_leave(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, NULL);
+    snib__lead_take(d);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
 }
@@ -224,6 +227,15 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
     driver_unlock(d, &wakes);
+}
+
+void snib__driver_deliver(struct snib__driver *d)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    snib__driver_flush(d, NULL);
+    driver_relock(d, &wakes);
 }
 
 /* ---- sending ---- */
@@ -315,6 +327,8 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
+    if (sock)
+        snib__lead_end(sock);
     snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
@@ -402,7 +416,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
         sock->nominated_at = snib__now();
         return;
     }
-    driver_wake(d, wakes);
+    if (!snib__lead_begin(d, sock) || !d->looks) /* the thread, or the consumer under its eyes */
+        driver_wake(d, wakes);
 }
 
 static bool driver_nominated(const struct snib__op *op)
@@ -417,7 +432,8 @@ static bool driver_may_lead(const struct snib__op *op)
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
         return false;
     const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
-    return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
+    return sock &&
+           (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
@@ -463,6 +479,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     struct snib__wakes wakes;
     struct snib__link *link = snib__op_link(op);
     struct snib__sock *sock = snib__driver_command(link);
+    snib__lead_end(sock);
     sock->reader = SNIB__READER_CALLER;
     sock->nominee = NULL;
     sock->users++;

@@ -9,7 +9,7 @@
  * so an uncontended call is one send and one receive on the caller's own thread, and the commands
  * of many concurrent callers leave in few writes.  The background thread connects, watches the
  * pub/sub links and the timers, and reads a command link only while asynchronous work is in flight
- * and no caller reads.
+ * and no caller reads, and no consumer that sleeps on its queue's descriptor (QUEUE: see lead.h).
  *
  * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
  * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
@@ -76,6 +76,8 @@ static inline bool snib__wakes_any(const struct snib__wakes *wakes)
     return wakes->n || wakes->bells_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
+struct snib__leader;
+
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
     struct snib__waiter *next, *prev;
     struct snib__op *op;
@@ -90,6 +92,8 @@ struct snib__driver {
     snib__time nap; /* the thread's longest sleep while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
+    struct snib__leader *leader; /* the queue whose consumer reads; NULL: none */
+    bool looks;                  /* the thread's sleep ends in time to see whether it does */
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
@@ -120,6 +124,8 @@ void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended 
 /* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
+/* Deliver results as leave() does; leaves and enters to wake threads. */
+void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 

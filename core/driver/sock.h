@@ -49,6 +49,7 @@ enum snib__reader {
     SNIB__READER_NOBODY,
     SNIB__READER_CALLER,
     SNIB__READER_THREAD,
+    SNIB__READER_QUEUE, /* the consumer of the queue that leads: lead.h */
     SNIB__READER_TRANSIT
 };
 
@@ -79,7 +80,10 @@ struct snib__sock {
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* the role is in transit to it */
     snib__time nominated_at;
-    bool ended; /* by the peer, seen while there was no reader */
+    int set;                 /* READER_QUEUE: the set that it is in */
+    bool receiving;          /* ... and the consumer is inside recv() */
+    snib__time unread_since; /* ... since when the thread has seen replies to come; 0: it has not */
+    bool ended;              /* by the peer, seen while there was no reader */
     bool writing;
     bool watched;             /* the background thread polls until the socket takes more */
     uint64_t taken;           /* commands taken from the engine so far; 0: none by this socket */

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -72,6 +73,25 @@ void snib__sys_hush(int bell)
 {
     uint64_t count;
     syscall(SYS_read, bell, &count, sizeof count);
+}
+
+int snib__sys_set(void)
+{
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    if (set >= 0)
+        fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
+    return set;
+}
+
+int snib__sys_set_add(int set, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
+}
+
+void snib__sys_set_remove(int set, int fd)
+{
+    epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
 int snib__sys_alarm(void)

@@ -41,6 +41,12 @@ int snib__sys_bell(void);
 void snib__sys_ring(int bell);
 void snib__sys_hush(int bell);
 
+/* A set is a descriptor that is readable while one of its members is.  set_add: 0 or errno; a member
+ * is removed before it is closed. */
+int snib__sys_set(void);
+int snib__sys_set_add(int set, int fd);
+void snib__sys_set_remove(int set, int fd);
+
 /* An alarm is a descriptor that becomes readable the given time after alarm_set, including
  * suspended time, until hush.  SNIB__NEVER: not at all. */
 int snib__sys_alarm(void);

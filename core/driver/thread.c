@@ -1,7 +1,7 @@
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
  * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
-#include "driver/driver.h"
+#include "driver/lead.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -133,16 +133,23 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return snib__link_kind(link) != SNIB__COMMAND;
+    if (snib__lead_stalls(sock, snib__now()))
+        snib__lead_leave(d, d->leader);
+    else if (snib__lead_yields(sock) && snib__sock_unsent(sock))
+        snib__lead_end(sock); /* the thread waits until it takes more */
     if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
             snib__driver_pass_role(d, link, wakes);
+        else if (d->leader && !snib__sock_unsent(sock))
+            sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
         snib__driver_pass_role(d, link, wakes);
     }
-    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))
+    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&
+        !snib__lead_begin(d, sock))
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
@@ -246,6 +253,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     struct snib__sock *sock = snib__link_carrier(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
+    *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];
@@ -289,6 +297,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
         watch->polls[watch->polls_n++] =
             (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
+    d->looks = false;
     until = thread_earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))

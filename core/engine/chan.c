@@ -88,13 +88,25 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
     free(chan);
 }
 
+/* The subscription has ended: a release may go unheard before the next one, so requests on their way
+ * no longer count as sent while subscribed. */
+static void chan_unheard(struct snib__chan *chan)
+{
+    chan->state = SNIB__CHAN_OFF;
+    for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+        for (struct snib__hold *hold = snib__gate_first(wait->gate); hold;
+             hold = snib__gate_next(wait->gate, hold))
+            if (hold->phase == SNIB__TRYING)
+                hold->flags &= (uint16_t)~SNIB__AWAKE;
+}
+
 /* From now on another node carries the channel. */
 static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib__node *node)
 {
     if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
         (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
         snib__chan_leave(e, chan->node, chan->text, chan->len);
-    chan->state = SNIB__CHAN_OFF;
+    chan_unheard(chan);
     chan->node = node;
 }
 
@@ -292,7 +304,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
             next = chan->next;
             if (chan->node != node)
                 continue;
-            chan->state = SNIB__CHAN_OFF;
+            chan_unheard(chan);
             if (!chan->waits) {
                 chan_free(e, chan);
                 continue;
@@ -337,7 +349,7 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
 
 static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
-    chan->state = SNIB__CHAN_OFF;
+    chan_unheard(chan);
     if (!chan->waits)
         chan_free(e, chan);
     else if (snib__chan_wanted(chan))

@@ -855,8 +855,11 @@ SNIB_API void snib_op_free(snib_op *op);
  * Owns     free with snib_queue_free(). */
 SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
 
-/* snib_queue_fd - a non-blocking file descriptor that is readable while the queue has events.  The queue owns it:
- * poll it, but do not read, write or close it.  Returns the descriptor, or an error code. */
+/* snib_queue_fd - a non-blocking file descriptor that is readable when the queue may have events: then drain it; if
+ * you poll for edges (EPOLLET), until that returns 0.  It may return 0 the first time, because whoever drains a queue
+ * also reads the server's replies for it, which saves waking the background thread; if no drain comes, the thread
+ * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.
+ * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
 /* snib_queue_drain - take up to cap events out of the queue, oldest first.

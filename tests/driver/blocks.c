@@ -162,21 +162,30 @@ void prompt(snib__time since, const char *what)
         world_fail("%s took %.3f s", what, (double)(world.now - since) / 1e9);
 }
 
+/* An event loop's consumer: whether an event comes in that time. */
+bool event_within(snib_queue *queue, snib_event *out, snib__time span)
+{
+    const snib__time until = world.now + span;
+    int fd = snib_queue_fd(queue, NULL);
+    while (snib_queue_drain(queue, out, 1, NULL) == 0)
+        if (world.now >= until || !world_readable(fd, until - world.now))
+            return false;
+    return true;
+}
+
 /* An event loop, which sees only the descriptor, or a waiting thread. */
 void next_event(snib_queue *queue, snib_event *out)
 {
     snib__time since = world.now;
-    int fd = snib_queue_fd(queue, NULL), n = 0;
+    int n = 0;
     bool waits = world_chance(2);
     while (waits && n == 0) {
         n = snib_queue_wait(queue, out, 1, 60000, NULL);
         if (n == 0 && !(world.faults & WORLD_SIGNALS))
             world_fail("a wait ended without an event");
     }
-    while (!waits && snib_queue_drain(queue, out, 1, NULL) == 0) {
-        if (!world_readable(fd, 60000 * SNIB__MS))
-            world_fail("no event within a minute");
-    }
+    if (!waits && !event_within(queue, out, 60000 * SNIB__MS))
+        world_fail("no event within a minute");
     prompt(since, "an event");
 }
 

@@ -33,6 +33,7 @@ void close_client(void);
 snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms);
 snib_lock *lock_named(const char *stem, int i, int64_t lease_ms); /* of worker i's client */
 void prompt(snib__time since, const char *what);
+bool event_within(snib_queue *queue, snib_event *out, snib__time span);
 void next_event(snib_queue *queue, snib_event *out);
 bool nobody_runs(void *on);
 void expect_nothing_left(void);
@@ -80,6 +81,14 @@ void random_groups(void *argument);
 void login_renewals(void *argument);
 void login_renewed_at_a_cut(void *argument);
 void login_answers(void *argument);
+
+/* lead_stories.c */
+void consumer_reads(void *argument);
+void consumer_leaves_some(void *argument);
+void consumer_stalls(void *argument);
+void consumer_never_comes(void *argument);
+void caller_goes_before(void *argument);
+void leader_is_freed(void *argument);
 
 /* queue_stories.c */
 void random_queues(void *argument);

@@ -41,7 +41,7 @@ struct link { /* lives until both ends have gone and nothing is in flight */
     int node; /* the N of nodeN.test; 0: another name */
 };
 
-enum kind { FREE, BELL, ALARM, SOCKET };
+enum kind { FREE, BELL, ALARM, SOCKET, SET };
 
 struct descriptor {
     enum kind kind;
@@ -49,6 +49,7 @@ struct descriptor {
     snib__time rings_at; /* by the clock that counts suspends */
     struct link *link;
     int sleepers;
+    int set; /* it is a member of this one; 0: of none */
 };
 
 static struct descriptor descriptors[FDS];
@@ -218,6 +219,35 @@ snib__time world_next_event(void)
     return next;
 }
 
+/* ---- Sets ------------------------------------------------------------------------------------------ */
+
+int snib__sys_set(void)
+{
+    world_step();
+    return fd_new(SET);
+}
+
+int snib__sys_set_add(int set, int fd)
+{
+    world_step();
+    fd_get(set, SET);
+    struct descriptor *member = fd_get(fd, FREE);
+    if (member->set)
+        world_fail("descriptor %d is in a set already", fd);
+    member->set = set;
+    return 0;
+}
+
+void snib__sys_set_remove(int set, int fd)
+{
+    world_step();
+    fd_get(set, SET);
+    struct descriptor *member = fd_get(fd, FREE);
+    if (member->set != set)
+        world_fail("descriptor %d is not in set %d", fd, set);
+    member->set = 0;
+}
+
 /* ---- Bells and alarms ---------------------------------------------------------------------------- */
 
 int snib__sys_bell(void)
@@ -266,8 +296,22 @@ static bool is_connected(const struct link *link)
     return link->connect_at <= world.now;
 }
 
+static short ready_events(const struct descriptor *d);
+
+static short ready_members(const struct descriptor *set)
+{
+    short events = 0;
+    int number = FIRST_FD + (int)(set - descriptors);
+    for (int i = 0; i < FDS; i++)
+        if (descriptors[i].kind != FREE && descriptors[i].set == number)
+            events |= (short)(ready_events(&descriptors[i]) & (POLLIN | POLLRDHUP | POLLHUP));
+    return events ? POLLIN : 0;
+}
+
 static short ready_events(const struct descriptor *d)
 {
+    if (d->kind == SET)
+        return ready_members(d);
     const struct link *link = d->link;
     if (d->kind == BELL || d->kind == ALARM)
         return is_rung(d) ? POLLIN : 0;
@@ -444,6 +488,11 @@ void snib__sys_close(int fd)
     struct descriptor *d = fd_get(fd, FREE);
     if (d->sleepers)
         world_fail("closes a descriptor that a thread sleeps on");
+    if (d->set)
+        world_fail("closes a descriptor that is in a set");
+    for (int i = 0; d->kind == SET && i < FDS; i++)
+        if (descriptors[i].set == fd)
+            descriptors[i].set = 0;
     if (d->kind == SOCKET) {
         d->link->closed = true;
         if (!d->link->shut)

@@ -2,38 +2,51 @@
  *
  * Models        core/lua/_fair.lua (purge, grant, leave), fair_acquire.lua, fair_release.lua, core/engine/place.c:
  *               places, the beat that keeps them, the grant by a release with its short first lease, its message,
- *               which may overtake the answer to a request or be lost with the subscription.
- * World         one server, NC processes with one waiter each.  A process may die in any state; the server may notice
- *               that late, or never, and then still counts it among those who hear.  A subscription may be lost once
- *               and comes back.  Requests are answered within a beat; messages may take any time.
- * Bounds        WANTS acquisitions a process, DEATHS and DEAFS; leases of LEASE and FIRST beats.  Time has no bound:
- *               only differences are stored.
+ *               which may overtake the answer to a request or be lost with the subscription; the way back of who gives
+ *               up; of chan.c and wait.c when a waiter subscribes, asks again, and leaves what it does not need any more.
+ * World         one server, NC processes with one waiter each.  Troubles: a process may die in any state; the server may
+ *               notice that late, or never, and then still counts it among those who hear.  A subscription may be lost,
+ *               and what was on its way with it; later the process notices, and subscribes again.  A waiter may give up.
+ *               A grant may be deleted while its waiter asks.  Requests are answered within a beat; messages and
+ *               subscriptions may take any time.
+ * Bounds        WANTS acquisitions a process, TROUBLES; leases of LEASE and FIRST beats.  Time has no bound: only
+ *               differences are stored.
  * Assumptions   a process that lives asks in time (as a stopped process is a dead one that comes back, that is not
- *               part of this model); A1 and A3.
+ *               part of this model); A1 and, but for such grants, A3.
  * Properties    assert: one valid hold; who is granted the lock has nobody ahead who lives and hears; a live waiter
  *               is never dropped from the queue.
- *               ltl served: whoever has a place holds the lock in the end, or dies.
+ *               ltl served: whoever waits holds the lock in the end, or gives up, or dies.
  * Mutants       MUTANT_HASTY         a waiter counts as dead after one beat of silence
  *               MUTANT_NO_BEAT       waiters sleep until a message comes
  *               MUTANT_BLIND_GRANT   a grant is made whether anybody hears of it, for a whole long lease
  *               MUTANT_BARGES        a free lock is taken by whoever asks
  *               MUTANT_STAYS         a waiter that gets the lock by asking stays in the queue
+ *               MUTANT_KEEPS_PLACE   who gives up stays in the queue
+ *               MUTANT_OLD_NEWS      a grant is believed, although the server has seen its process wait since
+ *
+ * walks: 40 of 15000
  *
  * run: -DSAFETY
  * run: -a -f -N served
  */
-#ifdef FULL
+#define CHANCE 3
+#include "trace.inc"
+#if defined(REPLAY) /* the core's: a beat is at most a second, a first lease three, and silence is death after 2.5 s */
+#define NC 3
+#define WANTS 250
+#define TROUBLES 250
+#define FIRST 3
+#define LEASE 4
+#elif defined(FULL)
 #define NC 3
 #define WANTS 1
-#define DEATHS 2
-#define DEAFS 1
+#define TROUBLES 2
 #define FIRST 2
 #define LEASE 3
 #else
 #define NC 2
 #define WANTS 2
-#define DEATHS 1
-#define DEAFS 1
+#define TROUBLES 2
 #define FIRST 2
 #define LEASE 2
 #endif
@@ -44,27 +57,58 @@
 #define DEAD 3 /* beats of silence */
 #endif
 
-mtype = { NONE, OUT, ASKING, PLACED, HELD, RELEASING, SENT, QUEUED, GRANTED, FRESH, OLD };
+mtype = { NONE, OUT, ASKING, PLACED, HELD, LEAVING, SENT, QUEUED, GRANTED, FRESH, OLD, OFF, WISHED, ON };
 
 chan queue = [NC] of { byte }; /* the server's: processes, from 1 */
 byte owner, left;
 byte silent[NC];          /* beats since the process last asked, at most DEAD */
-bool ears[NC];            /* the server counts it among those who hear */
+/* PLACED: it has been refused, though its first request may have been for no place.  LEAVING: it has given up while a
+ * request is on its way. */
 mtype state[NC] = OUT;
 bool dead[NC], deaf[NC];  /* deaf: its subscription is lost, and it does not know yet */
+mtype sub[NC] = OFF;      /* the subscription: WISHED until the server has it; ON: the server counts it */
 byte wants[NC];
 mtype request[NC] = NONE; /* SENT; then the answer */
-mtype message[NC] = NONE; /* a grant on its way; OLD: the server has seen the process wait since */
+bool awake[NC];           /* the request was sent while subscribed */
+bool tries[NC];           /* it is for no place: the process could not hear of a grant */
+bool fresh[NC];           /* a grant on its way; at most one, because who is granted the lock leaves the queue */
+byte olds[NC];            /* before it on its way: the server has seen the process wait since they were sent */
+mtype stash[NC] = NONE;   /* a grant that was heard of before the answer was read: FRESH or OLD */
 byte known[NC];           /* beats since it was last known not to hold the lock, at most LEASE */
 byte safe[NC];            /* beats until V */
 bool beaten[NC];          /* asked in this beat */
-byte deaths, deafs, head, winner, i, n;
+byte troubles, head, winner, i, n;
 
 #define VALID(c) (state[c] == HELD && safe[c] > 0 && !dead[c])
-#define LIVES(c) (!dead[c] && ears[c])
+#define HEARS(c) (sub[c] == ON)
+#define LIVES(c) (!dead[c] && HEARS(c))
 #define FREE (owner == 0)
 
+#ifdef REPLAY
+byte order[NC]; /* of the queue */
+#define SHOWN(c) \
+    dead[c], state[c], (VALID(c) -> safe[c] : 0), sub[c], HEARS(c), olds[c] + fresh[c], request[c] != NONE, \
+    (queue??[eval(c + 1)] -> silent[c] : 0)
+inline tell() {
+    n = 0;
+    do
+    :: n < len(queue) -> queue?i; queue!i; order[n] = i; n++
+    :: n >= len(queue) && n < NC -> order[n] = 0; n++
+    :: n == NC -> break
+    od;
+    i = 0;
+    printf("@ is %d %d %d %d %d  %d %e %d %e %d %d %d %d  %d %e %d %e %d %d %d %d  %d %e %d %e %d %d %d %d\n", \
+           owner, left, order[0], order[1], order[2], SHOWN(0), SHOWN(1), SHOWN(2))
+}
+#define SHOW() tell();
+#define MUST(what) skip /* a walk goes on until its steps can be compared */
+#else
+#define SHOW()
+#define MUST(what) assert(what)
+#endif
+
 inline look() {
+    SHOW()
     assert(!VALID(0) || owner == 1);
     assert(!VALID(1) || owner == 2);
 #if NC == 3
@@ -79,7 +123,7 @@ inline purge() {
     :: head == 0 && nempty(queue) ->
         queue?<head>;
         if
-        :: silent[head - 1] >= DEAD -> assert(dead[head - 1]); queue?_; head = 0
+        :: silent[head - 1] >= DEAD -> MUST(dead[head - 1]); queue?_; head = 0
         :: silent[head - 1] < DEAD
         fi
     :: head != 0 || empty(queue) -> break
@@ -99,8 +143,8 @@ inline grant() {
         :: winner == 0 -> winner = i
         :: winner != 0 -> queue!i
 #else
-        :: winner == 0 && ears[i - 1] -> winner = i
-        :: winner != 0 || !ears[i - 1] -> assert(winner != 0 || !LIVES(i - 1)); queue!i
+        :: winner == 0 && HEARS(i - 1) -> winner = i
+        :: winner != 0 || !HEARS(i - 1) -> MUST(winner != 0 || !LIVES(i - 1)); queue!i
 #endif
         fi
     :: else -> break
@@ -113,7 +157,7 @@ inline grant() {
 #else
         left = FIRST;
 #endif
-        message[winner - 1] = (ears[winner - 1] && !deaf[winner - 1] -> FRESH : NONE)
+        fresh[winner - 1] = (LIVES(winner - 1) && !deaf[winner - 1] && state[winner - 1] != LEAVING)
     :: else
     fi;
     winner = 0; i = 0
@@ -129,7 +173,7 @@ inline ahead() {
         queue?i;
         queue!i;
         winner = (i == c + 1 -> 0 : winner);
-        assert(winner == 0 || !LIVES(i - 1))
+        MUST(winner == 0 || !LIVES(i - 1))
     :: else -> break
     od;
     winner = 0; i = 0
@@ -162,30 +206,38 @@ inline ask(c) {
 #endif
             if
             :: queue??[eval(c + 1)]
-            :: else -> queue!c + 1
+            :: !queue??[eval(c + 1)] && tries[c]
+            :: !queue??[eval(c + 1)] && !tries[c] -> queue!c + 1
             fi;
-            message[c] = (message[c] == FRESH -> OLD : message[c]);
+            olds[c] = olds[c] + fresh[c]; fresh[c] = false;
+            stash[c] = (stash[c] == FRESH -> OLD : stash[c]);
             request[c] = QUEUED;
             if
             :: FREE -> grant();
                 if
-                :: owner == c + 1 -> left = LEASE; request[c] = GRANTED; message[c] = NONE
+                :: owner == c + 1 -> left = LEASE; request[c] = GRANTED
                 :: else
                 fi
             :: else
             fi
         fi
     fi;
-    head = 0; i = 0
+    head = 0; i = 0; tries[c] = false
+}
+
+inline serve(c) {
+    ask(c);
+    SAY("@ execute %d %d\n", c, request[c] == GRANTED)
+    look()
 }
 
 active proctype Server() {
     byte c;
     do
-    :: atomic { request[0] == SENT -> c = 0; ask(c); look() }
-    :: atomic { request[1] == SENT -> c = 1; ask(c); look() }
+    :: atomic { request[0] == SENT -> c = 0; serve(c) }
+    :: atomic { request[1] == SENT -> c = 1; serve(c) }
 #if NC == 3
-    :: atomic { request[2] == SENT -> c = 2; ask(c); c = 0; look() }
+    :: atomic { request[2] == SENT -> c = 2; serve(c); c = 0 }
 #endif
     od
 } /* unreached: it never ends */
@@ -207,6 +259,7 @@ inline silence(c) {
 active proctype Clock() {
     do
     :: atomic { IN_TIME(0) && IN_TIME(1) && IN_TIME(NC - 1) ->
+        SAY("@ tick\n")
         left = (left > 0 && left != NEVER -> left - 1 : left);
         owner = (left == 0 -> 0 : owner);
         silence(0);
@@ -218,45 +271,143 @@ active proctype Clock() {
     od
 } /* unreached: it never ends */
 
-inline send(c) { request[c] = SENT; known[c] = 0; beaten[c] = true }
+inline send(c) {
+    request[c] = SENT; known[c] = 0; beaten[c] = true; stash[c] = NONE;
+    awake[c] = (sub[c] == ON);
+    tries[c] = (state[c] == ASKING && sub[c] != ON)
+}
 
-inline take(c, beats) { state[c] = HELD; safe[c] = beats; message[c] = NONE }
+inline take(c, beats) {
+    state[c] = HELD; safe[c] = beats; awake[c] = false; olds[c] = 0; fresh[c] = false; stash[c] = NONE
+}
+
+/* A release has granted the lock since the process was last known to wait.  If much of that lease is over, it asks. */
+inline promised(c) {
+    if
+    :: 2 * known[c] <= FIRST -> take(c, FIRST - known[c])
+    :: 2 * known[c] > FIRST -> send(c) /* unreached: it asks in each beat */
+    fi
+}
+
+#ifdef MUTANT_OLD_NEWS
+#define NEWS(what) (what != NONE)
+#else
+#define NEWS(what) (what == FRESH)
+#endif
+
+/* There is no order between messages and answers: a grant that comes before an answer is kept until then. */
+inline hear(c, what) {
+    what = (olds[c] > 0 -> OLD : FRESH);
+    if
+    :: olds[c] > 0 -> olds[c]--
+    :: olds[c] == 0 -> fresh[c] = false
+    fi;
+    if
+    :: request[c] != NONE -> stash[c] = what
+    :: request[c] == NONE && NEWS(what) -> promised(c)
+    :: request[c] == NONE && !NEWS(what) -> send(c)
+    fi;
+    what = 0
+}
+
+inline refused(c) {
+    state[c] = PLACED;
+    if
+    :: NEWS(stash[c]) -> stash[c] = NONE; promised(c)
+    :: !NEWS(stash[c]) && !awake[c] && sub[c] == ON -> send(c) /* a grant may have gone unheard */
+    :: !NEWS(stash[c]) && (awake[c] || sub[c] != ON) ->
+        stash[c] = NONE;
+        sub[c] = (sub[c] == OFF -> WISHED : sub[c])
+    fi
+}
+
+/* A hold is released, in time or too late, or the place of who gave up, or what was granted to it. */
+inline give_back(c) {
+    if
+    :: owner == c + 1 -> owner = 0; left = 0
+#ifndef MUTANT_KEEPS_PLACE
+    :: owner != c + 1 && queue??[eval(c + 1)] -> queue??eval(c + 1)
+    :: owner != c + 1 && !queue??[eval(c + 1)]
+#else
+    :: owner != c + 1
+#endif
+    fi;
+    if
+    :: FREE -> purge(); head = 0; grant()
+    :: else
+    fi;
+    state[c] = OUT; safe[c] = 0; awake[c] = false
+}
 
 proctype Process(byte c) {
+    mtype what;
     do
-    :: atomic { dead[c] && ears[c] -> ears[c] = false } /* the server notices, if it does */
-    :: atomic { !dead[c] && deaths < DEATHS && state[c] != OUT ->
-        deaths++; dead[c] = true; message[c] = NONE;
+    :: atomic { dead[c] && sub[c] == ON -> /* the server notices, if it does */
+        SAY("@ gone %d\n", c)
+        sub[c] = OFF; look() }
+    :: atomic { SELDOM && !dead[c] && troubles < TROUBLES && state[c] != OUT ->
+        SPENT SAY("@ die %d\n", c)
+        troubles++; dead[c] = true; deaf[c] = false; olds[c] = 0; fresh[c] = false; stash[c] = NONE;
+        sub[c] = (sub[c] == ON -> ON : OFF);
         request[c] = (request[c] == SENT -> SENT : NONE); look() }
-    :: atomic { !dead[c] && state[c] == OUT && wants[c] < WANTS ->
-        wants[c]++; ears[c] = true; state[c] = ASKING; send(c); look() }
     :: atomic { dead[c] && request[c] != NONE && request[c] != SENT -> request[c] = NONE }
-    :: atomic { !dead[c] && request[c] == GRANTED -> /* V counts from before the request: within this beat */
+#ifdef REPLAY
+    :: atomic { dead[c] && sub[c] == OFF && request[c] == NONE && owner != c + 1 && !queue??[eval(c + 1)] ->
+        SAY("@ another %d\n", c) /* process in its place, of which the server has nothing yet */
+        dead[c] = false; state[c] = OUT; safe[c] = 0; look() }
+#endif
+    :: atomic { !dead[c] && state[c] == OUT && wants[c] < WANTS ->
+        SAY("@ acquire %d\n", c)
+        wants[c]++; state[c] = ASKING; send(c); look() }
+    :: atomic { !dead[c] && state[c] != LEAVING && request[c] == GRANTED -> /* V counts from before the request: within this beat */
+        SAY("@ read %d\n", c)
         request[c] = NONE; take(c, LEASE - known[c]); look() }
-    :: atomic { !dead[c] && request[c] == QUEUED ->
-        request[c] = NONE; state[c] = PLACED; look() }
-    :: atomic { !dead[c] && state[c] == PLACED && request[c] == NONE && message[c] != NONE ->
+    :: atomic { !dead[c] && state[c] != LEAVING && request[c] == QUEUED ->
+        SAY("@ read %d\n", c)
+        request[c] = NONE; refused(c); look() }
+    :: atomic { !dead[c] && (olds[c] > 0 || fresh[c]) ->
+        SAY("@ hear %d\n", c)
+        hear(c, what); look() }
+#ifndef MUTANT_NO_BEAT
+    :: atomic { !dead[c] && state[c] == PLACED && request[c] == NONE && !beaten[c] ->
+        SAY("@ beat %d\n", c)
+        send(c); look() }
+#endif
+    :: atomic { !dead[c] && sub[c] == WISHED -> /* subscribed: a grant may have gone unheard, so it asks */
+        SAY("@ subscribe %d\n", c)
+        sub[c] = ON;
         if
-        :: message[c] == FRESH && known[c] < FIRST -> take(c, FIRST - known[c])
-        :: message[c] == OLD || known[c] >= FIRST -> message[c] = NONE; send(c)
+        :: state[c] == PLACED && request[c] == NONE -> send(c)
+        :: else
         fi;
         look() }
-#ifndef MUTANT_NO_BEAT
-    :: atomic { !dead[c] && state[c] == PLACED && request[c] == NONE && !beaten[c] -> send(c); look() }
-#endif
-    :: atomic { !dead[c] && !deaf[c] && ears[c] && deafs < DEAFS -> deafs++; deaf[c] = true }
-    :: atomic { deaf[c] -> /* subscribed again: a grant may have gone unheard, so it asks */
-        deaf[c] = false;
+    :: atomic { SELDOM && !dead[c] && !deaf[c] && sub[c] == ON && troubles < TROUBLES ->
+        SPENT SAY("@ deaf %d\n", c)
+        troubles++; deaf[c] = true; look() }
+    :: atomic { deaf[c] -> /* it notices, and what was on its way is lost */
+        SAY("@ cut %d\n", c)
+        deaf[c] = false; olds[c] = 0; fresh[c] = false; awake[c] = false;
+        sub[c] = (state[c] == PLACED -> WISHED : OFF); look() }
+    :: atomic { SELDOM && !dead[c] && !deaf[c] && (state[c] == OUT || state[c] == HELD) && sub[c] != OFF ->
+        SPENT SAY("@ leave %d\n", c) /* unused for a while */
+        sub[c] = OFF; look() }
+    :: atomic { owner == c + 1 && request[c] == SENT && troubles < TROUBLES ->
+        SAY("@ delete\n")
+        troubles++; owner = 0; left = 0; look() }
+    :: atomic { !dead[c] && state[c] == HELD ->
+        SAY("@ release %d %d\n", c, safe[c] > 0)
+        give_back(c); look() }
+    :: atomic { SELDOM && !dead[c] && (state[c] == ASKING || state[c] == PLACED) && troubles < TROUBLES ->
+        SPENT SAY("@ give_up %d\n", c)
+        troubles++; olds[c] = 0; fresh[c] = false; stash[c] = NONE;
         if
-        :: !dead[c] && state[c] == PLACED && request[c] == NONE -> send(c)
-        :: else
-        fi }
-    :: atomic { !dead[c] && state[c] == HELD -> /* it releases in time or too late, and goes */
-        if
-        :: owner == c + 1 -> owner = 0; left = 0; purge(); head = 0; grant()
-        :: else -> skip
+        :: request[c] == NONE -> give_back(c)
+        :: request[c] != NONE -> state[c] = LEAVING
         fi;
-        state[c] = OUT; safe[c] = 0; ears[c] = false; message[c] = NONE; look() }
+        look() }
+    :: atomic { !dead[c] && state[c] == LEAVING && (request[c] == GRANTED || request[c] == QUEUED) ->
+        SAY("@ back %d\n", c)
+        request[c] = NONE; give_back(c); look() }
     od
 } /* unreached: it never ends */
 
@@ -270,5 +421,5 @@ init {
     }
 }
 
-ltl served { [] ((state[0] == PLACED) -> <> (state[0] == HELD || dead[0]))
-          && [] ((state[1] == PLACED) -> <> (state[1] == HELD || dead[1])) }
+ltl served { [] ((state[0] == PLACED) -> <> (state[0] == HELD || state[0] == LEAVING || state[0] == OUT || dead[0]))
+          && [] ((state[1] == PLACED) -> <> (state[1] == HELD || state[1] == LEAVING || state[1] == OUT || dead[1])) }

@@ -23,7 +23,8 @@
 #define SECOND (1000 * SNIB__MS)
 #define LEASE (30 * SECOND)
 #define CLIENTS 2
-#define ENGINES 8 /* of them, and of quorum.pml */
+#define CLIENTS_MAX 3 /* a third one is made by client_again */
+#define ENGINES 8     /* of them, and of quorum.pml */
 #define SERVERS 3
 #define NUMBERS 256
 
@@ -40,7 +41,7 @@ struct replay {
     const struct step *steps;
 };
 
-extern const struct replay replay_cleanup, replay_failover, replay_hold, replay_quorum,
+extern const struct replay replay_cleanup, replay_failover, replay_fair, replay_hold, replay_quorum,
     replay_renewal, replay_roles, replay_rw, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
@@ -98,7 +99,8 @@ void world_add(int index, int kind, int at); /* one more client, of this server 
 /* Who hears of what an engine has finished, if not collect(). */
 extern void (*leave)(struct client *c);
 struct client *client_of(const struct snib__engine *engine);
-struct client *client_at(int index); /* the client that argument `index` of the line names */
+struct client *client_at(int index);    /* the client that argument `index` of the line names */
+void client_again(int index, int kind); /* another process, with nothing of the former one */
 
 void start(struct client *c, struct snib__acquire how);
 void cancel(struct client *c);
@@ -128,6 +130,7 @@ int32_t ask(struct client *c, struct snib__op *op, struct snib__hold **out);
 int on_its_way(const struct client *c, int request_kind);
 
 void server_tick(snib__time span);
+uint64_t server_ms(void); /* since the epoch */
 int ticks_left(const model_key *key, snib__time span);
 int whose(void); /* the client that holds the lock at the server; -1: nobody */
 /* The owner of the lock at the server, and its lease in ticks of this length. */

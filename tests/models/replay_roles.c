@@ -214,6 +214,23 @@ void snib__sys_alarm_set(int alarm, snib__time in)
     (void)alarm, (void)in;
 }
 
+/* No queue's consumer reads here. */
+int snib__sys_set(void)
+{
+    broken("a set is made");
+}
+
+int snib__sys_set_add(int set, int fd)
+{
+    (void)set, (void)fd;
+    broken("a set is used");
+}
+
+void snib__sys_set_remove(int set, int fd)
+{
+    (void)set, (void)fd;
+}
+
 /* ---- The seam: sockets ------------------------------------------------------------------------------ */
 
 static struct end *end_of(int fd)
@@ -587,7 +604,11 @@ static void step_cut(void)
 
 /* ---- What can be observed --------------------------------------------------------------------------- */
 
-static const char *const readers[] = {"FREE", "CALLER", "BACKGROUND", "TRANSIT"};
+static const char *const readers[] = {[SNIB__READER_NOBODY] = "FREE",
+                                      [SNIB__READER_CALLER] = "CALLER",
+                                      [SNIB__READER_THREAD] = "BACKGROUND",
+                                      [SNIB__READER_TRANSIT] = "TRANSIT",
+                                      [SNIB__READER_QUEUE] = "a consumer"};
 static const char *const words[] = {"PENDING", "ASLEEP", "LEAD", "DONE"};
 
 static void same_roles(const struct snib__sock *sock)

@@ -22,6 +22,7 @@ bool real_links;
 static char owners[NUMBERS][64]; /* on the wire, by the model's number */
 static char reply[256];          /* to the request that was executed last */
 static int executed;
+static unsigned processes; /* so far: each has an id of its own */
 
 /* A connection ends when the trace says so, not because a reply is overdue.  (The linker puts this in the place of
  * link.c's.) */
@@ -224,10 +225,11 @@ bool said_yes(void)
 {
     if (reply[0] == '-')
         differ("the server has refused: %s", reply);
-    return executed == SNIB__SCRIPT_MUTEX_ACQUIRE    ? reply[0] == '$'
-           : executed == SNIB__SCRIPT_QUORUM_ACQUIRE ? reply[0] == '$'
-           : executed == SNIB__SCRIPT_MUTEX_RENEW    ? strncmp(reply, "*0", 2) == 0
-                                                     : strncmp(reply, ":0\r", 3) != 0;
+    bool acquire = executed == SNIB__SCRIPT_MUTEX_ACQUIRE || executed == SNIB__SCRIPT_FAIR_ACQUIRE;
+    acquire = acquire || executed == SNIB__SCRIPT_QUORUM_ACQUIRE;
+    return acquire                                ? reply[0] == '$'
+           : executed == SNIB__SCRIPT_MUTEX_RENEW ? strncmp(reply, "*0", 2) == 0
+                                                  : strncmp(reply, ":0\r", 3) != 0;
 }
 
 /* What was executed is what the model calls ACQUIRE, RELEASE or RENEW. */
@@ -336,8 +338,8 @@ void world_add(int index, int kind, int at)
                                   .recheck = 3 * SECOND,
                                   .handover_max = 16,
                                   .ops_max = 100};
-    snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-000000000000",
-             (unsigned)index + 1);
+    snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-%012x", (unsigned)index + 1,
+             ++processes);
     *c = (struct client){.engine = snib__engine_new(&config), .at = at, .now = 3600 * SECOND};
     if (!c->engine)
         abort();
@@ -353,17 +355,32 @@ struct client *client_of(const struct snib__engine *engine)
     broken("the engine is nobody's");
 }
 
+static void end_client(struct client *c)
+{
+    snib__engine_free(c->engine);
+    free(c->former.sent.p);
+    for (int link = 0; link < 2; link++) {
+        free(c->wires[link].sent.p);
+        free(c->wires[link].back.p);
+    }
+    *c = (struct client){0};
+}
+
+void client_again(int index, int kind)
+{
+    struct client *c = &clients[index];
+    for (int link = 0; link < 2; link++)
+        if (c->wires[link].connection)
+            model_close(servers[c->at], c->wires[link].connection);
+    int at = c->at;
+    end_client(c);
+    world_add(index, kind, at);
+}
+
 void world_end(void)
 {
-    for (int i = 0; i < ENGINES; i++) {
-        snib__engine_free(clients[i].engine);
-        free(clients[i].former.sent.p);
-        for (int link = 0; link < 2; link++) {
-            free(clients[i].wires[link].sent.p);
-            free(clients[i].wires[link].back.p);
-        }
-        clients[i] = (struct client){0};
-    }
+    for (int i = 0; i < ENGINES; i++)
+        end_client(&clients[i]);
     for (int i = 0; i < SERVERS; i++) {
         if (servers[i])
             model_free(servers[i]);
@@ -387,7 +404,7 @@ void world_begin(int kind, unsigned faults)
 struct client *client_at(int index)
 {
     int n = arg(index);
-    if (n < 0 || n >= CLIENTS)
+    if (n < 0 || n >= CLIENTS_MAX || !clients[n].engine)
         broken("there is no client %d", n);
     return &clients[n];
 }
@@ -531,6 +548,11 @@ void server_tick(snib__time span)
         model_time(servers[i], EPOCH_NS + server_now);
 }
 
+uint64_t server_ms(void)
+{
+    return (EPOCH_NS + server_now) / SNIB__MS;
+}
+
 int ticks_left(const model_key *key, snib__time span)
 {
     return (int)((key->expires_ns - EPOCH_NS - server_now + span - 1) / span);
@@ -542,7 +564,7 @@ int whose(void)
     model_text field, value;
     if (!model_field_at(server, 0, NAME, strlen(NAME), 0, &field, &value))
         return -1;
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < ENGINES; i++)
         if (clients[i].engine && memcmp(clients[i].engine->config.uuid, field.p, 36) == 0)
             return i;
     broken("the owner is no client");

@@ -202,7 +202,7 @@ proctype Client(byte c) {
         chan_state[c] = LEAVING; said[c] = UNSUBSCRIBED; own[c] = 0; hint[c] = false; look() }
     :: atomic { SELDOM && ROUGH(c) && chan_state[c] != OFF && !cut[c] && cuts < CUTS ->
         SPENT SAY("@ cut %d\n", c)
-        cuts++; cut[c] = true; chan_state[c] = OFF; said[c] = NONE; subscribed[c] = false; hint[c] = false;
+        cuts++; cut[c] = true; chan_state[c] = OFF; awake[c] = false; said[c] = NONE; subscribed[c] = false; hint[c] = false;
 #ifndef MUTANT_OWN_STAYS
         own[c] = 0;
 #endif

@@ -62,11 +62,12 @@ enum topo_fault {
 
 enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
 
-/* The subject of a world in four: it needs several things at once. */
+/* The subject of three worlds in eight: it needs several things at once. */
 enum topo_focus {
     TOPO_ALL,
-    TOPO_QUEUES, /* fair locks whose server is replaced by one that lags */
-    TOPO_READERS /* readers and writers whose slots move */
+    TOPO_QUEUES,  /* fair locks whose server is replaced by one that lags */
+    TOPO_READERS, /* readers and writers whose slots move */
+    TOPO_FIXED /* long fixed leases, whose server forgets them, and connections that end before it has said so */
 };
 
 /* Events that are due at a time. */

@@ -19,6 +19,9 @@ void fault_plan(void)
     } else if (topo.focus == TOPO_READERS) {
         topo.enabled = 1U << TOPO_SLOT | 1U << TOPO_HALF_SLOT;
         topo.pace = topo_between(50, 400) * SNIB__MS;
+    } else if (topo.focus == TOPO_FIXED) {
+        topo.enabled = 1U << TOPO_CUT | 1U << TOPO_RESTART | 1U << TOPO_LAG | 1U << TOPO_MANUAL;
+        topo.pace = topo_between(200, 1000) * SNIB__MS;
     }
     topo.next_fault = topo.enabled == 0 ? SNIB__NEVER : topo.now + topo_draw(2 * topo.pace);
 }
@@ -162,8 +165,10 @@ static void strike(int fault)
 void fault_run(void)
 {
     static const int often[] = {TOPO_CUT, TOPO_MANUAL, TOPO_KILL, TOPO_SLOT};
-    int fault = topo_chance(3) ? often[topo_draw(sizeof often / sizeof *often)]
-                               : (int)topo_draw(TOPO_FAULTS);
+    static const int forgets[] = {TOPO_RESTART, TOPO_LAG, TOPO_MANUAL, TOPO_RESTART};
+    int fault = topo.focus == TOPO_FIXED ? forgets[topo_draw(sizeof forgets / sizeof *forgets)]
+                : topo_chance(3)         ? often[topo_draw(sizeof often / sizeof *often)]
+                                         : (int)topo_draw(TOPO_FAULTS);
     while (!topo_has(fault)) {
         fault = (fault + 1) % TOPO_FAULTS;
     }

@@ -192,7 +192,8 @@ static struct topo_pipe *make_pipe(struct topo_end *end)
     pipe->number = model_connect(topo.servers[end->server].model);
     end->pipe = pipe;
     /* What is asked first on a connection, of a server that may be new, is lost more often. */
-    if (topo_has(TOPO_CUT) && topo.next_fault != SNIB__NEVER && topo_chance(4)) {
+    if (topo_has(TOPO_CUT) && topo.next_fault != SNIB__NEVER &&
+        topo_chance(topo.focus == TOPO_FIXED ? 2 : 4)) {
         pipe->cut_next = 1 + (int)topo_draw(2);
         pipe->cut_after = (unsigned)topo_draw(6);
     }

@@ -104,7 +104,7 @@ static void plan_names(void)
         name->free_since = topo.now;
         bool member = topo.multi && (topo.multi_names >> i & 1) != 0;
         name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_FAMILIES);
-        if (topo.focus != TOPO_ALL && !member) {
+        if ((topo.focus == TOPO_QUEUES || topo.focus == TOPO_READERS) && !member) {
             name->family = topo.focus == TOPO_QUEUES ? TOPO_FAIR : TOPO_RW;
         }
         snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
@@ -127,11 +127,13 @@ static void begin(uint64_t seed, bool trace)
     } else if (seed % 8 == 7 && (only < 0 || only == SNIB__CLUSTER)) {
         topo.focus = TOPO_READERS;
         topo.topology = SNIB__CLUSTER;
+    } else if (seed % 8 == 5) {
+        topo.focus = TOPO_FIXED;
     }
     topo.lease = leases[topo_draw(3)];
     static const int32_t durabilities[] = {
         0, 0, 1, SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_ALL, SNIB_DURABILITY_ALL};
-    topo.durability = durabilities[topo_draw(6)];
+    topo.durability = durabilities[topo_draw(topo.focus == TOPO_FIXED ? 2 : 6)];
     topo.durability_policy = topo_chance(3) ? SNIB_DURABILITY_REPORT : SNIB_DURABILITY_REFUSE;
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);

@@ -15,6 +15,9 @@ void task_rest(struct topo_task *task)
 snib__time task_hold_for(void)
 {
     uint64_t kind = topo_draw(topo.calm ? 24 : 8);
+    if (topo.focus == TOPO_FIXED && !topo.calm) {
+        return topo_draw(5 * topo.lease);
+    }
     if (kind < 2) {
         return topo_draw(5 * topo.lease / 2);
     }
@@ -43,7 +46,7 @@ static void choose(struct topo_process *process, struct topo_use *use)
 
 static snib__time fixed_lease(void)
 {
-    snib__time most = topo_chance(3) ? 6 * topo.lease : topo.lease;
+    snib__time most = topo_chance(3) || topo.focus == TOPO_FIXED ? 6 * topo.lease : topo.lease;
     return topo_between(100 * SNIB__MS, most) / SNIB__MS * SNIB__MS;
 }
 
@@ -53,12 +56,13 @@ static void begin(struct topo_process *process, struct topo_task *task)
     uint64_t mode = topo_draw(4);
     int32_t code;
     choose(process, &task->use);
-    struct snib__acquire how = {.wait = mode == 0   ? 0
-                                        : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
-                                                    : unlimited,
-                                .lease = topo_chance(4) ? fixed_lease() : 0,
-                                .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
-                                .permits = 1};
+    struct snib__acquire how = {
+        .wait = mode == 0   ? 0
+                : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
+                            : unlimited,
+        .lease = topo_chance(topo.focus == TOPO_FIXED ? 1 : 4) ? fixed_lease() : 0,
+        .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
+        .permits = 1};
     snib__engine_call(process->engine, !topo_chance(4));
     task->op = snib__engine_acquire(process->engine, task->use.gate, &how, topo.now, &code);
     snib__engine_call(process->engine, false);

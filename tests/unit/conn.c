@@ -93,6 +93,10 @@ static void handshake_learns_abilities(void **state)
         {"redis_version:8.4.0\r\n", false, false, true},
         {"redis_version:10.0.0\r\n", false, false, true},
         {"redis_version:9223372036854775807.1\r\n", false, false, true},
+        {"redis_version:-4294966596.0.0\r\n", false, false, false}, /* as an int, it would be 700 */
+        {"redis_version:8.-4294967290.0\r\n", false, false, false},
+        {"redis_version:7.2.4\r\nvalkey_version:9.-1.0\r\n", false, true, false},
+        {"redis_version:7.2.4\r\nvalkey_version:-1.2000.0\r\n", false, false, false},
         {"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.3\r\n"
          "server_mode:cluster\r\n",
          true, false, false},

@@ -215,6 +215,27 @@ static void listens_to_redisson(void **state)
     snib__engine_free(engine);
 }
 
+/* A request that was sent before the present subscription may have missed a grant: it is repeated
+ * when its refusal comes, also if there was another subscription when it was sent. */
+static void subscribed_again_meanwhile(void **state)
+{
+    (void)state;
+    placed(false);
+    await_beat();
+    snib__engine_link_down(engine, snib__engine_link(engine, SNIB__PUBSUB), SNIB_EUNREACHABLE, 0,
+                           now);
+    while (!engine->home->links[SNIB__PUBSUB].connect) {
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    connect_pubsub(engine);
+    say_on_channel(engine, fair, NULL);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "*3\r\n:4000\r\n:0\r\n:2400\r\n");
+    assert_int_equal(on_the_way(engine), 1);
+    snib__engine_free(engine);
+}
+
 /* The last argument of the last request. */
 static uint64_t last_argument(void)
 {
@@ -272,6 +293,7 @@ int main(void)
         cmocka_unit_test(old_grant),
         cmocka_unit_test(late_grant),
         cmocka_unit_test(listens_to_redisson),
+        cmocka_unit_test(subscribed_again_meanwhile),
         cmocka_unit_test(leaving),
         cmocka_unit_test(first_waiter_says_so),
     };

@@ -11,6 +11,13 @@ MUTANTS = [
         "unit_doubt",
     ),
     Mutant(
+        "a fixed lease is asked about once, and its end is not noticed",
+        "engine/watchdog.c",
+        "i < batch->n && batch->asks; i++)",
+        "i < batch->n && batch->asks && again == 0; i++)",
+        "sim/topology",
+    ),
+    Mutant(
         "a fixed lease counts as safe before a restarted server has confirmed it",
         "engine/hold.c",
         "(hold->flags & SNIB__INHERITED) || hold->unsure ||",

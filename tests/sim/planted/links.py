@@ -180,6 +180,13 @@ MUTANTS = [
         "(chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)",
         "chan->state == SNIB__CHAN_ASKED",
     ),
+    Mutant(
+        "a version below 0 is taken as it is",
+        "net/conn.c",
+        "return n < 0 ? 0 : n > most ? most : (int)n;",
+        "return n > most ? most : (int)n;",
+        "unit_conn",
+    ),
     Mutant("the database is not selected", "net/conn.c", "if (login->database != 0)", "if (false)"),
     Mutant(
         "close keeps the locks",
