@@ -5,8 +5,8 @@
  *               member, core/lua/quorum_acquire.lua (the epoch, which says since when a node remembers, and the
  *               quarantine).
  * World         NODES nodes, two clients.  A node may restart without its data at any time.  Answers take any time,
- *               with FULL also requests.  A client may stand still for any time.
- * Abstracted    without FULL a vote that is given back is gone from its node at once, and a restart does not end
+ *               in a walk (REPLAY) also requests.  A client may stand still for any time.
+ * Abstracted    but for walks a vote that is given back is gone from its node at once, and a restart does not end
  *               connections.  A client begins a round when nothing of the last one is on its way.
  * Bounds        leases of LEASE ticks, TRIES(c) rounds of a client, RESTARTS restarts in total, ROUGH clients,
  *               KEEPS clients.  Time has no bound: only differences are stored.
@@ -40,12 +40,10 @@
 #else
 #define RESTARTS 1
 #define KEEPS(c) (c == 0) /* who renews and refills its votes */
+#define TRIES(c) (c == 1 -> 2 : 1)
 #ifdef FULL
-#define LATE
-#define TRIES(c) 1
 #define ROUGH(c) true
 #else
-#define TRIES(c) (c == 1 -> 2 : 1)
 #define ROUGH(c) (c == 0) /* whose answers take time */
 #endif
 #endif
