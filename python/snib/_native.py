@@ -36,12 +36,22 @@ def epoll() -> select.epoll:
 
 
 def start(run: Callable[..., None], arguments: tuple[object, ...], name: str) -> None:
-    """Run a function in a daemon thread.
+    """Run a function in a daemon thread, which has begun on return.
+
+    Python crashes if it ends while a thread is about to begin.
 
     Raises RuntimeError if no more threads can be started.
     """
     if _patched():
-        _original("_thread", "start_new_thread")(run, arguments)
+        begun = _original("_thread", "allocate_lock")()
+        begun.acquire()
+
+        def begin() -> None:
+            begun.release()
+            run(*arguments)
+
+        _original("_thread", "start_new_thread")(begin, ())
+        begun.acquire()
     else:
         threading.Thread(target=run, args=arguments, name=name, daemon=True).start()
 

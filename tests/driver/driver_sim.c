@@ -251,6 +251,7 @@ static const struct story {
     {"consumer_reads", consumer_reads, 20},
     {"consumer_leaves_some", consumer_leaves_some, 20},
     {"consumer_stalls", consumer_stalls, 20},
+    {"caller_leaves_it_behind", caller_leaves_it_behind, 10},
     {"consumer_never_comes", consumer_never_comes, 20},
     {"caller_goes_before", caller_goes_before, 20},
     {"leader_is_freed", leader_is_freed, 20},

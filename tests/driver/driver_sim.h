@@ -86,6 +86,7 @@ void login_answers(void *argument);
 void consumer_reads(void *argument);
 void consumer_leaves_some(void *argument);
 void consumer_stalls(void *argument);
+void caller_leaves_it_behind(void *argument);
 void consumer_never_comes(void *argument);
 void caller_goes_before(void *argument);
 void leader_is_freed(void *argument);

@@ -62,6 +62,24 @@ static void start_caller(const char *stem)
     world_thread("caller", caller_run, NULL);
 }
 
+/* Another one, which takes a lock that is free, and keeps it. */
+static snib_hold *apart;
+
+static void other_run(void *argument)
+{
+    snib_lock *lock = lock_named("apart", 1, 0);
+    (void)argument;
+    MUST(snib_lock_acquire(lock, 0, -1, &apart, err), SNIB_OK);
+    snib_lock_free(lock);
+    running--;
+}
+
+static bool caller_reads(void *on)
+{
+    (void)on;
+    return sock_of(0)->reader == SNIB__READER_CALLER;
+}
+
 /* While the consumer sleeps, the role is its own: the reply is read without the thread. */
 void consumer_reads(void *argument)
 {
@@ -129,6 +147,38 @@ void consumer_stalls(void *argument)
             world_fail("the release has no event");
         snib_hold_free(hold);
     }
+    snib_lock_free(lock);
+    end();
+}
+
+/* A caller who has read its own reply passes the role to a consumer that does not come. */
+void caller_leaves_it_behind(void *argument)
+{
+    (void)argument;
+    begin_with(30000);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    world.faults |= WORLD_SPLIT; /* so that the replies come one after the other */
+    snib_lock *lock = lock_named("behind", 0, 0);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    snib_hold *hold = granted(1000 * SNIB__MS);
+    start_caller("behind");
+    world_sleep(3000 * SNIB__MS); /* the thread sleeps for long */
+    world.silent = true;
+    running++;
+    world_thread("reader", other_run, NULL);
+    world_stay(caller_reads, NULL);
+    MUST(snib_hold_release_submit(hold, queue, 2, NULL, err), SNIB_OK);
+    world_sleep(2 * SNIB__MS);
+    world.silent = false;
+    snib__time since = world.now;
+    world_stay(nobody_runs, NULL);
+    if (world.now - since > 300 * SNIB__MS)
+        world_fail("nobody looks after a role that was passed to a consumer");
+    snib_event event;
+    if (!event_within(queue, &event, 1000 * SNIB__MS) || event.code != SNIB_OK)
+        world_fail("the release has no event");
+    snib_hold_free(hold);
+    give(apart);
     snib_lock_free(lock);
     end();
 }

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
+import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 import snib
+from snib import _native
 from support import Program, Server, eventually
 
 PATCH = {
@@ -79,6 +83,26 @@ with lock, lock:
     join([spawn(other)])
 """
     assert program(kind, source, server).end() == "False\n"
+
+
+def test_a_native_thread_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python crashes if it ends while a thread is about to begin."""
+    ran = threading.Event()
+
+    def slow_start(run: Callable[[], None], arguments: tuple[()]) -> int:
+        def late() -> None:
+            time.sleep(0.3)
+            run(*arguments)
+
+        return _thread.start_new_thread(late, ())
+
+    originals = {"start_new_thread": slow_start, "allocate_lock": _thread.allocate_lock}
+    monkeypatch.setattr(_native, "_patched", lambda: True)
+    monkeypatch.setattr(_native, "_original", lambda module, name: originals[name])
+    before = time.monotonic()
+    _native.start(ran.set, (), "late")
+    assert time.monotonic() - before >= 0.3
+    assert ran.wait(60)
 
 
 def test_records_and_credentials_do_not_wait(server: Server, kind: str) -> None:

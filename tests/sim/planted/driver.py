@@ -366,13 +366,6 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
-        "a role that is passed to the consumer is not looked after",
-        "driver/driver.c",
-        "if (!snib__lead_begin(d, sock) || !d->looks)",
-        "if (!snib__lead_begin(d, sock))",
-        "sim/driver",
-    ),
-    Mutant(
         "a subscription that has ended counts for requests under way",
         "engine/chan.c",
         "                hold->flags &= (uint16_t)~SNIB__AWAKE;\n",
