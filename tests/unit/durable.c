@@ -6,7 +6,8 @@
 #define TWO REPLICAS(2)
 
 static struct snib__engine *engine;
-static struct snib__link *line; /* the link reserved for acquisitions */
+static struct snib__link *line;     /* the link reserved for acquisitions */
+static const char *line_id = "abc"; /* of the server that it reaches: three letters */
 
 static uint32_t under_way(int kind)
 {
@@ -27,7 +28,8 @@ static void answer_line(const char *info, const char *reply)
     if (request->kind == CONN_LOAD)
         snprintf(text, sizeof text, "$40\r\n%s\r\n", snib__script_texts[request->script].sha1);
     else if (request->kind == CONN_INFO)
-        snprintf(text, sizeof text, "$%zu\r\nrun_id:abc\r\n%s\r\n", 12 + strlen(info), info);
+        snprintf(text, sizeof text, "$%zu\r\nrun_id:%s\r\n%s\r\n", 12 + strlen(info), line_id,
+                 info);
     else
         snprintf(text, sizeof text, "%s",
                  request->kind == CONN_ID ? ":18\r\n"
@@ -344,6 +346,30 @@ static void rights_may_come(void **state)
     snib__engine_free(engine);
 }
 
+/* It reaches another server than the first link: the address leads there now, so the first follows,
+ * unless it has just been connected itself. */
+static void line_leads_elsewhere(void **state)
+{
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+        grant_line();
+        wait_line(":2\r\n");
+        acquired(engine, op);
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+        acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+        await_line();
+        engine->home->ready_since = now - (later ? 2 * SECOND : 0);
+        line_id = "xyz";
+        snib__engine_link_up(engine, line, now);
+        answer_line_own(TWO);
+        line_id = "abc";
+        assert_int_equal(line->conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(ready(engine), !later);
+        snib__engine_free(engine);
+    }
+}
+
 /* A request without an owner must not be repeated when the reply to WAIT is lost: it is granted,
  * and the number of replicas is unknown. */
 static void lost_count_of_what_has_no_owner(void **state)
@@ -488,6 +514,7 @@ int main(void)
         cmocka_unit_test(line_that_is_lost_under_what_is_collected),
         cmocka_unit_test(patience_is_not_of_what_was_cancelled),
         cmocka_unit_test(rights_may_come),
+        cmocka_unit_test(line_leads_elsewhere),
         cmocka_unit_test(lost_count_of_what_has_no_owner),
         cmocka_unit_test(replicas_that_have_gone),
         cmocka_unit_test(patience_with_the_line_begins_anew),

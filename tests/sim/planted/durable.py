@@ -8,7 +8,7 @@ MUTANTS = [
         "engine/lane.c",
         "if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)",
         "if (snib__durable_is(link) && e->closed)",
-        "sim_topology",
+        "unit_durable",
     ),
     Mutant(
         "a grant does not wait for its replicas",
