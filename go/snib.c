@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3b15cbf9a1fb2312"
+#define SNIB_BUILD_ID "0289be515ef244a6"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1162,9 +1162,11 @@ void snib__url_wipe(char *text);
  * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
  * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
  * replies stop, so the engine closes the link at its reply timeout, and the next socket has its own
- * roles.  A wake-up that a thread does not get to deliver costs a nap: the background thread and
- * the parked callers check for themselves once a second, or sooner where leases are short.  So no
- * renewal depends on a caller's thread, whatever its signal handlers do.
+ * roles.  Callers that are stopped one after the other would cost a reply timeout each, and four of
+ * them a lease: so for the length of a lease from then on the thread alone has all roles.  A wake-up
+ * that a thread does not get to deliver costs a nap: the background thread and the parked callers
+ * check for themselves once a second, or sooner where leases are short.  So no renewal depends on a
+ * caller's thread, whatever its signal handlers do.
  *
  * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
  * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
@@ -1863,6 +1865,7 @@ struct snib__sock {
     int users;
     bool open; /* connected, with the TLS handshake (if any) done and the credentials known */
     bool dead;
+    snib__time left_at; /* dropped by the thread while callers used it; 0: not */
     /* while connecting */
     struct snib__way *way;
     struct snib__resolve *resolve;
@@ -2373,11 +2376,15 @@ struct snib__driver {
     snib__time connect_timeout;
     struct snib__tls_config tls; /* for addresses that use it; the caller owns its texts */
     struct snib__logins logins;  /* credentials that the engine's config does not have */
-    snib__time nap; /* the thread's longest sleep while there is anything to watch over */
+    snib__time nap;   /* the thread's longest sleep while there is anything to watch over */
+    snib__time lease; /* of renewed holds */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
     struct snib__leader *leader; /* the queue whose consumer reads; NULL: none */
     bool looks;                  /* the thread's sleep ends in time to see whether it does */
+    uint32_t astray;             /* dead sockets that callers have not come back from */
+    snib__time alone_until;      /* until then only the thread reads and writes command links */
+    snib__time alone_before;     /* ... what it was before the first of those sockets died */
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
@@ -2452,6 +2459,12 @@ void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
+/* Whether callers and consumers leave all command links to the thread, because less than a lease
+ * ago one of them did not come back from a socket that was dropped. */
+bool snib__driver_alone(const struct snib__driver *driver);
+/* The thread drops a socket that may be in use; the caller has finished with it. */
+void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
+void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
 /* A command link's socket, if it may be read and written (there is no other test); else NULL. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
@@ -2960,6 +2973,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
     client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
+    client->driver.lease = config.lease;
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
@@ -8444,6 +8458,9 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+/* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
+ * been stopped. */
+#define DRIVER_PROMPT (50 * SNIB__MS)
 
 int snib__driver_init(struct snib__driver *d)
 {
@@ -8611,14 +8628,17 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
 
 /* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
  * the thread reads and has not seen that the socket is full, or a consumer reads, and the socket is
- * full, or the thread does not look after it.  Another link: there is something to send. */
-static bool driver_link_idles(struct snib__link *link, bool looks)
+ * full, or the thread does not look after it; or there is something to send, and only the thread
+ * does.  Another link: there is something to send. */
+static bool driver_link_idles(struct snib__link *link, bool looks, bool alone)
 {
     const struct snib__sock *sock = snib__driver_command(link);
     if (snib__link_kind(link) != SNIB__COMMAND)
         return snib__buf_size(snib__link_output(link)) > 0;
     if (!sock)
         return false;
+    if (alone && !sock->writing && snib__buf_size(snib__link_output(link)) > 0)
+        return true;
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
     bool full = !sock->writing && snib__sock_unsent(sock);
@@ -8631,9 +8651,10 @@ static bool driver_link_idles(struct snib__link *link, bool looks)
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
+    bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
          link = snib__link_next(link))
-        needed = driver_link_idles(link, d->looks);
+        needed = driver_link_idles(link, d->looks, alone);
     if (needed)
         driver_wake(d, wakes);
 }
@@ -8741,7 +8762,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         if (n > 0)
             snib__buf_consume(&sock->sending, (size_t)n);
         bool more = n >= 0 && !snib__sock_unsent(sock);
-        snib__sock_unuse(sock);
+        snib__driver_unuse(d, sock);
         if (!more)
             return; /* full, or broken: the reader will see */
     }
@@ -8749,9 +8770,40 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
 
 void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
 {
+    const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
-        snib__driver_flush_link(d, link, reading);
+        if (!alone || snib__link_carrier(link) == reading)
+            snib__driver_flush_link(d, link, reading);
+}
+
+/* ---- callers that do not come back ---- */
+
+bool snib__driver_alone(const struct snib__driver *d)
+{
+    return d->alone_until && snib__now() < d->alone_until;
+}
+
+void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
+{
+    if (sock->users == 0 || sock->left_at)
+        return;
+    sock->left_at = snib__now();
+    if (d->astray++ == 0)
+        d->alone_before = d->alone_until;
+    d->alone_until = sock->left_at + d->lease;
+}
+
+/* All were back at once: the server was silent, and its readers were well. */
+void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
+{
+    if (sock->left_at && sock->users == 1) {
+        if (snib__now() > sock->left_at + DRIVER_PROMPT)
+            d->alone_before = d->alone_until;
+        if (--d->astray == 0)
+            d->alone_until = d->alone_before;
+    }
+    snib__sock_unuse(sock);
 }
 
 /* ---- receiving ---- */
@@ -8834,7 +8886,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
     sock->nominee = NULL;
     if (snib__link_in_flight(link) == 0)
         return;
-    for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
+    for (struct snib__waiter *waiter = snib__driver_alone(d) ? NULL : d->waiters; waiter;
+         waiter = waiter->next) {
         if (!snib__op_in_flight(waiter->op) || snib__op_link(waiter->op) != link)
             continue;
         uint32_t was = SNIB__WORD_PENDING;
@@ -8860,12 +8913,12 @@ static bool driver_nominated(const struct snib__op *op)
 }
 
 /* Whether this caller should read: its reply is pending, and there is no other reader. */
-static bool driver_may_lead(const struct snib__op *op)
+static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
         return false;
     const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
-    return sock &&
+    return sock && !snib__driver_alone(d) &&
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
@@ -8940,7 +8993,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     }
     if (sock == snib__link_carrier(link))
         snib__driver_pass_role(d, link, &wakes);
-    snib__sock_unuse(sock);
+    snib__driver_unuse(d, sock);
     driver_relock(d, &wakes);
     return again;
 }
@@ -9003,7 +9056,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        if (driver_may_lead(op)) {
+        if (driver_may_lead(d, op)) {
             on = driver_lead(d, op, until, interruptible);
         } else if (driver_nominated(op)) { /* it has no reply to read: pass the role on */
             snib__wakes_begin(&wakes);
@@ -9015,7 +9068,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (driver_may_lead(op))
+        if (driver_may_lead(d, op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
@@ -9054,7 +9107,7 @@ void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
 
 bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
 {
-    if (!d->leader || sock->ended || snib__sock_unsent(sock) ||
+    if (!d->leader || sock->ended || snib__sock_unsent(sock) || snib__driver_alone(d) ||
         snib__sys_set_add(d->leader->set, sock->fd) != 0)
         return false;
     sock->reader = SNIB__READER_QUEUE;
@@ -9112,7 +9165,7 @@ static void lead_receive(struct snib__driver *d, const struct snib__leader *lead
     sock->unread_since = 0;
     if (d->leader != leader)
         snib__lead_end(sock); /* it has stopped leading meanwhile */
-    snib__sock_unuse(sock);
+    snib__driver_unuse(d, sock);
 }
 
 /* From this link on, at most LEAD_LINKS that the consumer reads and that have something to read;
@@ -10224,6 +10277,9 @@ void snib__driver_free_ways(struct snib__driver *d)
 static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
+        struct snib__sock *old = snib__driver_command(link);
+        if (old)
+            snib__driver_left(d, old);
         snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
@@ -10284,7 +10340,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
-        if (in_flight <= callers)
+        if (in_flight <= callers && !snib__driver_alone(d))
             snib__driver_pass_role(d, link, wakes);
         else if (d->leader && !snib__sock_unsent(sock))
             sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */

@@ -229,6 +229,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
     client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
+    client->driver.lease = config.lease;
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;

@@ -11,6 +11,9 @@
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+/* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
+ * been stopped. */
+#define DRIVER_PROMPT (50 * SNIB__MS)
 
 int snib__driver_init(struct snib__driver *d)
 {
@@ -178,14 +181,17 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
 
 /* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
  * the thread reads and has not seen that the socket is full, or a consumer reads, and the socket is
- * full, or the thread does not look after it.  Another link: there is something to send. */
-static bool driver_link_idles(struct snib__link *link, bool looks)
+ * full, or the thread does not look after it; or there is something to send, and only the thread
+ * does.  Another link: there is something to send. */
+static bool driver_link_idles(struct snib__link *link, bool looks, bool alone)
 {
     const struct snib__sock *sock = snib__driver_command(link);
     if (snib__link_kind(link) != SNIB__COMMAND)
         return snib__buf_size(snib__link_output(link)) > 0;
     if (!sock)
         return false;
+    if (alone && !sock->writing && snib__buf_size(snib__link_output(link)) > 0)
+        return true;
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
     bool full = !sock->writing && snib__sock_unsent(sock);
@@ -198,9 +204,10 @@ static bool driver_link_idles(struct snib__link *link, bool looks)
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
+    bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
          link = snib__link_next(link))
-        needed = driver_link_idles(link, d->looks);
+        needed = driver_link_idles(link, d->looks, alone);
     if (needed)
         driver_wake(d, wakes);
 }
@@ -308,7 +315,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         if (n > 0)
             snib__buf_consume(&sock->sending, (size_t)n);
         bool more = n >= 0 && !snib__sock_unsent(sock);
-        snib__sock_unuse(sock);
+        snib__driver_unuse(d, sock);
         if (!more)
             return; /* full, or broken: the reader will see */
     }
@@ -316,9 +323,40 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
 
 void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
 {
+    const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
-        snib__driver_flush_link(d, link, reading);
+        if (!alone || snib__link_carrier(link) == reading)
+            snib__driver_flush_link(d, link, reading);
+}
+
+/* ---- callers that do not come back ---- */
+
+bool snib__driver_alone(const struct snib__driver *d)
+{
+    return d->alone_until && snib__now() < d->alone_until;
+}
+
+void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
+{
+    if (sock->users == 0 || sock->left_at)
+        return;
+    sock->left_at = snib__now();
+    if (d->astray++ == 0)
+        d->alone_before = d->alone_until;
+    d->alone_until = sock->left_at + d->lease;
+}
+
+/* All were back at once: the server was silent, and its readers were well. */
+void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
+{
+    if (sock->left_at && sock->users == 1) {
+        if (snib__now() > sock->left_at + DRIVER_PROMPT)
+            d->alone_before = d->alone_until;
+        if (--d->astray == 0)
+            d->alone_until = d->alone_before;
+    }
+    snib__sock_unuse(sock);
 }
 
 /* ---- receiving ---- */
@@ -401,7 +439,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
     sock->nominee = NULL;
     if (snib__link_in_flight(link) == 0)
         return;
-    for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
+    for (struct snib__waiter *waiter = snib__driver_alone(d) ? NULL : d->waiters; waiter;
+         waiter = waiter->next) {
         if (!snib__op_in_flight(waiter->op) || snib__op_link(waiter->op) != link)
             continue;
         uint32_t was = SNIB__WORD_PENDING;
@@ -427,12 +466,12 @@ static bool driver_nominated(const struct snib__op *op)
 }
 
 /* Whether this caller should read: its reply is pending, and there is no other reader. */
-static bool driver_may_lead(const struct snib__op *op)
+static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
         return false;
     const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
-    return sock &&
+    return sock && !snib__driver_alone(d) &&
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
@@ -507,7 +546,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     }
     if (sock == snib__link_carrier(link))
         snib__driver_pass_role(d, link, &wakes);
-    snib__sock_unuse(sock);
+    snib__driver_unuse(d, sock);
     driver_relock(d, &wakes);
     return again;
 }
@@ -570,7 +609,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        if (driver_may_lead(op)) {
+        if (driver_may_lead(d, op)) {
             on = driver_lead(d, op, until, interruptible);
         } else if (driver_nominated(op)) { /* it has no reply to read: pass the role on */
             snib__wakes_begin(&wakes);
@@ -582,7 +621,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (driver_may_lead(op))
+        if (driver_may_lead(d, op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&

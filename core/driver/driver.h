@@ -14,9 +14,11 @@
  * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
  * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
  * replies stop, so the engine closes the link at its reply timeout, and the next socket has its own
- * roles.  A wake-up that a thread does not get to deliver costs a nap: the background thread and
- * the parked callers check for themselves once a second, or sooner where leases are short.  So no
- * renewal depends on a caller's thread, whatever its signal handlers do.
+ * roles.  Callers that are stopped one after the other would cost a reply timeout each, and four of
+ * them a lease: so for the length of a lease from then on the thread alone has all roles.  A wake-up
+ * that a thread does not get to deliver costs a nap: the background thread and the parked callers
+ * check for themselves once a second, or sooner where leases are short.  So no renewal depends on a
+ * caller's thread, whatever its signal handlers do.
  *
  * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
  * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
@@ -89,11 +91,15 @@ struct snib__driver {
     snib__time connect_timeout;
     struct snib__tls_config tls; /* for addresses that use it; the caller owns its texts */
     struct snib__logins logins;  /* credentials that the engine's config does not have */
-    snib__time nap; /* the thread's longest sleep while there is anything to watch over */
+    snib__time nap;   /* the thread's longest sleep while there is anything to watch over */
+    snib__time lease; /* of renewed holds */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
     struct snib__leader *leader; /* the queue whose consumer reads; NULL: none */
     bool looks;                  /* the thread's sleep ends in time to see whether it does */
+    uint32_t astray;             /* dead sockets that callers have not come back from */
+    snib__time alone_until;      /* until then only the thread reads and writes command links */
+    snib__time alone_before;     /* ... what it was before the first of those sockets died */
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
@@ -168,6 +174,12 @@ void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
+/* Whether callers and consumers leave all command links to the thread, because less than a lease
+ * ago one of them did not come back from a socket that was dropped. */
+bool snib__driver_alone(const struct snib__driver *driver);
+/* The thread drops a socket that may be in use; the caller has finished with it. */
+void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
+void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
 /* A command link's socket, if it may be read and written (there is no other test); else NULL. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,

@@ -27,7 +27,7 @@ void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
 
 bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
 {
-    if (!d->leader || sock->ended || snib__sock_unsent(sock) ||
+    if (!d->leader || sock->ended || snib__sock_unsent(sock) || snib__driver_alone(d) ||
         snib__sys_set_add(d->leader->set, sock->fd) != 0)
         return false;
     sock->reader = SNIB__READER_QUEUE;
@@ -85,7 +85,7 @@ static void lead_receive(struct snib__driver *d, const struct snib__leader *lead
     sock->unread_since = 0;
     if (d->leader != leader)
         snib__lead_end(sock); /* it has stopped leading meanwhile */
-    snib__sock_unuse(sock);
+    snib__driver_unuse(d, sock);
 }
 
 /* From this link on, at most LEAD_LINKS that the consumer reads and that have something to read;

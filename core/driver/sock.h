@@ -58,6 +58,7 @@ struct snib__sock {
     int users;
     bool open; /* connected, with the TLS handshake (if any) done and the credentials known */
     bool dead;
+    snib__time left_at; /* dropped by the thread while callers used it; 0: not */
     /* while connecting */
     struct snib__way *way;
     struct snib__resolve *resolve;

@@ -80,6 +80,9 @@ void snib__driver_free_ways(struct snib__driver *d)
 static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
+        struct snib__sock *old = snib__driver_command(link);
+        if (old)
+            snib__driver_left(d, old);
         snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
@@ -140,7 +143,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
-        if (in_flight <= callers)
+        if (in_flight <= callers && !snib__driver_alone(d))
             snib__driver_pass_role(d, link, wakes);
         else if (d->leader && !snib__sock_unsent(sock))
             sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */

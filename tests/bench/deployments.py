@@ -80,14 +80,20 @@ def shards_row() -> Row:
             "one": c_seat("pairs", "snib", 64, alone=True),
             "go": go_seat("snib", 64, at=own_site),
             "rueidis": go_seat("rueidis", 64, at=own_site, sharded=True),
+            "rueidis-one": go_seat("rueidis", 64, alone=True),
         },
         [
             throughput("cluster", ("one",), "the same on one server, C", 1),
+            throughput("rueidis", ("rueidis-one",), "the same on one server, both rueidis", None),
             throughput("go", ("rueidis",), "rueidis' cluster client, same scripts, both Go", 1),
             throughput("cluster", ("rueidis",), "the same, C", None),
         ],
         site=lambda s: Shards(s.fresh_folder()),
-        notes=["All servers are on this machine, and share its cores with the clients."],
+        notes=[
+            "All servers are on this machine, and share its cores with the clients: three servers"
+            " read and write a third as much at a time each.  What that costs another client is"
+            " shown by rueidis on the cluster and on one server."
+        ],
     )
 
 

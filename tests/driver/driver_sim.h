@@ -55,6 +55,8 @@ void silent_close(void *argument);
 void kept_from_waking(void *argument);
 void kept_from_ringing(void *argument);
 void kept_from_leading(void *argument);
+void stopped_in_turn(void *argument);
+void silence_of_the_server(void *argument);
 void nominee_leaves(void *argument);
 void collected(void *argument);
 void owners(void *argument);
@@ -84,6 +86,7 @@ void login_answers(void *argument);
 
 /* lead_stories.c */
 void consumer_reads(void *argument);
+void only_the_thread(void *argument);
 void consumer_leaves_some(void *argument);
 void consumer_stalls(void *argument);
 void caller_leaves_it_behind(void *argument);

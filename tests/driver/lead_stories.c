@@ -97,6 +97,42 @@ void consumer_reads(void *argument)
     end();
 }
 
+static bool caller_reads_no_more(void *on)
+{
+    return !sock_of(0) || !caller_reads(on);
+}
+
+/* A caller is stopped while it reads: on the next connection neither the consumer nor those who
+ * submit have a role, so none of them can be stopped in it. */
+void only_the_thread(void *argument)
+{
+    (void)argument;
+    begin_with(LEASE_MS);
+    snib_lock *lock = lock_named("submitted", 0, 0);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    give(granted(100 * SNIB__MS));
+    world.silent = true;
+    start_caller("stopped");
+    world_stay(caller_reads, NULL);
+    world_freeze("caller", 3 * LEASE_MS * SNIB__MS);
+    world.silent = false;
+    world_stay(caller_reads_no_more, NULL);
+    world_sleep(LEASE_MS / 4 * SNIB__MS);
+    uint64_t taken = sock_of(0)->taken;
+    world_freeze("snib", 10 * SNIB__MS);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    if (sock_of(0)->taken != taken)
+        world_fail("the thread that submits writes");
+    snib_hold *hold = granted(100 * SNIB__MS);
+    if (sock_of(0)->reader == SNIB__READER_QUEUE)
+        world_fail("the consumer reads");
+    give(hold);
+    world_stay(nobody_runs, NULL);
+    snib_lock_free(lock);
+    world.faults |= WORLD_FREEZE; /* which explains the reconnect */
+    end();
+}
+
 /* It takes fewer events than it has read: the descriptor stays readable. */
 void consumer_leaves_some(void *argument)
 {

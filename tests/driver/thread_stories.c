@@ -82,6 +82,113 @@ void kept_from_ringing(void *argument)
     close_client();
 }
 
+static bool over;
+static snib__time tried_until;
+
+static void busy_caller(void *argument)
+{
+    snib_lock *lock = lock_named("busy", (int)(intptr_t)argument, 0);
+    while (!over) {
+        snib_hold *hold = NULL;
+        snib_error why;
+        int code = snib_lock_acquire(lock, 0, -1, &hold, &why);
+        if (code == SNIB_OK) {
+            code = snib_hold_release(hold, &why);
+            snib_hold_free(hold);
+        }
+        if (code != SNIB_OK && code != SNIB_LOST)
+            world_fail("a caller that was stopped got %s: %s", snib_code_name(code), why.text);
+        world_sleep(world_draw(20 * SNIB__MS));
+    }
+    snib_lock_free(lock);
+    running--;
+}
+
+static bool reads_or_tried(void *on)
+{
+    return world.now >= tried_until || reads(on);
+}
+
+static bool reads_no_more(void *on)
+{
+    return !reads(on);
+}
+
+/* One caller after the other would be stopped while it reads for all.  The first costs a reply
+ * timeout; the others are not given the role for the length of a lease, even if the first is soon
+ * back. */
+void stopped_in_turn(void *argument)
+{
+    enum { CALLERS = 6 };
+    int caller = SNIB__READER_CALLER, stops = 0;
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    connect_client();
+    snib_lock *lock = lock_named("kept", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    snib__time span = (world_chance(2) ? 10 * LEASE_MS : LEASE_MS / 4) * SNIB__MS;
+    over = false;
+    running = CALLERS;
+    for (int i = 0; i < CALLERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "caller%d", i);
+        tried_until = world.now + LEASE_MS / 10 * SNIB__MS;
+        world_thread(name, busy_caller, (void *)(intptr_t)i);
+        world_stay(reads_or_tried, &caller);
+        if (!reads(&caller))
+            continue;
+        stops++;
+        world_freeze(name, span);
+        world_stay(reads_no_more, &caller);
+    }
+    if (stops != 1)
+        world_fail("%d callers were stopped while they read", stops);
+    for (int i = 0; i < 2; i++) {
+        MUST(snib_hold_check(hold, err), SNIB_OK);
+        world_sleep(LEASE_MS * SNIB__MS);
+    }
+    world_stay(reads, &caller); /* callers read again */
+    over = true;
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    world_stay(nobody_runs, NULL);
+    world.faults |= WORLD_FREEZE; /* which explains the reconnects */
+    close_client();
+}
+
+static bool connects_again(void *on)
+{
+    const int *before = on;
+    return world.connects > *before;
+}
+
+/* The server is silent, and its reader is well: callers read on the next connection, too. */
+void silence_of_the_server(void *argument)
+{
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    connect_client();
+    over = false;
+    running = 1;
+    world_thread("caller", busy_caller, (void *)(intptr_t)0);
+    world_stay(reads, &caller);
+    int before = world.connects;
+    world.silent = true;
+    world_stay(connects_again, &before);
+    world.silent = false;
+    tried_until = world.now + LEASE_MS / 2 * SNIB__MS;
+    world_stay(reads_or_tried, &caller);
+    if (!reads(&caller))
+        world_fail("no caller reads after a silence of the server");
+    over = true;
+    world_stay(nobody_runs, NULL);
+    world.faults |= WORLD_CUT; /* which explains the reconnects */
+    close_client();
+}
+
 /* The reader role is handed to a caller that does not wake: another takes it over, and the link
  * stays up. */
 void kept_from_leading(void *argument)
