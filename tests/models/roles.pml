@@ -10,7 +10,8 @@
  *               real one: whatever may be collected is, or is not, once one request is on its way (really: twelve).
  *               Any thread that waits may be nominated, and a nominee may be passed over at any time (really: the
  *               oldest, and after 100 ms).  A thread with wakes to deliver, or without, lets others have the mutex.  No
- *               other links, and no consumer of a queue that reads (core/driver/lead.c).
+ *               other links, no consumer of a queue that reads (core/driver/lead.c), and no caller that does not
+ *               come back from a dead socket (snib__driver_alone).
  * Bounds        NC callers, CUTS ends of the socket, FULLS times that it is full; not all of this in one run.
  *               In a walk (REPLAY) callers make one call after another, and all this happens.  But a thread that has
  *               the mutex is not interrupted, answers come in order, the oldest waiter is nominated, nothing is
