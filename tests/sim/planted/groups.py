@@ -46,7 +46,7 @@ MUTANTS = [
         "api/group.c",
         ".vote_ms = c->parts->vote_ms,",
         ".vote_ms = 0,",
-        "live/groups quarantine",
+        "live/votes quarantine",
     ),
     Mutant(
         "a lock of several scripts waits twice",
@@ -135,7 +135,7 @@ MUTANTS = [
         "api/group.c",
         "if (c->lease && c->parts->majority && deadline > c->ends)",
         "if (c->lease && c->parts->majority && deadline == 0)",
-        "live/groups fixed_lease_does_not_grow",
+        "live/votes fixed_lease_does_not_grow",
     ),
     Mutant(
         "a quorum that loses a vote trusts the rest as before",
