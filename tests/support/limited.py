@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Run a command with a time limit.
 
-    limited.py SECONDS COMMAND...
+    limited.py [--used FILE] SECONDS COMMAND...
 
 After SECONDS it prints what each process started by COMMAND is doing, with thread stacks if gdb is available, kills
 them all and exits with 124.  They are also killed when this program is terminated; and processes that COMMAND leaves
-running are listed and killed after its end.
+running are listed and killed after its end.  The processor time that all of them have used goes into FILE, in seconds.
 """
 
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -101,11 +102,22 @@ def wait(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
+def used() -> float:
+    """Seconds of processor time of all descendants that have ended and were waited for, by whomever."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def main() -> int:
-    if len(sys.argv) < 3:
+    arguments = sys.argv[1:]
+    file = None
+    if arguments[:1] == ["--used"]:
+        file = Path(arguments[1])
+        del arguments[:2]
+    if len(arguments) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    limit = float(sys.argv[1])
+    limit = float(arguments[0])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def told(number: int, _frame: object) -> None:
@@ -118,7 +130,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, told)
     signal.signal(signal.SIGALRM, overdue)
-    child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ, setsigdef=[signal.SIGPIPE])
+    child = os.posix_spawnp(arguments[1], arguments[1:], os.environ, setsigdef=[signal.SIGPIPE])
     signal.setitimer(signal.ITIMER_REAL, limit)
     try:
         code = wait(child)
@@ -130,6 +142,8 @@ def main() -> int:
         report()
         code = 124
     end()
+    if file:
+        file.write_text(f"{used():.1f}\n")
     return code
 
 
