@@ -40,29 +40,24 @@ bool model__answered_else(call *c)
     return bytes != NULL;
 }
 
+static void run_spublish(call *c);
+
 /* How many of a command's words are keys, or shard channels, from the first argument on. */
-static size_t key_words(const model_text *argv, size_t argc)
+static size_t key_words(const command *cmd, size_t argc)
 {
-    static const char *const keyless[] = {"time", "scan",   "keys", "publish", "pubsub",
-                                          "ping", "select", "role", "info"};
-    for (size_t i = 0; i < sizeof keyless / sizeof *keyless; i++) {
-        if (model__text_is(argv[0], keyless[i])) {
-            return 0;
-        }
-    }
-    bool many = model__text_is(argv[0], "del") || model__text_is(argv[0], "exists");
-    return argc < 2 ? 0 : many ? argc - 1 : 1;
+    return argc < 2 || cmd->flags & COMMAND_KEYLESS ? 0 : cmd->flags & COMMAND_KEYS ? argc - 1 : 1;
 }
 
-const char *model__not_here(model *m, const model_text *argv, size_t argc)
+const char *model__not_here(model *m, const command *cmd, const model_text *argv, size_t argc)
 {
     const struct model_deployment *d = &m->deployment;
     const char *error = NULL;
     if (d->touch == NULL) {
         return NULL;
     }
-    for (size_t i = 1; i <= key_words(argv, argc) && error == NULL; i++) {
-        error = d->touch(d->context, &argv[i], model__text_is(argv[0], "spublish"));
+    size_t n = key_words(cmd, argc);
+    for (size_t i = 1; i <= n && error == NULL; i++) {
+        error = d->touch(d->context, &argv[i], cmd->run == run_spublish);
     }
     return error;
 }
@@ -297,7 +292,7 @@ static void run_pubsub_shardnumsub(call *c)
 }
 
 const command model__deploy_commands[] = {
-    {"pubsub|shardnumsub", run_pubsub_shardnumsub, -2, COMMAND_LOADING},
+    {"pubsub|shardnumsub", run_pubsub_shardnumsub, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"spublish", run_spublish, 3, COMMAND_LOADING},
     {"ssubscribe", run_ssubscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {"sunsubscribe", run_sunsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},

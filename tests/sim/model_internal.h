@@ -81,7 +81,9 @@ enum command_flag {
     COMMAND_NOSCRIPT = 4,
     COMMAND_LOADING = 8,     /* answered while loading */
     COMMAND_SUBSCRIBED = 16, /* allowed on a connection that has subscriptions */
-    COMMAND_NOAUTH = 32      /* allowed before AUTH */
+    COMMAND_NOAUTH = 32,     /* allowed before AUTH */
+    COMMAND_KEYLESS = 64,    /* no argument is a key; else the first one is */
+    COMMAND_KEYS = 128       /* all arguments are keys */
 };
 
 typedef struct command {
@@ -101,7 +103,7 @@ void model__publish(call *c);
 /* model_deploy.c */
 extern const command model__deploy_commands[];
 bool model__answered_else(call *c);
-const char *model__not_here(model *m, const model_text *argv, size_t argc);
+const char *model__not_here(model *m, const command *cmd, const model_text *argv, size_t argc);
 void model__published(model *m, model_text channel, model_text text, bool sharded);
 void model__drop_shards(connection *c);
 

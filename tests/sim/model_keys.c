@@ -276,14 +276,14 @@ static void run_flushall(call *c)
 }
 
 const command model__key_commands[] = {
-    {"del", run_del, -2, COMMAND_WRITE},
-    {"exists", run_exists, -2, 0},
+    {"del", run_del, -2, COMMAND_WRITE | COMMAND_KEYS},
+    {"exists", run_exists, -2, COMMAND_KEYS},
     {"flushall", run_flushall, -1, COMMAND_WRITE},
     {"persist", run_persist, 2, COMMAND_WRITE},
     {"pexpire", run_pexpire, -3, COMMAND_WRITE},
     {"pttl", run_pttl, 2, 0},
-    {"scan", run_scan, -2, 0},
-    {"time", run_time, 1, COMMAND_LOADING},
+    {"scan", run_scan, -2, COMMAND_KEYLESS},
+    {"time", run_time, 1, COMMAND_LOADING | COMMAND_KEYLESS},
     {"type", run_type, 2, 0},
     {"unlink", run_del, -2, COMMAND_WRITE},
     {NULL, NULL, 0, 0},

@@ -242,7 +242,7 @@ static bool call_command(lua_State *lua)
     reply->n = 0;
     const command *cmd = model__command(argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
-    why_not = why_not == NULL ? model__not_here(m, argv, (size_t)argc) : why_not;
+    why_not = why_not == NULL ? model__not_here(m, cmd, argv, (size_t)argc) : why_not;
     if (why_not != NULL) {
         model__error(&c, "%s", why_not);
     } else {
@@ -320,6 +320,7 @@ static void *take_small(size_t grains)
     void *taken = memory.dropped[grains];
     if (taken != NULL) {
         memcpy(&memory.dropped[grains], taken, sizeof(void *));
+        __builtin_prefetch(memory.dropped[grains]); /* the next to be taken */
         return taken;
     }
     if ((size_t)(memory.slab_end - memory.slab) < grains * GRAIN) {
@@ -369,7 +370,7 @@ static void open_shared(void)
         abort();
     }
     shared.lua = lua;
-    lua_gc(lua, LUA_GCSETPAUSE, 1000); /* most of its memory is compiled scripts, which stay */
+    lua_gc(lua, LUA_GCSETPAUSE, 150); /* memory that is soon used again is still in a cache */
     open_library(lua, "", luaopen_base);
     open_library(lua, LUA_TABLIBNAME, luaopen_table);
     open_library(lua, LUA_STRLIBNAME, luaopen_string);

@@ -411,18 +411,18 @@ static const command server_commands[] = {
     {"client|kill", run_client_kill, -3, COMMAND_NOSCRIPT | COMMAND_LOADING},
     {"eval", model__eval, -3, COMMAND_NOSCRIPT},
     {"evalsha", model__evalsha, -3, COMMAND_NOSCRIPT},
-    {"info", run_info, -1, COMMAND_LOADING},
-    {"ping", run_ping, -1, COMMAND_SUBSCRIBED},
-    {"publish", model__publish, 3, COMMAND_LOADING},
-    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING},
-    {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING},
+    {"info", run_info, -1, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"ping", run_ping, -1, COMMAND_SUBSCRIBED | COMMAND_KEYLESS},
+    {"publish", model__publish, 3, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"quit", run_quit, -1,
      COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
-    {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING},
+    {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_KEYLESS},
     {"script|exists", model__script_exists, -3, COMMAND_NOSCRIPT},
     {"script|flush", model__script_flush, 2, COMMAND_NOSCRIPT},
     {"script|load", model__script_load, 3, COMMAND_NOSCRIPT},
-    {"select", run_select, 2, COMMAND_LOADING},
+    {"select", run_select, 2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"subscribe", run_subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {"unsubscribe", run_unsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {NULL, NULL, 0, 0},
@@ -432,14 +432,14 @@ static const command server_commands[] = {
 struct words {
     const command *cmd;
     const char *more; /* NULL: there is none */
-    size_t n;
 };
 
 #define LETTERS 26
-#define SAME_LETTER 24 /* at most, commands that begin with a letter */
+#define WORD_MAX 20 /* no command's first word is as long */
+#define ALIKE 8     /* fewer commands begin with the same letter and are as long */
 
-/* All commands by their first letter. */
-static struct words index_of[LETTERS][SAME_LETTER];
+/* All commands by their first letter and the length of the first word. */
+static struct words index_of[LETTERS][WORD_MAX][ALIKE];
 
 static void index_commands(void)
 {
@@ -448,31 +448,43 @@ static void index_commands(void)
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
             const char *bar = strchr(cmd->name, '|');
-            struct words *at = index_of[cmd->name[0] - 'a'];
-            size_t n = 0;
-            while (at[n].cmd != NULL) {
+            size_t length = strcspn(cmd->name, "|"), n = 0;
+            struct words *at = length < WORD_MAX ? index_of[cmd->name[0] - 'a'][length] : NULL;
+            while (at != NULL && at[n].cmd != NULL) {
                 n++;
             }
-            if (n + 1 >= SAME_LETTER) { /* the last one ends the list */
+            if (at == NULL || n + 1 >= ALIKE) { /* the last one ends the list */
                 abort();
             }
-            at[n] = (struct words){cmd, bar == NULL ? NULL : bar + 1,
-                                   bar == NULL ? strlen(cmd->name) : (size_t)(bar - cmd->name)};
+            at[n] = (struct words){cmd, bar == NULL ? NULL : bar + 1};
         }
     }
 }
 
+/* Whether n bytes are this word of lower-case letters, in either case. */
+static bool same_letters(const char *text, const char *word, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (text[i] | 32) == word[i]) {
+        i++;
+    }
+    return i == n;
+}
+
 const command *model__command(const model_text *argv, size_t argc)
 {
-    if (index_of['e' - 'a'][0].cmd == NULL) {
+    static bool indexed;
+    if (!indexed) {
         index_commands();
+        indexed = true;
     }
-    unsigned letter = argv[0].n == 0 ? LETTERS : (unsigned)((argv[0].p[0] | 32) - 'a');
+    size_t n = argv[0].n;
+    unsigned letter = n == 0 || n >= WORD_MAX ? LETTERS : (unsigned)((argv[0].p[0] | 32) - 'a');
     if (letter >= LETTERS) {
         return NULL;
     }
-    for (const struct words *at = index_of[letter]; at->cmd != NULL; at++) {
-        if (argv[0].n == at->n && strncasecmp(argv[0].p, at->cmd->name, at->n) == 0 &&
+    for (const struct words *at = index_of[letter][n]; at->cmd != NULL; at++) {
+        if (same_letters(argv[0].p, at->cmd->name, n) &&
             (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
             return at->cmd;
         }
@@ -621,6 +633,14 @@ enum parsed { PARSED_REQUEST, PARSED_PARTLY, PARSED_WRONG };
 static enum parsed parse_head(const buffer *in, size_t *at, char kind, long long *out)
 {
     const char *start = in->p + *at;
+    if (in->n - *at > 4 && *start == kind && start[1] >= '1' && start[1] <= '9') {
+        bool two = start[2] >= '0' && start[2] <= '9'; /* almost no number has more digits */
+        if (start[2 + two] == '\r') {
+            *out = two ? 10 * (start[1] - '0') + start[2] - '0' : start[1] - '0';
+            *at += 4 + (size_t)two;
+            return PARSED_REQUEST;
+        }
+    }
     const char *end = memchr(start, '\r', in->n - *at);
     if (*at < in->n && *start != kind) {
         return PARSED_WRONG;

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from planted import Mutant, all_mutants
 from planted.plant import CORE, ROOT, Build, NotMade, changed_text, planted_scripts
 
-WORLDS = 4000  # of the simulators that tests name, as in ./dev test
+WORLDS = 5000  # of the simulators that tests name, as in ./dev test
 PATIENCE = 600  # seconds after which a program is considered hung,
 GRACE = 10  # ... or after its first failed test, which leaves time for its clean-up
 

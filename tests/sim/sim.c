@@ -28,44 +28,9 @@ struct sim_totals totals;
 static jmp_buf failed;
 static bool only_mutexes;
 
-uint64_t sim_draw(uint64_t below)
-{
-    sim.random ^= sim.random >> 12;
-    sim.random ^= sim.random << 25;
-    sim.random ^= sim.random >> 27;
-    return (sim.random * 0x2545f4914f6cdd1dULL >> 8) % below;
-}
-
-bool sim_chance(unsigned one_in)
-{
-    return sim_draw(one_in) == 0;
-}
-
-snib__time sim_between(snib__time least, snib__time most)
-{
-    return least + sim_draw(most - least + 1);
-}
-
-bool sim_has(int fault)
-{
-    bool still = !sim.calm || fault == FAULT_SLICE || fault == FAULT_FORCE || fault == FAULT_CLOCK;
-    return still && (sim.enabled >> fault & 1) != 0;
-}
-
-/* What a clock with a rate error reads at a true time. */
-snib__time sim_clock_at(snib__time at, int ppm)
-{
-    return at + (snib__time)((int64_t)(at - SIM_START) * ppm / 1000000);
-}
-
 uint64_t sim_server_ns(snib__time at)
 {
     return EPOCH_NS + sim_clock_at(at, sim.clock_ppm) + (uint64_t)sim.step_ns;
-}
-
-snib__time sim_clock(const struct sim_process *process)
-{
-    return sim_clock_at(sim.now, process->clock_ppm);
 }
 
 snib__time sim_true(const struct sim_process *process, snib__time at)

@@ -347,6 +347,7 @@ struct sim {
     int peer_cause;        /* of a command by a Redisson or an operator, now running */
     uint64_t operator_link;
     uint64_t next_expiry_ns; /* of a key or a claim, by the server's clock */
+    uint64_t writes_seen;    /* requests that may have changed a key, when keys were last read */
     size_t key_count;        /* when keys were last checked */
     snib__time think;        /* between two actions of a task, at most */
     snib__time prompt;       /* a waiter that has heard of a free lock takes it within this time */
@@ -374,14 +375,44 @@ struct sim_totals {
 extern struct sim sim;
 extern struct sim_totals totals;
 
+static inline uint64_t sim_draw(uint64_t below)
+{
+    sim.random ^= sim.random >> 12;
+    sim.random ^= sim.random << 25;
+    sim.random ^= sim.random >> 27;
+    return (sim.random * 0x2545f4914f6cdd1dULL >> 8) % below;
+}
+
+static inline bool sim_chance(unsigned one_in)
+{
+    return sim_draw(one_in) == 0;
+}
+
+static inline snib__time sim_between(snib__time least, snib__time most)
+{
+    return least + sim_draw(most - least + 1);
+}
+
+static inline bool sim_has(int fault)
+{
+    bool still = !sim.calm || fault == FAULT_SLICE || fault == FAULT_FORCE || fault == FAULT_CLOCK;
+    return still && (sim.enabled >> fault & 1) != 0;
+}
+
+/* What a clock with a rate error reads at a true time. */
+static inline snib__time sim_clock_at(snib__time at, int ppm)
+{
+    return at + (snib__time)((int64_t)(at - SIM_START) * ppm / 1000000);
+}
+
+/* What a process' clock reads now. */
+static inline snib__time sim_clock(const struct sim_process *process)
+{
+    return sim_clock_at(sim.now, process->clock_ppm);
+}
+
 /* sim.c */
-uint64_t sim_draw(uint64_t below);
-bool sim_chance(unsigned one_in);
-snib__time sim_between(snib__time least, snib__time most);
-bool sim_has(int fault);
-snib__time sim_clock_at(snib__time at, int ppm);         /* a clock with a rate error */
-uint64_t sim_server_ns(snib__time at);                   /* the server's clock at a true time */
-snib__time sim_clock(const struct sim_process *process); /* a process' clock now */
+uint64_t sim_server_ns(snib__time at); /* the server's clock at a true time */
 snib__time sim_true(const struct sim_process *process,
                     snib__time at); /* the true time when its clock reads `at` */
 void sim_mix(uint64_t value);       /* into the trace hash */

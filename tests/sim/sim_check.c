@@ -571,6 +571,10 @@ static snib__time fair_slack(const struct sim_process *process, const struct sim
 static void check_waiter(const struct sim_process *process, const struct sim_task *task)
 {
     bool is_told;
+    snib__time untold = PROMPT + process->recheck;
+    if (sim.now <= task->submitted + (sim.prompt < untold ? sim.prompt : untold)) {
+        return; /* before every limit below, and that is how most waits end */
+    }
     snib__time since = open_since(task, &is_told);
     if (since == SNIB__NEVER || sim.now < since + sim.prompt || !is_first(process, task) ||
         has_itself(process, &task->use)) {
@@ -582,7 +586,7 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
         waits = (task->use.names >> i & 1) != 0 ? latest(waits, process->free_at[i]) : waits;
     }
     is_told &= since > hears;
-    snib__time limit = is_told ? sim.prompt : PROMPT + process->recheck;
+    snib__time limit = is_told ? sim.prompt : untold;
     if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(process, task)) {
         sim_fail("%s is free and %u waits for it", sim.names[task->use.name].text, process->id);
     }

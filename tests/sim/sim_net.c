@@ -368,14 +368,20 @@ snib__time net_next(void)
 {
     snib__time next = SNIB__NEVER;
     for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
-        snib__time at = server_due(pipe);
-        next = at < next ? at : next;
-        at = client_due(pipe);
-        next = at < next ? at : next;
+        if (pipe->to_server.head != NULL || pipe->to_client.head != NULL) {
+            snib__time at = server_due(pipe);
+            next = at < next ? at : next;
+            at = client_due(pipe);
+            next = at < next ? at : next;
+        }
     }
-    for (int i = 0; i < SIM_LINKS * sim.slot_count; i++) {
-        snib__time at = connect_due(sim.slots[i / SIM_LINKS], i % SIM_LINKS);
-        next = at < next ? at : next;
+    for (int i = 0; i < sim.slot_count; i++) {
+        for (int link = 0; link < SIM_LINKS; link++) {
+            if (sim.slots[i]->links[link].connecting) {
+                snib__time at = connect_due(sim.slots[i], link);
+                next = at < next ? at : next;
+            }
+        }
     }
     return next;
 }
@@ -392,11 +398,14 @@ bool net_run(void)
             return true;
         }
     }
-    for (int i = 0; i < SIM_LINKS * sim.slot_count; i++) {
-        if (connect_due(sim.slots[i / SIM_LINKS], i % SIM_LINKS) <= sim.now) {
-            finish_connect(sim.slots[i / SIM_LINKS], i % SIM_LINKS);
-            process_go_on(sim.slots[i / SIM_LINKS]);
-            return true;
+    for (int i = 0; i < sim.slot_count; i++) {
+        struct sim_process *process = sim.slots[i];
+        for (int link = 0; link < SIM_LINKS; link++) {
+            if (process->links[link].connecting && connect_due(process, link) <= sim.now) {
+                finish_connect(process, link);
+                process_go_on(process);
+                return true;
+            }
         }
     }
     return false;

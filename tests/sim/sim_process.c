@@ -118,20 +118,28 @@ void process_put_gates(struct sim_process *process)
     }
 }
 
-struct snib__link *process_link(const struct sim_process *process, int link)
+/* All of the process' links. */
+static void find_links(const struct sim_process *process, struct snib__link *out[SIM_LINKS])
 {
-    if (link < 2) {
-        return snib__engine_link(process->engine, link);
-    }
-    struct snib__link *first = snib__engine_link(process->engine, SNIB__COMMAND);
-    struct snib__link *lane = snib__engine_links(process->engine);
-    for (int i = 2; lane != NULL; lane = snib__link_next(lane)) {
-        bool further = snib__link_kind(lane) == SNIB__COMMAND && lane != first;
-        if (further && i++ == link) {
-            return lane;
+    out[SNIB__COMMAND] = snib__engine_link(process->engine, SNIB__COMMAND);
+    out[SNIB__PUBSUB] = snib__engine_link(process->engine, SNIB__PUBSUB);
+    int n = 2;
+    for (struct snib__link *lane = snib__engine_links(process->engine);
+         lane != NULL && n < SIM_LINKS; lane = snib__link_next(lane)) {
+        if (snib__link_kind(lane) == SNIB__COMMAND && lane != out[SNIB__COMMAND]) {
+            out[n++] = lane;
         }
     }
-    return NULL;
+    while (n < SIM_LINKS) {
+        out[n++] = NULL;
+    }
+}
+
+struct snib__link *process_link(const struct sim_process *process, int link)
+{
+    struct snib__link *links[SIM_LINKS];
+    find_links(process, links);
+    return links[link];
 }
 
 void process_end(struct sim_process *process)
@@ -341,10 +349,12 @@ static void pump(struct sim_process *process, bool may_stop)
     process->unpumped = false;
     process_touched(process);
     while (more && !(may_stop && stops_here(process))) {
+        struct snib__link *links[SIM_LINKS];
+        find_links(process, links);
         more = false;
         for (int i = 0; i < SIM_LINKS; i++) {
             int link = (first + i) % SIM_LINKS;
-            struct snib__link *at = process_link(process, link);
+            struct snib__link *at = links[link];
             if (at == NULL) {
                 continue;
             }

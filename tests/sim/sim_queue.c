@@ -26,7 +26,9 @@ static model_text field_at(const char *key, size_t index, bool value)
 static double to_score(model_text text)
 {
     char room[40];
-    snprintf(room, sizeof room, "%.*s", (int)text.n, text.p);
+    size_t n = text.n < sizeof room ? text.n : sizeof room - 1;
+    memcpy(room, text.p == NULL ? "" : text.p, n);
+    room[n] = '\0';
     return strtod(room, NULL);
 }
 

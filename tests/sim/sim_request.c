@@ -45,19 +45,32 @@ static uint64_t to_number(model_text text)
 
 /* ---- Requests as they leave --------------------------------------------------------------------- */
 
+/* The number of a line "<kind><number>\r\n"; *at moves behind it. */
+static size_t read_head(const char **at, char kind)
+{
+    const char *digit = *at + 1;
+    size_t number = 0;
+    for (; *digit >= '0' && *digit <= '9'; digit++) {
+        number = number * 10 + (size_t)(*digit - '0');
+    }
+    if (**at != kind || digit == *at + 1) {
+        sim_fail("bytes that are not a request were sent");
+    }
+    *at = digit + 2;
+    return number;
+}
+
 static size_t parse_request(const char *p, size_t n, model_text *argv, size_t *argc)
 {
     const char *at = p;
-    char *next;
-    size_t count = strtoul(at + 1, &next, 10);
-    if (*at != '*' || count > ARGUMENTS_MAX) {
+    size_t count = read_head(&at, '*');
+    if (count > ARGUMENTS_MAX) {
         sim_fail("bytes that are not a request were sent");
     }
-    at = next + 2;
     for (size_t i = 0; i < count; i++) {
-        size_t length = strtoul(at + 1, &next, 10);
-        argv[i] = (model_text){next + 2, length};
-        at = next + 2 + length + 2;
+        size_t length = read_head(&at, '$');
+        argv[i] = (model_text){at, length};
+        at += length + 2;
     }
     *argc = count;
     if ((size_t)(at - p) > n) {
@@ -79,11 +92,16 @@ static int script_of(const model_text *argv, size_t argc)
     return script < SNIB__SCRIPT_COUNT ? script : -1;
 }
 
-/* Whether a script's name gives this purpose: the word after its kind. */
-static bool is_for(int script, const char *purpose)
+/* A script's purpose, as the word after its kind says in its name. */
+static const char *purpose_of(int script)
 {
     const char *at = script < 0 ? NULL : strchr(snib__script_texts[script].name, '_');
-    return at != NULL && strcmp(at + 1, purpose) == 0;
+    return at == NULL ? "" : at + 1;
+}
+
+static bool is(const char *purpose, const char *word)
+{
+    return strcmp(purpose, word) == 0;
 }
 
 static int side_of(int script)
@@ -192,20 +210,21 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n)
     while (n > 0) {
         size_t used = parse_request(bytes, n, argv, &argc);
         int script = script_of(argv, argc);
+        const char *purpose = purpose_of(script);
         size_t count = script < 0 ? 0 : find_owners(argv, argc, numbers, ARGUMENTS_MAX, &owner);
         size_t keys = script >= 0 ? to_number(argv[2]) : 0;
         trace_sent(process, script, numbers, count);
         if (count > 0 && owner != process) {
             sim_fail("%u sends a command for an owner of %u", process->id, owner->id);
         }
-        if (count > 0 && is_for(script, "acquire")) {
+        if (count > 0 && is(purpose, "acquire")) {
             attempt(process, numbers[0], side_of(script));
-        } else if (count > 0 && is_for(script, "release")) {
+        } else if (count > 0 && is(purpose, "release")) {
             check_owner(process, numbers[0], side_of(script))->releases++;
-        } else if (count > 1 && is_for(script, "transfer")) {
+        } else if (count > 1 && is(purpose, "transfer")) {
             check_owner(process, numbers[0], side_of(script))->releases++;
             attempt(process, numbers[1], side_of(script));
-        } else if (is_for(script, "renew") && to_number(argv[3 + keys]) != 0) {
+        } else if (is(purpose, "renew") && to_number(argv[3 + keys]) != 0) {
             for (size_t i = 0; i < count; i++) {
                 renewal(process, numbers[i], side_of(script));
             }
@@ -326,18 +345,19 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     (void)context;
     uint64_t number = 0;
     int script = script_of(argv, argc);
-    int cause = is_for(script, "release")    ? CAUSE_RELEASED
-                : is_for(script, "transfer") ? CAUSE_TRANSFERRED
-                : is_for(script, "force")    ? CAUSE_FORCED
-                : is_for(script, "count")    ? CAUSE_COUNT
-                                             : CAUSE_OTHER;
+    const char *purpose = purpose_of(script);
+    int cause = is(purpose, "release")    ? CAUSE_RELEASED
+                : is(purpose, "transfer") ? CAUSE_TRANSFERRED
+                : is(purpose, "force")    ? CAUSE_FORCED
+                : is(purpose, "count")    ? CAUSE_COUNT
+                                          : CAUSE_OTHER;
     if (sim.peer_cause != CAUSE_NONE) {
         cause = sim.peer_cause;
     } else if (script >= 0) {
         find_owners(argv, argc, &number, 1, &sim.acting);
         sim.acting_number = number;
     }
-    sim.asking = is_for(script, "acquire");
+    sim.asking = is(purpose, "acquire");
     sim.first_waiter = script == SNIB__SCRIPT_FAIR_ACQUIRE ? to_number(argv[argc - 1]) : 0;
     if (script >= 0 && net_is_stray(connection)) {
         mark_stray(argv, argc, side_of(script));
@@ -348,7 +368,7 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     bool ours = sim.peer_cause == CAUSE_NONE && sim.acting != NULL;
     bool gives_back = ours && (cause == CAUSE_RELEASED || cause == CAUSE_TRANSFERRED);
     unsigned had = gives_back ? check_owner(sim.acting, number, side_of(script))->present : 0;
-    bool renews = sim.peer_cause == CAUSE_NONE && is_for(script, "renew") &&
+    bool renews = sim.peer_cause == CAUSE_NONE && is(purpose, "renew") &&
                   to_number(argv[3 + to_number(argv[2])]) != 0;
     if (renews) {
         renewed(argv, argc, side_of(script), true);
