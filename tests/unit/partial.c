@@ -1,0 +1,505 @@
+/* partial.c - memory ends in the middle of a command: nothing of it is sent, and the next try sends it whole.
+ *
+ * Each request of each kind is written into a buffer with room for only its first bytes, once for every number of bytes.
+ * The one allocation that is wanted then is refused, and all later ones are granted: so an encoder that ignored the
+ * refusal would go on to write a damaged command.
+ */
+#include "unit.h"
+
+#include "engine/ask.h"
+#include "engine/internal.h"
+#include "engine/route.h"
+#include "net/script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define START (100000 * SNIB__MS)
+
+/* ---- Memory that is refused once ------------------------------------------------------------------ */
+
+void *__real_malloc(size_t n);
+void *__real_realloc(void *old, size_t n);
+char *__real_strdup(const char *text);
+void *__wrap_malloc(size_t n);
+void *__wrap_realloc(void *old, size_t n);
+char *__wrap_strdup(const char *text);
+
+static int countdown; /* to the call that is refused; 0: none is */
+
+static bool refuses(void)
+{
+    return countdown > 0 && --countdown == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refuses() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_realloc(void *old, size_t n)
+{
+    return refuses() ? NULL : __real_realloc(old, n);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return refuses() ? NULL : __real_strdup(text);
+}
+
+/* Empty, with room for n bytes. */
+static void make_room(struct snib__buf *out, size_t n)
+{
+    snib__buf_free(out);
+    if (n == 0)
+        return;
+    out->data = __real_malloc(n);
+    assert_non_null(out->data);
+    out->cap = n;
+}
+
+/* The number of commands in a buffer, which has no part of another. */
+static uint32_t whole_commands(const struct snib__buf *out)
+{
+    char *at = out->data ? out->data + out->head : NULL,
+         *end = out->data ? out->data + out->len : NULL;
+    uint32_t commands = 0;
+    for (; at < end; commands++) {
+        assert_int_equal(*at, '*');
+        long words = strtol(at + 1, &at, 10);
+        for (at += 2; words > 0; words--) {
+            assert_int_equal(*at, '$');
+            long n = strtol(at + 1, &at, 10);
+            assert_in_range(n, 0, end - at - 4);
+            assert_memory_equal(at + 2 + n, "\r\n", 2);
+            at += n + 4;
+        }
+    }
+    assert_ptr_equal(at, end);
+    return commands;
+}
+
+/* ---- Requests -------------------------------------------------------------------------------------- */
+
+static struct snib__engine *engine;
+static struct snib__address seed;
+
+static struct snib__engine *engine_of(int topology)
+{
+    assert_true(snib__address_host(&seed, "a", 1, 6379, false));
+    struct snib__config config = {.topology = topology,
+                                  .seeds = &seed,
+                                  .seeds_n = 1,
+                                  .service = "service",
+                                  .uuid = "00000000-0000-8000-8000-000000000001",
+                                  .lease = 30000 * SNIB__MS,
+                                  .durability_timeout = 1000 * SNIB__MS,
+                                  .durability = topology == SNIB__SINGLE,
+                                  .ops_max = 100};
+    struct snib__engine *made = snib__engine_new(&config);
+    assert_non_null(made);
+    return made;
+}
+
+static struct snib__link *command_link(void)
+{
+    return &engine->home->links[SNIB__COMMAND];
+}
+
+/* Take back all that was written. */
+static void forget_all(void)
+{
+    struct snib__request request;
+    struct snib__conn *conn = &command_link()->conn;
+    while (snib__conn_orphan(conn, &request))
+        snib__lane_answered(engine, command_link(), &request);
+    snib__buf_drop(&conn->out);
+}
+
+static int write_it(const struct snib__request *request)
+{
+    struct snib__request copy = *request;
+    return snib__link_write(engine, command_link(), &copy, START);
+}
+
+/* The request with room for `room` bytes, and one refusal; then once more, with memory.  False: it wanted no memory. */
+static bool write_with(const struct snib__request *request, size_t room, const char *expected,
+                       size_t expected_n)
+{
+    struct snib__conn *conn = &command_link()->conn;
+    uint8_t loaded[sizeof conn->loaded];
+    memcpy(loaded, conn->loaded, sizeof loaded);
+    make_room(&conn->out, room);
+    uint64_t sent = engine->stats.commands;
+    countdown = 1;
+    int written = write_it(request);
+    bool refused = countdown == 0;
+    countdown = 0;
+    assert_int_equal(written, refused ? -1 : 0);
+    assert_int_equal(whole_commands(&conn->out), conn->ring_count); /* a script may be among them */
+    if (refused) {
+        assert_int_equal(engine->stats.commands, sent);
+        assert_int_equal(write_it(request), 0);
+        assert_int_equal(whole_commands(&conn->out), conn->ring_count);
+    }
+    assert_int_equal(snib__buf_size(&conn->out), expected_n);
+    assert_memory_equal(conn->out.data + conn->out.head, expected, expected_n);
+    forget_all();
+    memcpy(conn->loaded, loaded, sizeof loaded);
+    return refused;
+}
+
+/* No entry for the reply: the command goes, too. */
+static void write_without_entry(const struct snib__request *request, uint32_t entry)
+{
+    struct snib__conn *conn = &command_link()->conn;
+    uint32_t cap = conn->ring_cap;
+    uint64_t appended = conn->appended;
+    uint8_t loaded[sizeof conn->loaded];
+    memcpy(loaded, conn->loaded, sizeof loaded);
+    assert_true(cap > entry);
+    conn->ring_count = cap - entry; /* so many are free */
+    countdown = 1;
+    assert_int_equal(write_it(request), -1);
+    assert_int_equal(countdown, 0);
+    assert_int_equal(snib__buf_size(&conn->out), 0);
+    assert_int_equal(conn->ring_count, cap - entry);
+    assert_int_equal(conn->appended, appended);
+    conn->ring_count = 0;
+    memcpy(conn->loaded, loaded, sizeof loaded);
+}
+
+static void is_whole_or_absent(const struct snib__request *request)
+{
+    struct snib__conn *conn = &command_link()->conn;
+    uint8_t loaded[sizeof conn->loaded];
+    memcpy(loaded, conn->loaded, sizeof loaded);
+    make_room(&conn->out, 0);
+    assert_int_equal(write_it(request), 0);
+    uint32_t commands = conn->ring_count;
+    size_t n = snib__buf_size(&conn->out);
+    char *whole = __real_malloc(n);
+    assert_non_null(whole);
+    memcpy(whole, conn->out.data + conn->out.head, n);
+    forget_all();
+    memcpy(conn->loaded, loaded, sizeof loaded);
+    size_t room = 0;
+    while (write_with(request, room, whole, n))
+        room++;
+    assert_true(room >= n);
+    for (uint32_t entry = 0; entry < commands; entry++)
+        write_without_entry(request, entry);
+    free(whole);
+}
+
+static void all_loaded(void)
+{
+    memset(command_link()->conn.loaded, 0xff, sizeof command_link()->conn.loaded);
+}
+
+/* ---- Of each kind of lock -------------------------------------------------------------------------- */
+
+static const char lists[][24] = {"mone\0mtwo", "mone\0stwo\0fthree", "rone\0wtwo\0mthree"};
+
+static void is_whole(int kind, void *subject)
+{
+    is_whole_or_absent(
+        &(struct snib__request){.kind = (int16_t)kind, .subject = subject, .number = 17});
+}
+
+static void renewals_are_whole(struct snib__hold *one, struct snib__hold *other)
+{
+    for (int lease = 0; lease < 2; lease++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct snib__batch *batch = snib__batch_new(engine, 2);
+            assert_non_null(batch);
+            batch->n = 2;
+            batch->kind = one->gate->kind->kind;
+            batch->lease_ms = lease ? 30000 : 0;
+            batch->narrow = narrow;
+            batch->of[0].hold = one;
+            batch->of[1].hold = other;
+            is_whole(SNIB__REQ_RENEW, batch);
+            snib__batch_recycle(engine, batch);
+        }
+}
+
+static void questions_are_whole(struct snib__gate *gate)
+{
+    struct snib__asked asked = {.n = 3};
+    struct snib__op op = {.gate = gate, .node = engine->home, .asked = &asked};
+    op.kind = SNIB__OP_INFO;
+    is_whole(SNIB__REQ_ASK, &op);
+    op.kind = SNIB__OP_FORCE;
+    is_whole(SNIB__REQ_ASK, &op);
+    op.kind = SNIB__OP_COUNT;
+    for (asked.what = SNIB_COUNT_GET; gate->kind->count && asked.what <= SNIB_COUNT_TOTAL;
+         asked.what++) {
+        struct snib__buf out = {0};
+        bool applies = gate->kind->count(&out, gate, asked.what, asked.n) != -4;
+        snib__buf_free(&out);
+        if (applies)
+            is_whole(SNIB__REQ_ASK, &op);
+    }
+}
+
+/* All that is sent for the holds of a gate. */
+static void requests_are_whole(struct snib__gate *gate, uint8_t options, uint32_t vote_ms)
+{
+    const struct snib__lock_kind *kind = gate->kind;
+    struct snib__hold one = {
+        .gate = gate, .number = 41, .lease_ms = 5000, .options = options & 15u};
+    struct snib__hold other = {.gate = gate, .number = 42, .options = options & 15u};
+    struct snib__wait wait = {.gate = gate, .incoming = &other};
+    if (kind->kind == SNIB_PERMITS || kind->kind == SNIB_SEMAPHORE)
+        one.permits = other.permits = 2;
+    one.vote_ms = vote_ms ? vote_ms : one.vote_ms;
+    is_whole(SNIB__REQ_ACQUIRE, &one);
+    if (kind->release)
+        is_whole(SNIB__REQ_RELEASE, &one);
+    if (kind->renew)
+        renewals_are_whole(&one, &other);
+    if (kind->transfer) {
+        gate->wait = &wait;
+        is_whole(SNIB__REQ_TRANSFER, &one);
+        gate->wait = NULL;
+    }
+    if (kind->info)
+        questions_are_whole(gate);
+}
+
+static void all_kinds(void)
+{
+    for (int32_t kind = SNIB_MUTEX; kind <= SNIB_LATCH; kind++)
+        for (int fenced = 0; fenced < 2; fenced++) {
+            struct snib__gate *gate = snib__gate_get(engine, kind, "name", 4);
+            assert_non_null(gate);
+            requests_are_whole(gate, fenced ? SNIB_LOCK_FENCED : 0, 0);
+            snib__gate_put(engine, gate);
+        }
+}
+
+static void commands_of_locks(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    all_loaded();
+    all_kinds();
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        size_t n = 0;
+        while (lists[i][n])
+            n += strlen(&lists[i][n]) + 1;
+        struct snib__gate *gate = snib__gate_get(engine, SNIB__MULTI, lists[i], n);
+        requests_are_whole(gate, 0, 0);
+        snib__gate_put(engine, gate);
+    }
+    struct snib__gate *member = snib__gate_get(engine, SNIB_MUTEX, "name", 4);
+    requests_are_whole(member, 0, 30000); /* of a quorum */
+    snib__gate_put(engine, member);
+    snib__engine_free(engine);
+}
+
+/* Servers that compare and delete in one command get two commands for a plain lock's release. */
+static void two_commands(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    all_loaded();
+    struct snib__gate *gate = snib__gate_get(engine, SNIB_PLAIN, "name", 4);
+    struct snib__hold hold = {.gate = gate, .number = 41};
+    struct snib__conn *conn = &command_link()->conn;
+    for (int valkey = 0; valkey < 2; valkey++) {
+        conn->delifeq = valkey;
+        conn->delex = !valkey;
+        is_whole(SNIB__REQ_RELEASE, &hold);
+    }
+    snib__gate_put(engine, gate);
+    snib__engine_free(engine);
+}
+
+/* ---- Others ---------------------------------------------------------------------------------------- */
+
+static void commands_about_a_server(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    all_loaded();
+    struct snib__asked *asked = calloc(1, sizeof *asked + 8);
+    assert_non_null(asked);
+    memcpy(asked->text, "name", 4);
+    asked->text_len = 4;
+    struct snib__op op = {.node = engine->home, .asked = asked};
+    static const uint8_t kinds[] = {SNIB__OP_PING, SNIB__OP_DESCRIBE, SNIB__OP_LIST};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        op.kind = kinds[i];
+        is_whole(SNIB__REQ_ASK, &op);
+    }
+    op.kind = SNIB__OP_SERVER;
+    for (asked->what = SNIB_SERVER_INFO; asked->what <= SNIB_SERVER_LOAD; asked->what++)
+        is_whole(SNIB__REQ_ASK, &op);
+    is_whole(SNIB__REQ_TIME, engine->home);
+    is_whole(SNIB__REQ_KILL, NULL);
+    is_whole(SNIB__REQ_WAIT, NULL);
+    is_whole(SNIB__REQ_COUNT, NULL);
+    free(asked);
+    snib__engine_free(engine);
+}
+
+static void commands_about_a_deployment(void **state)
+{
+    (void)state;
+    static const struct {
+        int topology;
+        uint64_t last;
+    } routes[] = {{SNIB__CLUSTER, 2}, {SNIB__SENTINEL, 3}};
+    for (size_t i = 0; i < COUNT(routes); i++) {
+        engine = engine_of(routes[i].topology);
+        struct snib__request request = {.kind = SNIB__REQ_ROUTE, .subject = engine->home};
+        for (request.number = 1; request.number <= routes[i].last; request.number++)
+            is_whole_or_absent(&request);
+        snib__engine_free(engine);
+    }
+}
+
+/* A script that the server does not know goes ahead of the command. */
+static void scripts_come_along(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    struct snib__gate *gate = snib__gate_get(engine, SNIB_SPIN, "name", 4);
+    struct snib__hold hold = {.gate = gate, .number = 41};
+    for (int publish = SNIB__CLASSIC; publish <= SNIB__BOTH; publish++) {
+        command_link()->conn.publish = (uint8_t)publish;
+        is_whole(SNIB__REQ_RELEASE, &hold);
+    }
+    snib__gate_put(engine, gate);
+    snib__engine_free(engine);
+}
+
+/* Where the server does not load scripts, it goes in the command. */
+static void scripts_are_spelled(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    all_loaded();
+    struct snib__gate *gate = snib__gate_get(engine, SNIB_SPIN, "name", 4);
+    struct snib__hold hold = {.gate = gate, .number = 41};
+    struct snib__request request = {.kind = SNIB__REQ_RELEASE, .subject = &hold};
+    struct snib__conn *conn = &command_link()->conn;
+    conn->no_load = true;
+    assert_int_equal(snib__conn_unknown(conn, SNIB__SCRIPT_SPIN_RELEASE, START), 0);
+    assert_int_equal(write_it(&request), 0);
+    const size_t spelled = snib__buf_size(&conn->out);
+    forget_all();
+    assert_int_equal(write_it(&request), 0); /* once */
+    const size_t hashed = snib__buf_size(&conn->out);
+    assert_true(spelled > hashed);
+    for (size_t room = hashed + 64; room < spelled; room++) { /* enough for the hash */
+        make_room(&conn->out, room);
+        conn->ring_count = 0;
+        assert_int_equal(snib__conn_unknown(conn, SNIB__SCRIPT_SPIN_RELEASE, START), 0);
+        countdown = 1;
+        assert_int_equal(write_it(&request), -1);
+        assert_int_equal(countdown, 0);
+        assert_int_equal(snib__buf_size(&conn->out), 0);
+        assert_int_equal(conn->ring_count, 0);
+    }
+    snib__engine_free(engine);
+}
+
+/* ---- Of a connection ------------------------------------------------------------------------------- */
+
+static void greetings(void **state)
+{
+    (void)state;
+    static const struct snib__login logins[] = {
+        {0},
+        {.password = "password"},
+        {.username = "user", .password = "password", .database = 2, .passing = true}};
+    for (int pubsub = 0; pubsub < 2; pubsub++)
+        for (size_t i = 0; i < COUNT(logins); i++) {
+            struct snib__conn conn;
+            assert_int_equal(snib__conn_init(&conn, pubsub), 0);
+            assert_int_equal(snib__conn_begin(&conn, &logins[i], START), 0);
+            size_t n = snib__buf_size(&conn.out);
+            for (size_t room = 0; room < n; room++) {
+                make_room(&conn.out, room);
+                countdown =
+                    logins[i].passing ? 2 : 1; /* the first is for the copy of the password */
+                assert_int_equal(snib__conn_begin(&conn, &logins[i], START), -1);
+                assert_int_equal(countdown, 0);
+            }
+            countdown = logins[i].passing;
+            assert_int_equal(snib__conn_begin(&conn, &logins[i], START),
+                             logins[i].passing ? -1 : 0);
+            assert_int_equal(countdown, 0);
+            snib__conn_free(&conn);
+        }
+}
+
+/* A login that cannot be written leaves the connection as it was, and no copy of the password. */
+static void renewed_logins(void **state)
+{
+    (void)state;
+    static const struct snib__login login = {
+        .username = "user", .password = "password", .passing = true};
+    struct snib__conn conn;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_relogin(&conn, &(struct snib__login){0}, START), -1);
+    assert_int_equal(snib__conn_relogin(&conn, &login, START), 0);
+    size_t n = snib__buf_size(&conn.out);
+    for (size_t room = 0; room < n; room++)
+        for (int refused = 1; refused <= 2; refused++) {
+            make_room(&conn.out, room);
+            conn.ring_count = 0;
+            conn.relogin = SNIB__RELOGIN_NONE;
+            countdown = refused;
+            assert_int_equal(snib__conn_relogin(&conn, &login, START), -1);
+            assert_int_equal(countdown, 0);
+            assert_int_equal(snib__buf_size(&conn.out), 0);
+            assert_int_equal(conn.relogin, SNIB__RELOGIN_NONE);
+            assert_int_equal(conn.ring_count, 0);
+            if (refused == 2)
+                assert_null(conn.secret);
+        }
+    snib__conn_free(&conn);
+}
+
+static void subscriptions(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    struct snib__link *link = &engine->home->links[SNIB__PUBSUB];
+    for (int publish = SNIB__CLASSIC; publish <= SNIB__BOTH; publish++) {
+        engine->publish = (uint8_t)publish;
+        make_room(&link->conn.out, 0);
+        assert_int_equal(snib__chan_join(engine, engine->home, "channel", 7), 0);
+        size_t n = snib__buf_size(&link->conn.out);
+        for (size_t room = 0; room < n; room++) {
+            make_room(&link->conn.out, room);
+            link->owed = 0;
+            countdown = 1;
+            assert_int_equal(snib__chan_join(engine, engine->home, "channel", 7), -1);
+            assert_int_equal(countdown, 0);
+            assert_int_equal(whole_commands(&link->conn.out), link->owed);
+        }
+    }
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_of_locks),
+        cmocka_unit_test(two_commands),
+        cmocka_unit_test(commands_about_a_server),
+        cmocka_unit_test(commands_about_a_deployment),
+        cmocka_unit_test(scripts_come_along),
+        cmocka_unit_test(scripts_are_spelled),
+        cmocka_unit_test(greetings),
+        cmocka_unit_test(renewed_logins),
+        cmocka_unit_test(subscriptions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
