@@ -30,6 +30,7 @@ struct peer {
     const char *master; /* NULL: the service is unknown */
     int epoch;
     const char *others;             /* hosts, a letter and a digit each */
+    const char *odd, *odd_says;     /* a word of SENTINEL, and the whole reply to it; NULL */
     bool no_subscribing, no_luxury; /* no channel at all; only +switch-master */
     /* what it has seen */
     int connects, asked, subscribed, renewals, releases;
@@ -72,7 +73,9 @@ static inline void sentinel_says(struct peer *one, const char *what, const char 
 {
     bool known = one->master && strcmp(service, "main") == 0;
     one->asked++;
-    if (strcmp(what, "GET-MASTER-ADDR-BY-NAME") == 0) {
+    if (one->odd && strcmp(what, one->odd) == 0) {
+        strcpy(out, one->odd_says);
+    } else if (strcmp(what, "GET-MASTER-ADDR-BY-NAME") == 0) {
         if (known)
             sprintf(out, "*2\r\n$2\r\n%s\r\n$4\r\n6379\r\n", one->master);
         else

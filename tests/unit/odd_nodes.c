@@ -1,0 +1,113 @@
+/* odd_nodes.c - maps and redirections in forms that no node of a cluster uses: what was known stays. */
+#include "nodes.h"
+
+#define NODE "*3\r\n$1\r\nb\r\n:6379\r\n$2\r\nid\r\n"
+
+/* Of another form as a whole: the map that was known stays. */
+static void maps_of_another_form(void **state)
+{
+    (void)state;
+    static const char *const maps[] = {
+        ":1\r\n",
+        "+OK\r\n",
+        "$-1\r\n",
+        "*1\r\n:5\r\n",
+        "*1\r\n*0\r\n",
+        "*1\r\n*2\r\n:0\r\n:16383\r\n",
+        "*1\r\n*3\r\n$1\r\n0\r\n:16383\r\n" NODE,
+        "*1\r\n*3\r\n:0\r\n$5\r\n16383\r\n" NODE,
+        "*1\r\n*3\r\n:-1\r\n:16383\r\n" NODE,
+        "*1\r\n*3\r\n:16383\r\n:0\r\n" NODE,
+        "*1\r\n*3\r\n:0\r\n:16384\r\n" NODE,
+        "*1\r\n$5\r\nabcde\r\n",
+        "*2\r\n*3\r\n:0\r\n:16383\r\n" NODE ":1\r\n",
+        "*1\r\n*2\r\n:0\r\n" NODE,
+    };
+    for (size_t i = 0; i < COUNT(maps); i++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        held(engine, "m");
+        int asked = peers[0].asked;
+        strcpy(common, maps[i]);
+        common_epoch++;
+        pass(engine, now + 60 * SECOND);
+        assert_true(peers[0].asked > asked);
+        assert_int_equal(served_by(engine, "m"), 'a');
+        assert_int_equal(peers[1].scripts, 0);
+        snib__engine_free(engine);
+    }
+}
+
+/* A range whose master has no usable address: nobody serves it for the present. */
+static void masters_of_another_form(void **state)
+{
+    (void)state;
+    static const char *const masters[] = {
+        ":5\r\n",
+        "*0\r\n",
+        "*1\r\n$1\r\nc\r\n",
+        "*2\r\n$1\r\nc\r\n$4\r\n6379\r\n",
+        "*2\r\n$1\r\nc\r\n:0\r\n",
+        "*2\r\n$1\r\nc\r\n:65536\r\n",
+        "*2\r\n$3\r\nc/c\r\n:6379\r\n",
+        "*2\r\n$1\r\n?\r\n:6379\r\n",
+        "*3\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n:1\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*1\r\n$2\r\nip\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*2\r\n:1\r\n$1\r\nc\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*2\r\n$2\r\nip\r\n:1\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*2\r\n$2\r\nid\r\n$1\r\nc\r\n",
+        "*4\r\n$1\r\n?\r\n:6379\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nc\r\n",
+    };
+    for (size_t i = 0; i < COUNT(masters); i++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        sprintf(common, "*1\r\n*3\r\n:0\r\n:16383\r\n%s", masters[i]);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + SECOND);
+        assert_int_equal(served_by(engine, "m"), '-');
+        assert_int_equal(peers[2].connects, 0);
+        assert_false(op->done);
+        map_of(common, "c:0-16383"); /* a node names one */
+        common_epoch++;
+        pass(engine, now + 5 * SECOND);
+        assert_int_equal(served_by(engine, "m"), 'c');
+        assert_int_equal(op->code, SNIB_OK);
+        assert_true(op->done);
+        snib__engine_free(engine);
+    }
+}
+
+/* The caller gets the server's words, and the slot stays where it was. */
+static void redirections_of_another_form(void **state)
+{
+    (void)state;
+    static const char *const redirections[] = {
+        "MOVED ",    "MOVED x b:6379",   "MOVED -1 b:6379", "MOVED 16384 b:6379",
+        "MOVED 866", "MOVED 866b:6379",  "MOVED 866 b",     "ASK ",
+        "ASK 866 b", "ASK 99999 b:6379",
+    };
+    for (size_t i = 0; i < COUNT(redirections); i++) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        held(engine, "{m}other");
+        peers[0].says = redirections[i];
+        peers[0].times = 1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, SNIB_ESERVER);
+        assert_non_null(op->words);
+        assert_memory_equal(op->words, redirections[i], strlen(redirections[i]) - 1);
+        assert_int_equal(served_by(engine, "m"), 'a');
+        assert_int_equal(peers[1].connects, 0);
+        snib__engine_free(engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_of_another_form),
+        cmocka_unit_test(masters_of_another_form),
+        cmocka_unit_test(redirections_of_another_form),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
