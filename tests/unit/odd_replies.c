@@ -1,0 +1,177 @@
+/* odd_replies.c - replies in forms that no script and no command has: the caller is told, waiters are not disturbed. */
+#include "fed.h"
+
+#include "engine/ask.h"
+#include "ledger/ledger.h"
+
+static struct snib__engine *ready_engine(void)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &how);
+    return engine;
+}
+
+static void ends(struct snib__engine *engine, struct snib__op *op, int32_t code)
+{
+    assert_true(op->done);
+    assert_int_equal(op->code, code);
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    snib__op_free(engine, op);
+}
+
+static void about_a_lock(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {
+        ":1\r\n",
+        "*0\r\n",
+        "*4\r\n:-2\r\n$0\r\n\r\n:0\r\n:0\r\n",
+        "*6\r\n:-2\r\n$0\r\n\r\n:0\r\n:0\r\n$0\r\n\r\n:0\r\n",
+        "*5\r\n$2\r\n-2\r\n$0\r\n\r\n:0\r\n:0\r\n$0\r\n\r\n",
+        "*5\r\n:-2\r\n:0\r\n:0\r\n:0\r\n$0\r\n\r\n",
+        "*5\r\n:-2\r\n$0\r\n\r\n$1\r\n0\r\n:0\r\n$0\r\n\r\n",
+        "*5\r\n:-2\r\n$0\r\n\r\n:0\r\n$1\r\n0\r\n$0\r\n\r\n",
+    };
+    int32_t code;
+    struct snib__engine *engine = ready_engine();
+    struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+    for (size_t i = 0; i < COUNT(replies); i++) {
+        struct snib__op *op = snib__engine_info(engine, one, now, &code);
+        answer_own(engine);
+        answer(engine, replies[i]);
+        ends(engine, op, SNIB_EPROTOCOL);
+    }
+    struct snib__op *op = snib__engine_info(engine, one, now, &code);
+    answer(engine, "*5\r\n:900\r\n$1\r\nx\r\n:1\r\n:2\r\n$1\r\n7\r\n");
+    assert_int_equal(op->answer->remaining_ms, 900);
+    assert_int_equal(op->answer->waiting, 2);
+    assert_int_equal(op->answer->fencing, 7);
+    ends(engine, op, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Lines of any length and end; no more of them than the caller wants. */
+static void about_a_server(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply, *shown; /* each line with a | behind it */
+        size_t cap;
+        int32_t code;
+        uint32_t refuse;
+    } cases[] = {
+        {"$22\r\n# Server\r\na:1\r\n\r\nb:2\r\n\r\n", "a:1|b:2|", 100, SNIB_OK, 0},
+        {"$9\r\na:1\n\n\nb:2\r\n", "a:1|b:2|", 100, SNIB_OK, 0},
+        {"$5\r\n\r\na:1\r\n", "a:1|", 100, SNIB_OK, 0},
+        {"$1\r\n\r\r\n", "", 100, SNIB_OK, 0},
+        {"$0\r\n\r\n", "", 100, SNIB_OK, 0},
+        {":42\r\n", "42|", 100, SNIB_OK, 0},
+        {"*3\r\n$1\r\na\r\n:5\r\n$1\r\nb\r\n", "a|b|", 100, SNIB_OK, 0},
+        {"$5\r\na:123\r\n", "a:123|", 6, SNIB_OK, 0},
+        {"$5\r\na:123\r\n", "", 5, SNIB_ELIMIT, 0},
+        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", "a|b|", 4, SNIB_OK, 0},
+        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", "", 3, SNIB_ELIMIT, 0},
+        {"$5\r\na:123\r\n", "", 100, SNIB_ENOMEM, 1},
+        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", "", 100, SNIB_ENOMEM, 1},
+        {"$-1\r\n", "", 100, SNIB_EPROTOCOL, 0},
+        {"+OK\r\n", "", 100, SNIB_EPROTOCOL, 0},
+    };
+    struct snib__engine *engine = ready_engine();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t code;
+        char shown[64] = "";
+        struct snib__op *op =
+            snib__engine_server(engine, SNIB_SERVER_INFO, cases[i].cap, now, &code);
+        answer_own(engine);
+        ledger_refuse(cases[i].refuse);
+        answer(engine, cases[i].reply);
+        ledger_refuse(0);
+        const snib_texts *texts = op->asked->texts;
+        const char *at = texts ? texts->text : NULL;
+        for (uint64_t n = texts ? texts->count : 0; n > 0; n--, at += strlen(at) + 1)
+            sprintf(shown + strlen(shown), "%s|", at);
+        assert_string_equal(shown, cases[i].shown);
+        ends(engine, op, cases[i].code);
+    }
+    snib__engine_free(engine);
+}
+
+static void about_the_time(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        bool refused;
+    } cases[] = {
+        {"*2\r\n$10\r\n1700000000\r\n$1\r\n5\r\n", false},
+        {"*2\r\n$10\r\n1700000000\r\n$6\r\n999999\r\n", false},
+        {":1700000000\r\n", true},
+        {"*1\r\n$10\r\n1700000000\r\n", true},
+        {"*2\r\n:1700000000\r\n$1\r\n5\r\n", true},
+        {"*2\r\n$10\r\n1700000000\r\n:5\r\n", true},
+        {"*2\r\n$10\r\n1700000000\r\n$7\r\n1000000\r\n", true},
+        {"*2\r\n$1\r\n0\r\n$1\r\n5\r\n", true},
+        {"*2\r\n$20\r\n18446744073709551615\r\n$1\r\n5\r\n", true},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct snib__engine *engine = ready_engine();
+        struct snib__node *node = engine->home;
+        node->clock.refused = false;
+        node->clock.next = 0;
+        while (on_the_way(engine) == 0) {
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+        const struct snib__conn *conn = conn_of(engine);
+        assert_int_equal(conn->ring[conn->ring_head].kind, SNIB__REQ_TIME);
+        answer(engine, cases[i].reply);
+        assert_int_equal(node->clock.refused, cases[i].refused);
+        snib__engine_free(engine);
+    }
+}
+
+/* Not a message, not a confirmation: the waiter sleeps on.  A message of the right form wakes it. */
+static void on_a_channel(void **state)
+{
+    (void)state;
+#define CHANNEL "$26\r\nredisson_lock__channel:{m}\r\n"
+    static const char *const said[] = {
+        "*2\r\n$7\r\nmessage\r\n" CHANNEL,
+        "*4\r\n$7\r\nmessage\r\n" CHANNEL "$1\r\n0\r\n$1\r\n0\r\n",
+        "*3\r\n$7\r\nmessage\r\n:26\r\n$1\r\n0\r\n",
+        "*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n$1\r\n0\r\n",
+        "*3\r\n$8\r\nsmessagf\r\n" CHANNEL "$1\r\n0\r\n",
+    };
+    for (size_t i = 0; i <= COUNT(said); i++) {
+        struct snib__engine *engine = ready_engine();
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        acquire(engine, one, 0);
+        answer_own(engine);
+        answer(engine, ":20000\r\n");
+        connect_pubsub(engine);
+        say_on_channel(engine, one, NULL);
+        answer_own(engine);
+        answer(engine, ":20000\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        say_on_pubsub(engine,
+                      i < COUNT(said) ? said[i] : "*3\r\n$7\r\nmessage\r\n" CHANNEL "$1\r\n0\r\n");
+        assert_int_equal(on_the_way(engine), i == COUNT(said));
+        if (i < COUNT(said)) {
+            say_on_channel(engine, one, "0");
+            assert_int_equal(on_the_way(engine), 1);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(about_a_lock),
+        cmocka_unit_test(about_a_server),
+        cmocka_unit_test(about_the_time),
+        cmocka_unit_test(on_a_channel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

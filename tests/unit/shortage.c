@@ -1,0 +1,144 @@
+/* shortage.c - no memory at the moment when a request is to be sent, or sent again: who is told, and what is undone. */
+#include "fed.h"
+
+#include "engine/ask.h"
+#include "ledger/ledger.h"
+
+/* The next request needs memory for its bytes. */
+static void fill(struct snib__engine *engine)
+{
+    snib__buf_free(&conn_of(engine)->out);
+}
+
+static void give_back(struct snib__engine *engine, struct snib__hold *hold)
+{
+    int32_t code;
+    assert_non_null(snib__engine_release(engine, hold, now, &code));
+}
+
+/* A mutex that is held, and wanted by another operation of this client. */
+static struct snib__op *contended(struct snib__engine *engine, struct snib__hold **out_hold)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+    *out_hold = granted(engine, one, &how);
+    return acquire(engine, one, 0);
+}
+
+/* A hand-over that cannot be sent: the lock is released instead, and the waiter goes on waiting. */
+static void hand_over_becomes_release(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold;
+    struct snib__op *op = contended(engine, &hold);
+    answer_own(engine);
+    fill(engine);
+    ledger_refuse(1);
+    give_back(engine, hold);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(op->place, SNIB__PLACE_QUEUE);
+    assert_int_equal(op->hold->phase, SNIB__NEW);
+    assert_null(op->gate->wait->incoming);
+    answer(engine, ":1\r\n");
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+    answer(engine, "$-1\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* What the server does with the requests that it gets. */
+static void serve_all(struct snib__engine *engine, uint32_t *releases)
+{
+    for (int i = 0; i < 20; i++) {
+        if (engine->home->links[SNIB__COMMAND].connect)
+            connect_link(engine);
+        answer_own(engine);
+        while (ready(engine) && on_the_way(engine) > 0) {
+            int script = oldest_script(engine);
+            *releases += script == SNIB__SCRIPT_MUTEX_RELEASE;
+            answer(engine, script == SNIB__SCRIPT_MUTEX_ACQUIRE ? "$-1\r\n" : ":1\r\n");
+            answer_own(engine);
+        }
+        now += 500 * SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+}
+
+/* The connection ends under a hand-over, and the n-th allocation after that is refused.  The waiter is told, or has the
+ * lock; what may be at the server is released; nothing is left. */
+static bool lost_hand_over(uint32_t n, bool cancelled)
+{
+    uint32_t releases = 0;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold;
+    struct snib__op *op = contended(engine, &hold);
+    give_back(engine, hold);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+    if (cancelled)
+        assert_true(snib__engine_cancel(engine, op, now));
+    ledger_refuse(n);
+    cut_link(engine);
+    ledger_refuse(0);
+    bool told = op->done && op->code == SNIB_ENOMEM;
+    serve_all(engine, &releases);
+    assert_true(op->done);
+    assert_int_equal(op->code, told ? SNIB_ENOMEM : cancelled ? SNIB_CANCELLED : SNIB_OK);
+    if (told)
+        assert_int_equal(releases, 2); /* of the giver's number and of the waiter's */
+    assert_int_equal(engine->releasing, 0);
+    if (op->code == SNIB_OK)
+        assert_int_equal(op->hold->phase, SNIB__HELD);
+    else
+        assert_true(snib__engine_quiet(engine));
+    snib__engine_free(engine);
+    return told;
+}
+
+static void hand_over_cannot_be_repeated(void **state)
+{
+    (void)state;
+    int told = 0;
+    for (uint32_t n = 1; n <= 6; n++)
+        told += lost_hand_over(n, false);
+    assert_int_equal(told, 1);
+    for (uint32_t n = 1; n <= 6; n++)
+        assert_false(lost_hand_over(n, true)); /* nobody is left to be told */
+}
+
+/* A question that waited for the connection. */
+static void question_ends(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *op = snib__engine_info(engine, one, now, &code);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
+    while (conn_of(engine)->ring_count > 1)
+        answer(engine, "");
+    fill(engine);
+    ledger_refuse(1);
+    answer(engine, "");
+    ledger_refuse(0);
+    assert_true(ready(engine));
+    assert_true(op->done && op->code == SNIB_ENOMEM);
+    op = snib__engine_info(engine, one, now, &code);
+    answer_own(engine);
+    answer(engine, "*5\r\n:-2\r\n$0\r\n\r\n:0\r\n:0\r\n$0\r\n\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hand_over_becomes_release),
+        cmocka_unit_test(hand_over_cannot_be_repeated),
+        cmocka_unit_test(question_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
