@@ -16,8 +16,8 @@ static struct snib__address host(const char *name, long port)
 static void what_is_one(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",      " ",    "a b", "a/b",     "a@b",
-                                      "[::1]", "a%41", "a,b", "\xc3\xa4"};
+    static const char *const bad[] = {"",     " ",   "a b",      "a/b", "a@b", "[::1]",
+                                      "a%41", "a,b", "\xc3\xa4", "a{",  "a`b"};
     char longest[255];
     struct snib__address address, untouched;
     memset(&untouched, 7, sizeof untouched);
@@ -31,6 +31,7 @@ static void what_is_one(void **state)
     assert_false(snib__address_host(&address, longest, 254, 1, false));
     assert_false(snib__address_path(&address, "/", 1));
     assert_false(snib__address_path(&address, "s", 1));
+    assert_false(snib__address_path(&address, "ab", 2));
     assert_false(snib__address_path(&address, "/a\0b", 4));
     longest[0] = '/';
     assert_false(snib__address_path(&address, longest, 108));

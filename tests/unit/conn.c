@@ -137,6 +137,8 @@ static void handshake_tells_why_it_fails(void **state)
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
+    handshake_fails(SNIB_EPERM, &database,
+                    "+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n-NOPERM this user has no permissions\r\n");
     /* a replica cannot serve locks, whatever else it reports */
     handshake_fails(
         SNIB_EREADONLY, &none,
@@ -177,7 +179,73 @@ static void scripts_are_loaded_on_first_use(void **state)
     feed(&conn, "-NOPERM this user has no permissions to run the 'script|load' command\r\n");
     assert_int_equal(next_reply(&conn, &request), 0);
     assert_int_equal(conn.state, SNIB__CONN_READY);
+    assert_true(conn.no_load);
     snib__conn_free(&conn);
+    /* a server without SCRIPT LOAD gets the scripts themselves; after any other error it is tried again */
+    static const struct {
+        const char *error;
+        bool no_load;
+    } errors[] = {{"-ERR unknown command 'SCRIPT'\r\n", true}, {"-ERR something else\r\n", false}};
+    for (size_t i = 0; i < COUNT(errors); i++) {
+        conn = make_ready();
+        assert_int_equal(snib__conn_load(&conn, 0, 20), 0);
+        feed(&conn, errors[i].error);
+        assert_int_equal(next_reply(&conn, &request), 0);
+        assert_int_equal(conn.no_load, errors[i].no_load);
+        assert_int_equal(snib__conn_unknown(&conn, 0, 21), 0);
+        assert_int_equal(snib__conn_spells(&conn, 0), errors[i].no_load);
+        assert_false(snib__conn_spells(&conn, 0)); /* once */
+        snib__conn_free(&conn);
+    }
+}
+
+/* Only a field of its own line counts, and only one that fits. */
+static void odd_information_is_passed_over(void **state)
+{
+    (void)state;
+    char info[256], run[49];
+    memset(run, 'r', 47);
+    run[47] = 0;
+    snprintf(info, sizeof info, "x_run_id:abc\r\nredis_version:7.0.15\r\n");
+    struct snib__conn conn = make_ready_with(info);
+    assert_string_equal(conn.run_id, "");
+    snib__conn_free(&conn);
+    snprintf(info, sizeof info, "run_id:%s\r\n", run); /* the longest */
+    conn = make_ready_with(info);
+    assert_string_equal(conn.run_id, run);
+    snib__conn_free(&conn);
+    snprintf(info, sizeof info, "run_id:%sr\r\nredis_mode:cluster\r\n", run);
+    conn = make_ready_with(info);
+    assert_string_equal(conn.run_id, "");
+    assert_true(conn.cluster);
+    snib__conn_free(&conn);
+    assert_int_equal(snib__conn_replicas("role:master\r\n"), -1);
+    assert_int_equal(snib__conn_replicas("connected_slaves:2\r\n"), 2);
+    assert_int_equal(snib__conn_replicas("connected_slaves:2\r\nslave0:ip=a,state=online\r\n"
+                                         "slave1:ip=b,state=wait_bgsave\r\n"),
+                     1);
+}
+
+/* Before anything was asked, an error says why the server ends the connection. */
+static void reply_to_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int32_t failure;
+    } replies[] = {{"-ERR max number of clients reached\r\n", SNIB_EUNREACHABLE},
+                   {"-DENIED Redis is running in protected mode\r\n", SNIB_ESERVER},
+                   {"+OK\r\n", SNIB_EPROTOCOL},
+                   {"*0\r\n", SNIB_EPROTOCOL}};
+    for (size_t i = 0; i < COUNT(replies); i++) {
+        struct snib__conn conn = make_ready();
+        struct snib__request request;
+        feed(&conn, replies[i].reply);
+        assert_int_equal(next_reply(&conn, &request), -1);
+        assert_int_equal(conn.failure, replies[i].failure);
+        assert_int_equal(conn.words[0] != 0, replies[i].reply[0] == '-');
+        snib__conn_free(&conn);
+    }
 }
 
 static void expect(struct snib__conn *conn, int kind, snib__time sent_at)
@@ -309,6 +377,8 @@ int main(void)
         cmocka_unit_test(handshake_learns_abilities),
         cmocka_unit_test(handshake_tells_why_it_fails),
         cmocka_unit_test(scripts_are_loaded_on_first_use),
+        cmocka_unit_test(odd_information_is_passed_over),
+        cmocka_unit_test(reply_to_nothing),
         cmocka_unit_test(replies_come_in_order),
         cmocka_unit_test(lost_connection_hands_out_the_unanswered),
         cmocka_unit_test(former_connection_is_killed),

@@ -169,6 +169,57 @@ static void limit_is_of_one_reply(void **state)
     snib__resp_free(resp);
 }
 
+/* Many small values, in arrays that are small enough each. */
+static void limit_is_of_all_values(void **state)
+{
+    (void)state;
+    static const char *const values[] = {":1\r\n", "$-1\r\n", "+\r\n", "*0\r\n"};
+    enum { HALF = SNIB__RESP_VALUES_MAX / 2 };
+    char *text = malloc(64 + 2 * HALF * 5);
+    for (size_t i = 0; i < COUNT(values); i++)
+        for (int over = 0; over < 2; over++) {
+            struct snib__resp *resp = snib__resp_new();
+            size_t size = strlen(values[i]), at = 4;
+            uint32_t n;
+            int broken;
+            memcpy(text, "*2\r\n", 4);
+            for (int half = 0; half < 2; half++) {
+                int count = HALF - 2 + over;
+                at += (size_t)sprintf(text + at, "*%d\r\n", count);
+                for (int j = 0; j < count; j++, at += size)
+                    memcpy(text + at, values[i], size);
+            }
+            assert_int_equal(snib__resp_feed(resp, text, at), 0);
+            const struct snib__value *reply = snib__resp_next(resp, &n, &broken);
+            assert_int_equal(broken, over);
+            assert_int_equal(reply == NULL, over);
+            if (!over)
+                assert_int_equal(n, SNIB__RESP_VALUES_MAX - 1);
+            snib__resp_free(resp);
+        }
+    free(text);
+}
+
+static void limit_is_of_one_text(void **state)
+{
+    (void)state;
+    enum { ROOM = SNIB__RESP_BYTES_MAX + 32 };
+    char *text = malloc(ROOM);
+    for (int over = 0; over < 2; over++) {
+        struct snib__resp *resp = snib__resp_new();
+        uint32_t n;
+        int broken, bytes = SNIB__RESP_BYTES_MAX + over;
+        size_t at = (size_t)sprintf(text, "$%d\r\n", bytes);
+        memset(text + at, 'x', (size_t)bytes);
+        memcpy(text + at + bytes, "\r\n", 2);
+        assert_int_equal(snib__resp_feed(resp, text, at + (size_t)bytes + 2), 0);
+        assert_int_equal(snib__resp_next(resp, &n, &broken) == NULL, over);
+        assert_int_equal(broken, over);
+        snib__resp_free(resp);
+    }
+    free(text);
+}
+
 /* The first text of a connection may be empty. */
 static void empty_text_comes_first(void **state)
 {
@@ -194,7 +245,8 @@ int main(void)
         cmocka_unit_test(commands_match_hiredis),      cmocka_unit_test(numbers_are_decimal),
         cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
         cmocka_unit_test(errors_are_classified),       cmocka_unit_test(limit_is_of_one_reply),
-        cmocka_unit_test(empty_text_comes_first),
+        cmocka_unit_test(empty_text_comes_first),      cmocka_unit_test(limit_is_of_all_values),
+        cmocka_unit_test(limit_is_of_one_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

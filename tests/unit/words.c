@@ -20,6 +20,8 @@ static void shown(void **state)
     expect("WRONGTYPE Operation against a key script: 0123, on @user_script:7.", NULL,
            "WRONGTYPE Operation against a key");
     expect("", NULL, "");
+    expect("a\x7f z~", NULL, "a? z~");
+    expect("three dots. . .", NULL, "three dots");
 }
 
 static void secrets(void **state)
@@ -32,6 +34,12 @@ static void secrets(void **state)
     expect("ERR hunters", "hunter2", "ERR hunters");
     expect("ERR x", "", "ERR x");
     expect("NOPERM no permissions p 'p'", "p", "NOPERM no permissions *** '***'");
+    /* a short one counts only where it stands alone, a long one anywhere */
+    expect("ap pa zp pz Ap pZ 0p p9", "p", "ap pa zp pz Ap pZ 0p p9");
+    expect("p _p_ {p} [p] :p: /p/ @p`", "p", "*** _***_ {***} [***] :***: /***/ @***`");
+    expect("xhunter2x", "hunter2", "x***x");
+    expect("xhuntx", "hunt", "xhuntx");
+    expect("hu", "hunter2", "hu"); /* too little of it to know */
 }
 
 static void long_ones(void **state)
