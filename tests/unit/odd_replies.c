@@ -51,6 +51,31 @@ static void about_a_lock(void **state)
     snib__engine_free(engine);
 }
 
+/* A script's reply of another form grants nothing. */
+static void of_a_script(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {"+OK\r\n", "*0\r\n"};
+    for (int32_t kind = SNIB_MUTEX; kind <= SNIB__MULTI; kind++)
+        for (size_t i = 0; i < COUNT(replies); i++) {
+            struct snib__engine *engine = ready_engine();
+            static const char list[] = "mone\0stwo";
+            struct snib__gate *one = kind == SNIB__MULTI
+                                         ? snib__gate_get(engine, kind, list, sizeof list)
+                                         : gate(engine, kind, "m");
+            const struct snib__acquire how = {.permits = 1};
+            int32_t code;
+            struct snib__op *op = snib__engine_acquire(engine, one, &how, now, &code);
+            answer_own(engine);
+            answer(engine, replies[i]);
+            if (op->done && op->code == SNIB_OK)
+                fail_msg("kind %d is granted by %s", kind, replies[i]);
+            const struct snib__hold *hold = snib__gate_first(one);
+            assert_true(!hold || hold->phase != SNIB__HELD);
+            snib__engine_free(engine);
+        }
+}
+
 /* Lines of any length and end; no more of them than the caller wants. */
 static void about_a_server(void **state)
 {
@@ -168,9 +193,8 @@ static void on_a_channel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_a_lock),
-        cmocka_unit_test(about_a_server),
-        cmocka_unit_test(about_the_time),
+        cmocka_unit_test(about_a_lock),   cmocka_unit_test(of_a_script),
+        cmocka_unit_test(about_a_server), cmocka_unit_test(about_the_time),
         cmocka_unit_test(on_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

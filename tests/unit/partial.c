@@ -242,6 +242,12 @@ static void questions_are_whole(struct snib__gate *gate)
         if (applies)
             is_whole(SNIB__REQ_ASK, &op);
     }
+    struct snib__buf out = {0};
+    for (int32_t what = SNIB_COUNT_GET - 1;
+         gate->kind->kind == SNIB_PERMITS && what <= SNIB_COUNT_TOTAL + 1;
+         what += SNIB_COUNT_TOTAL + 2 - SNIB_COUNT_GET)
+        assert_int_equal(gate->kind->count(&out, gate, what, 1), -4); /* no such question */
+    snib__buf_free(&out);
 }
 
 /* All that is sent for the holds of a gate. */
@@ -297,6 +303,7 @@ static void commands_of_locks(void **state)
     struct snib__gate *member = snib__gate_get(engine, SNIB_MUTEX, "name", 4);
     requests_are_whole(member, 0, 30000); /* of a quorum */
     snib__gate_put(engine, member);
+    assert_null(snib__kind_of(SNIB__KINDS));
     snib__engine_free(engine);
 }
 
