@@ -421,9 +421,41 @@ static void logged_name(void **state)
         }
 }
 
+/* The giver's lock is gone, or was only released: it is told, and the waiter tries for itself. */
+static void hand_over_without_a_lock(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int32_t code;
+    } cases[] = {
+        {":1\r\n", SNIB_OK}, {":2\r\n", SNIB_OK}, {":0\r\n", SNIB_LOST}, {"$-1\r\n", SNIB_LOST}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t code;
+        const struct snib__acquire how = {.wait = SNIB__NEVER};
+        struct snib__engine *engine = begin();
+        struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+        struct snib__hold *hold = granted(engine, one, &how);
+        struct snib__op *op = acquire(engine, one, 0);
+        struct snib__op *release = snib__engine_release(engine, hold, now, &code);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        answer(engine, cases[i].reply);
+        assert_true(release->done);
+        assert_int_equal(release->code, cases[i].code);
+        assert_int_equal(op->done, i == 0);
+        if (!op->done) {
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+            answer(engine, "$-1\r\n");
+        }
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hand_over_without_a_lock),
         cmocka_unit_test(safe_until),
         cmocka_unit_test(at_risk),
         cmocka_unit_test(max_hold_after_a_hand_over),
