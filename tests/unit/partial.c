@@ -445,6 +445,28 @@ static void greetings(void **state)
         }
 }
 
+/* A script that cannot be written counts as not loaded. */
+static void scripts(void **state)
+{
+    (void)state;
+    struct snib__conn conn;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_load(&conn, 0, START), 0);
+    size_t n = snib__buf_size(&conn.out);
+    for (size_t room = 0; room < n; room++) {
+        make_room(&conn.out, room);
+        conn.ring_count = 0;
+        memset(conn.loaded, 0, sizeof conn.loaded);
+        countdown = 1;
+        assert_int_equal(snib__conn_load(&conn, 0, START), -1);
+        assert_int_equal(countdown, 0);
+        assert_int_equal(snib__buf_size(&conn.out), 0);
+        assert_int_equal(conn.ring_count, 0);
+        assert_false(snib__conn_loaded(&conn, 0));
+    }
+    snib__conn_free(&conn);
+}
+
 /* A login that cannot be written leaves the connection as it was, and no copy of the password. */
 static void renewed_logins(void **state)
 {
@@ -505,6 +527,7 @@ int main(void)
         cmocka_unit_test(scripts_come_along),
         cmocka_unit_test(scripts_are_spelled),
         cmocka_unit_test(greetings),
+        cmocka_unit_test(scripts),
         cmocka_unit_test(renewed_logins),
         cmocka_unit_test(subscriptions),
     };

@@ -133,12 +133,49 @@ static void question_ends(void **state)
     snib__engine_free(engine);
 }
 
+/* No memory for an operation: nothing has begun, and a hold stays what it is. */
+static void nothing_begins(void **state)
+{
+    (void)state;
+    int32_t code;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *hold = granted(engine, one, &how);
+    struct snib__op *op;
+    do { /* those that are kept for reuse go first */
+        ledger_refuse(1);
+        op = snib__engine_ping(engine, SNIB__NEVER, now, &code);
+    } while (op);
+    assert_int_equal(code, SNIB_ENOMEM);
+    ledger_refuse(1);
+    assert_null(snib__engine_acquire(engine, one, &how, now, &code));
+    assert_int_equal(code, SNIB_ENOMEM);
+    ledger_refuse(1);
+    assert_null(snib__engine_nothing(engine, now, &code));
+    assert_int_equal(code, SNIB_ENOMEM);
+    ledger_refuse(1);
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    assert_int_equal(code, SNIB_ENOMEM);
+    ledger_refuse(0);
+    assert_int_equal(hold->phase, SNIB__HELD);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    op = snib__engine_release(engine, hold, now, &code);
+    assert_non_null(op);
+    while (on_the_way(engine) > 0)
+        answer(engine,
+               oldest_script(engine) == SNIB__SCRIPT_MUTEX_RELEASE ? ":1\r\n" : "+PONG\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hand_over_becomes_release),
         cmocka_unit_test(hand_over_cannot_be_repeated),
         cmocka_unit_test(question_ends),
+        cmocka_unit_test(nothing_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
