@@ -32,6 +32,15 @@ if(NOT SNIB_TESTS_OPTIMIZED AND "$ENV{SNIB_TEST_ALL}" STREQUAL "")
     target_compile_options(snib_test_code INTERFACE -O0 -U_FORTIFY_SOURCE -Wno-format-truncation)
 endif()
 
+# ./dev coverage: the core's branches are counted as they are written, without those of its assertions.
+option(SNIB_COVERAGE "Count what the core executes" OFF)
+add_library(snib_counted INTERFACE)
+if(SNIB_COVERAGE)
+    target_compile_options(snib_counted INTERFACE
+        --coverage -fprofile-update=atomic -O0 -DNDEBUG -U_FORTIFY_SOURCE)
+    add_link_options(--coverage)
+endif()
+
 # A hundred programs contain the core; gold, where it is installed, links them in half the time.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold SNIB_GOLD)
