@@ -150,15 +150,13 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
     tls->about = (struct snib__tls_context){
         .insecure = context->insecure, .has_cert = context->has_cert, .own_ca = context->own_ca};
     int old = tls_begin();
-    BIO *bio = o->BIO_new(o->bio);
-    tls->ssl = bio ? o->SSL_new(context->ssl) : NULL;
-    bool good = tls->ssl && tls_expect(o, tls);
+    tls->ssl = o->SSL_new(context->ssl);
+    BIO *bio = tls->ssl ? o->BIO_new(o->bio) : NULL;
+    bool good = bio && tls_expect(o, tls);
     if (bio) {
         o->BIO_set_data(bio, tls);
         o->BIO_set_init(bio, 1);
-    }
-    if (tls->ssl) {
-        o->SSL_set_bio(tls->ssl, bio, bio);
+        o->SSL_set_bio(tls->ssl, bio, bio); /* which owns it from here on */
         o->SSL_set_connect_state(tls->ssl);
     }
     tls_end(old);

@@ -202,7 +202,11 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 
 int snib__conn_asking(struct snib__conn *conn, snib__time now)
 {
-    return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
+    size_t size = snib__buf_size(&conn->out);
+    if (CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING") == 0)
+        return 0;
+    conn->out.len = conn->out.head + size; /* do not send it without an entry for its reply */
+    return -1;
 }
 
 int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)

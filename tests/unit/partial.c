@@ -384,6 +384,23 @@ static void scripts_come_along(void **state)
     snib__engine_free(engine);
 }
 
+/* ASKING is not sent without an entry for its reply: all later replies would be taken for those of other requests. */
+static void asking_has_its_entry(void **state)
+{
+    (void)state;
+    engine = engine_of(SNIB__SINGLE);
+    all_loaded();
+    struct snib__gate *gate = snib__gate_get(engine, SNIB_SPIN, "name", 4);
+    struct snib__hold hold = {.gate = gate, .number = 41};
+    struct snib__request request = {.kind = SNIB__REQ_RELEASE, .subject = &hold, .asking = true};
+    assert_int_equal(write_it(&request), 0);
+    forget_all();
+    write_without_entry(&request, 0);
+    write_without_entry(&request, 1);
+    snib__gate_put(engine, gate);
+    snib__engine_free(engine);
+}
+
 /* Where the server does not load scripts, it goes in the command. */
 static void scripts_are_spelled(void **state)
 {
@@ -525,6 +542,7 @@ int main(void)
         cmocka_unit_test(commands_about_a_server),
         cmocka_unit_test(commands_about_a_deployment),
         cmocka_unit_test(scripts_come_along),
+        cmocka_unit_test(asking_has_its_entry),
         cmocka_unit_test(scripts_are_spelled),
         cmocka_unit_test(greetings),
         cmocka_unit_test(scripts),
