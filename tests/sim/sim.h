@@ -214,6 +214,7 @@ struct sim_process {
     snib__time renews;              /* it has just asked to renew beyond this; 0: it has not */
     snib__time late_until;          /* no tick before this */
     snib__time asked_at[SIM_NAMES]; /* its last request to a fair lock's queue */
+    snib__time decided_at;          /* when the engine came to the results that are delivered now */
     struct sim_sample asked, told;  /* the last TIME that the server answered; the last one known */
     uint64_t moves;                 /* of the server's clock, as counted by the process */
     uint32_t steps;                 /* of that clock, when the process began or last counted */

@@ -346,6 +346,7 @@ static void pump(struct sim_process *process, bool may_stop)
 {
     bool more = true;
     int first = sim.lanes > 1 ? (int)sim_draw(SIM_LINKS) : 0;
+    process->decided_at = process->unpumped ? process->decided_at : sim.now;
     process->unpumped = false;
     process_touched(process);
     while (more && !(may_stop && stops_here(process))) {
