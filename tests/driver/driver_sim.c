@@ -2,6 +2,7 @@
  *
  *     sim_driver                 every story with SNIB_SIM_SEEDS seeds, or 1000
  *     sim_driver STORY SEED      one world
+ *     sim_driver --seen          the same as without arguments, and which faults have met
  *
  * In a random world threads acquire, begin, submit, wait, watch and release while calls are
  * interrupted or handle only a part, sockets fill up, connections are lost, and threads of the
@@ -10,6 +11,8 @@
  * nothing is left at the server.
  */
 #include "driver_sim.h"
+
+#include "../sim/pairs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,6 +213,9 @@ static unsigned random_faults(uint64_t seed)
     return seed % 4 == 0 ? 0 : (unsigned)(seed * 0x9e3779b97f4a7c15u >> 40) & 63;
 }
 
+/* In the order of enum world_fault. */
+static const char *const fault_names[] = {"split", "signals", "full", "cut", "freeze", "slow"};
+
 /* ---- Main ----------------------------------------------------------------------------------------- */
 
 static const struct story {
@@ -285,6 +291,9 @@ int main(int argc, char **argv)
 {
     const char *asked = getenv("SNIB_SIM_SEEDS");
     uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 1000;
+    const bool seen = argc == 2 && strcmp(argv[1], "--seen") == 0;
+    if (seen)
+        pairs_watch();
     for (size_t s = 0; s < sizeof stories / sizeof stories[0]; s++) {
         const struct story *story = &stories[s];
         if (argc == 3) {
@@ -295,10 +304,13 @@ int main(int argc, char **argv)
         uint64_t n = seeds / story->part + 1;
         for (uint64_t number = 1; number <= n; number++) {
             uint64_t digest = live(story, number);
+            pairs_end();
             if (number % 100 == 1 && digest != live(story, number))
                 world_fail("the same seed gave another world");
         }
         printf("driver: %s, %llu worlds\n", story->name, (unsigned long long)n);
     }
+    if (seen)
+        pairs_print(fault_names, sizeof fault_names / sizeof fault_names[0]);
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <uuid/uuid.h>
 
 #include "../sim/model_server.h"
+#include "../sim/pairs.h"
 
 #define LONGEST (1800 * 1000 * SNIB__MS)
 #define STACK (192 * 1024)
@@ -61,7 +62,18 @@ bool world_chance(unsigned one_in)
 
 bool world_has(enum world_fault fault, unsigned one_in)
 {
-    return (world.faults & fault) && world_chance(one_in);
+    if (!(world.faults & fault) || !world_chance(one_in))
+        return false;
+    world_happens(fault);
+    return true;
+}
+
+void world_happens(enum world_fault fault)
+{
+    int number = 0;
+    while (fault >> number != 1)
+        number++;
+    pairs_happens(number, world.now);
 }
 
 /* Replaces the system's random bytes. */
@@ -472,6 +484,7 @@ void world_begin(const char *story, uint64_t number, unsigned faults)
                            .addresses = 1,
                            .digest = 0xcbf29ce484222325u};
     next_freeze = 0;
+    pairs_begin(1000 * SNIB__MS);
     memset(locks, 0, sizeof locks);
     world.server = model_new();
     world_net_begin();

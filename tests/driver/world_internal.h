@@ -5,6 +5,7 @@
 #include "world.h"
 
 bool world_has(enum world_fault fault, unsigned one_in);
+void world_happens(enum world_fault fault); /* it has had an effect */
 bool world_may_be_interrupted(void);
 bool world_wait(bool (*ready)(void *on), void *on, snib__time until);
 void world_step(void);

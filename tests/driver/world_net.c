@@ -92,6 +92,8 @@ static void push(struct flow *flow, const char *bytes, size_t n, bool end)
 {
     struct chunk *chunk = malloc(sizeof *chunk + n);
     snib__time most = world.faults & WORLD_SLOW ? 30 * SNIB__MS : SNIB__MS / 2;
+    if (world.faults & WORLD_SLOW)
+        world_happens(WORLD_SLOW);
     *chunk = (struct chunk){.at = world.now + 20000 + world_draw(most), .n = n, .end = end};
     if (n)
         memcpy(chunk->bytes, bytes, n);
@@ -425,8 +427,11 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
         return failed(EPIPE);
     if (world_has(WORLD_SIGNALS, 20))
         return failed(EINTR);
-    if (link->room == 0)
+    if (link->room == 0) {
+        if (world.faults & WORLD_FULL)
+            world_happens(WORLD_FULL);
         return failed(EAGAIN);
+    }
     n = n < link->room ? n : link->room;
     if (world_has(WORLD_SPLIT, 4))
         n = 1 + world_draw(n);

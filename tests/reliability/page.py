@@ -16,6 +16,7 @@ from string import Template
 from typing import Any
 
 import faults
+import seen
 from faults import LIVE, ROOT, Fault
 
 HERE = Path(__file__).resolve().parent
@@ -129,10 +130,13 @@ def words(figures: dict[str, Any]) -> dict[str, str]:
 
 def page(table: list[Fault], figures: dict[str, Any]) -> str:
     live = sum(bool(fault.live()) for fault in table)
+    met = seen.Table()
     parts = {
         "overview": overview(table, figures),
         "sections": sections(table, figures),
         "gaps": gaps(table),
+        "pairs": number(seen.pairs_that_meet(met)),
+        "transitions": number(len(met.transitions)),
         "injected": "all" if live == len(table) else f"{live} of them",
     }
     return Template((HERE / "page.md").read_text()).substitute(words(figures) | parts)

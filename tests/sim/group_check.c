@@ -308,7 +308,8 @@ static void check_claim(int node, int name)
     if (world.enabled != 0) {
         limit += 3000 * SNIB__MS + 2 * world.reply_timeout;
     }
-    if (world.calm && world.now > latest(claim->unwanted_since, world.calm_at) + limit) {
+    snib__time since = latest(latest(claim->unwanted_since, process->left_until), world.calm_at);
+    if (world.calm && world.now > since + limit) {
         world_fail("%s is kept at node %d, and no operation wants it", claim->owner, node);
     }
 }
@@ -436,7 +437,8 @@ void check_result(const struct world_process *process, const struct world_task *
         return;
     }
     if (task->doing == WORLD_RELEASES) {
-        honest = troubled || (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
+        honest = troubled || (code == SNIB_CANCELLED && task->cancelled) ||
+                 (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
     } else {
         honest = code == SNIB_BUSY        ? task->once
                  : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends

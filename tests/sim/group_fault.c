@@ -4,6 +4,36 @@
 
 static snib__time pace; /* the mean time between faults */
 
+bool fault_is_focus(int fault)
+{
+    return world.focused && (world.focus[0] == fault || world.focus[1] == fault);
+}
+
+/* Both faults of its pair, soon one after the other, among those that the seed enables. */
+static void plan_focus(void)
+{
+    snib__time close = world.lease / 4;
+    world.enabled |= 1U << world.focus[0] | 1U << world.focus[1];
+    world.enabled |= fault_is_focus(WORLD_LATE) ? 1U << WORLD_CUT : 0;
+    pace = pace < close ? pace : close;
+}
+
+void fault_happens(int fault)
+{
+    world_totals.faults[fault]++;
+    pairs_happens(fault, world.now);
+}
+
+void fault_answered(void)
+{
+    for (int i = 0; i < world.node_count; i++) {
+        struct world_node *node = &world.nodes[i];
+        if (node->errors_until != 0 && model_struck(node->model) != 0) {
+            pairs_happens(node->errors_kind, world.now);
+        }
+    }
+}
+
 void fault_plan(void)
 {
     /* One world in six is undisturbed. */
@@ -17,9 +47,13 @@ void fault_plan(void)
         world.enabled &= ~(1U << WORLD_RESTART); /* nothing is guaranteed then */
     }
     pace = 10 * SNIB__MS << world_draw(8);
+    if (world.focused) {
+        plan_focus();
+    }
     world.next_fault = world.enabled == 0 ? SNIB__NEVER : world.now + world_draw(2 * pace);
     for (int i = 0; world_has(WORLD_CLOCK) && i < world.node_count; i++) {
         world_totals.faults[WORLD_CLOCK]++;
+        pairs_lasts(WORLD_CLOCK);
         world.nodes[i].clock_ppm = (int)world_draw(10001) - 5000;
     }
 }
@@ -31,15 +65,17 @@ static snib__time for_a_while(void)
     return world.now + world_draw(most[world_draw(3)]);
 }
 
-static void strike_pipe(int fault)
+/* Each of these functions returns whether anything has changed. */
+
+static bool strike_pipe(int fault)
 {
     struct world_pipe *pipe = net_pick();
     if (pipe == NULL) {
-        return;
+        return false;
     }
     if (fault == WORLD_CUT) {
         pipe->cut_next = 1 + (int)world_draw(2);
-        return;
+        return false; /* not yet */
     }
     snib__time until = for_a_while();
     bool both = world_chance(3);
@@ -51,11 +87,13 @@ static void strike_pipe(int fault)
     if (both) {
         pipe->to_client.frozen_until = until;
     }
+    return true;
 }
 
-static void come_back(int node)
+static void come_back(int node, int fault)
 {
     net_node_died(node);
+    world.nodes[node].refuse_kind = fault;
     world.nodes[node].refuse_until =
         world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
 }
@@ -66,7 +104,7 @@ static void restart(int node)
     world_trace("node %d restarts", node);
     model_restart(world.nodes[node].model);
     world.nodes[node].wiped_at = world.now;
-    come_back(node);
+    come_back(node, WORLD_RESTART);
 }
 
 /* The node's keys are back, with what is left of their leases. */
@@ -74,7 +112,7 @@ static void restart_with_data(int node)
 {
     world_trace("node %d restarts with its data", node);
     model_restart_with_data(world.nodes[node].model);
-    come_back(node);
+    come_back(node, WORLD_RESTART_AOF);
 }
 
 /* Connections that are logged in stay so, unless a proxy or an old server wants a new login. */
@@ -111,36 +149,39 @@ static unsigned errors_of(int fault)
     }
 }
 
-static void strike_node(int fault)
+static bool strike_node(int fault)
 {
     int i = (int)world_draw((uint64_t)world.node_count);
     struct world_node *node = &world.nodes[i];
     switch (fault) {
     case WORLD_REFUSE:
         node->refuse_until = for_a_while();
-        break;
+        node->refuse_kind = fault;
+        return false; /* with the connections */
     case WORLD_NODE_PAUSE:
         node->paused_until = for_a_while();
-        break;
+        return true;
     case WORLD_RESTART:
         restart(i);
         for (int j = 0; world_chance(4) && j < world.node_count; j++) {
             restart(j); /* the power failed */
         }
-        break;
+        return true;
     case WORLD_RESTART_AOF:
         restart_with_data(i);
-        break;
+        return true;
     default:
         model_set_faults(node->model, errors_of(fault));
         node->errors_until = for_a_while();
+        node->errors_kind = fault;
         if (fault == WORLD_PASSWORD && world_chance(2)) {
             log_out(i);
         }
+        return false; /* with the answers */
     }
 }
 
-static void strike_process(int fault)
+static bool strike_process(int fault)
 {
     int slot = (int)world_draw((uint64_t)world.slot_count);
     struct world_process *process = world.slots[slot];
@@ -153,38 +194,44 @@ static void strike_process(int fault)
         }
     } else if (fault == WORLD_CLOSE) {
         process_close(process);
-    } else if (world.process_count < WORLD_PROCESSES) {
+    } else if (world.process_count == WORLD_PROCESSES) {
+        return false;
+    } else {
         process_kill(process);
         process_new(slot);
     }
+    return true;
 }
 
 /* Half of the nodes, or fewer, never come back: the rest go on without them. */
-static void strike_dead(void)
+static bool strike_dead(void)
 {
     uint32_t dead = 0;
     for (int i = 0; i < world.node_count; i++) {
         dead += world.nodes[i].dead;
     }
     int node = (int)world_draw((uint64_t)world.node_count);
-    if (world.majority && dead + 1 <= (uint32_t)world.node_count - world.need &&
-        !world.nodes[node].dead) {
-        world_trace("node %d is dead", node);
-        world.nodes[node].dead = true;
-        if (world_chance(2)) {
-            net_node_died(node); /* else its connections just go silent */
-        }
+    if (!world.majority || dead + 1 > (uint32_t)world.node_count - world.need ||
+        world.nodes[node].dead) {
+        return false;
     }
+    world_trace("node %d is dead", node);
+    world.nodes[node].dead = true;
+    if (world_chance(2)) {
+        net_node_died(node); /* else its connections just go silent */
+    }
+    return true;
 }
 
 static void strike(int fault)
 {
+    bool changed = false;
     world_trace("fault %d", fault);
     world_totals.faults[fault] += fault != WORLD_CUT;
     switch (fault) {
     case WORLD_CUT:
     case WORLD_STALL:
-        strike_pipe(fault);
+        changed = strike_pipe(fault);
         break;
     case WORLD_REFUSE:
     case WORLD_NODE_PAUSE:
@@ -197,20 +244,34 @@ static void strike(int fault)
     case WORLD_NO_COMMAND:
     case WORLD_PASSWORD:
     case WORLD_RESTART_AOF:
-        strike_node(fault);
+        changed = strike_node(fault);
         break;
     case WORLD_PAUSE:
     case WORLD_KILL:
     case WORLD_CLOSE:
     case WORLD_CLOSE_ONE:
-        strike_process(fault);
+        changed = strike_process(fault);
         break;
     case WORLD_DEAD:
-        strike_dead();
+        changed = strike_dead();
         break;
     default:
         world_totals.faults[fault]--; /* happens elsewhere: DELAY, LATE, CLOCK, PREEMPT */
     }
+    if (changed) {
+        pairs_happens(fault, world.now);
+    }
+}
+
+static int draw_fault(void)
+{
+    int fault = world.focused && world_chance(2) ? world.focus[world_draw(2)]
+                : world_chance(3)                ? WORLD_CUT
+                                                 : (int)world_draw(WORLD_FAULTS);
+    while (!world_has(fault)) {
+        fault = (fault + 1) % WORLD_FAULTS;
+    }
+    return fault;
 }
 
 snib__time fault_next(void)
@@ -233,10 +294,7 @@ void fault_run(void)
         }
     }
     if (world.next_fault <= world.now) {
-        int fault = world_chance(3) ? WORLD_CUT : (int)world_draw(WORLD_FAULTS);
-        while (!world_has(fault)) {
-            fault = (fault + 1) % WORLD_FAULTS;
-        }
+        int fault = draw_fault();
         /* Faults come in clusters: one that strikes what another has left is the hardest. */
         world.next_fault =
             world.now + 1 + world_draw(world_chance(3) ? 10 * world.delay : 2 * pace);

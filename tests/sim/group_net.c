@@ -15,7 +15,7 @@
 static snib__time delay(void)
 {
     if (world_has(WORLD_DELAY) && world_chance(20)) {
-        world_totals.faults[WORLD_DELAY]++;
+        fault_happens(WORLD_DELAY);
         return world_draw(world.lease);
     }
     return world_between(world.delay / 10, world.delay);
@@ -100,11 +100,11 @@ static void end_server(struct world_pipe *pipe)
  * may still arrive. */
 static void cut(struct world_pipe *pipe)
 {
-    world_totals.faults[WORLD_CUT]++;
+    fault_happens(WORLD_CUT);
     push_end(&pipe->to_server);
     push_end(&pipe->to_client);
     if (world_has(WORLD_LATE) && world_chance(2)) {
-        world_totals.faults[WORLD_LATE]++;
+        fault_happens(WORLD_LATE);
         pipe->to_server.frozen_until = world.now + world_draw(2 * world.lease);
     }
     pipe->cut_next = 0;
@@ -140,7 +140,11 @@ static void finish_connect(struct world_peer *peer, int link)
         pipe++;
     }
     peer_enter(peer);
-    if (node->dead || world.now < node->refuse_until || pipe == world.pipes + WORLD_PIPES) {
+    bool refused = world.now < node->refuse_until;
+    if (refused && !node->dead) {
+        pairs_happens(node->refuse_kind, world.now);
+    }
+    if (node->dead || refused || pipe == world.pipes + WORLD_PIPES) {
         snib__engine_link_down(peer->client.driver.engine,
                                snib__engine_link(peer->client.driver.engine, link),
                                SNIB_EUNREACHABLE, ECONNREFUSED, world.now);

@@ -51,7 +51,7 @@ static void preempt(void)
         !world_chance(8)) {
         return;
     }
-    world_totals.faults[WORLD_PREEMPT]++;
+    fault_happens(WORLD_PREEMPT);
     world.nested = true;
     world_run_until(world.now + world_draw(world_chance(20) ? 2 * world.lease : 8 * world.delay));
     world.nested = false;
@@ -108,6 +108,9 @@ static bool settle(struct world_peer *peer)
     struct snib__hold *lost = snib__engine_take_lost(driver->engine);
     struct snib__outer *outer = snib__engine_take_outer(driver->engine);
     int32_t level;
+    if (op != NULL) {
+        lives_done(&peer->lives, op);
+    }
     if (op != NULL && op->member != 0) {
         snib__carrier_done(driver, op);
     } else if (op != NULL) {
@@ -128,7 +131,9 @@ static bool settle(struct world_peer *peer)
 void peer_leave(struct world_peer *peer)
 {
     struct world_process *process = peer->process;
+    lives_look(&peer->lives, peer->client.driver.engine);
     while (settle(peer) || send_all(peer)) {
+        lives_look(&peer->lives, peer->client.driver.engine);
     }
     peer->settle_at = SNIB__NEVER;
     peer->inside = false;
@@ -149,6 +154,7 @@ void peer_leave(struct world_peer *peer)
  * once. */
 void peer_leave_early(struct world_peer *peer)
 {
+    lives_look(&peer->lives, peer->client.driver.engine);
     peer->inside = false;
     peer->settle_at = world.now + world_draw(2 * WORLD_STEP);
 }
@@ -322,6 +328,7 @@ void process_free(struct world_process *process)
         if (atomic_load(&peer->client.refs) != 1) {
             world_fail("a client of %u is still referenced", process->id);
         }
+        lives_free(&peer->lives);
         snib__engine_free(peer->client.driver.engine);
     }
     free(process);

@@ -1,9 +1,10 @@
 /* group_sim.c - runs locks of several servers in simulated worlds: one seed, one world, one
  * verdict.
  *
- *     sim_group [--seeds A-B] [--trace SEED]
+ *     sim_group [--focused] [--seen] [--seeds A-B] [--trace SEED]
  *
  * Without a range: a tenth of SNIB_SIM_SEEDS seeds, because these worlds are larger, or 800.
+ * --focused, --seen: see sim.c.
  *
  * A world is first disturbed, then calm, when every waiter must be served, and then winds down
  * until nothing may be left.  Nodes that died stay dead.  Every 64th seed runs twice and must leave
@@ -25,6 +26,7 @@
 struct world world;
 struct world_totals world_totals;
 static jmp_buf failed;
+static bool focused, seen;
 
 /* ---- Chance ------------------------------------------------------------------------------------- */
 
@@ -84,7 +86,8 @@ void world_fail(const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "; replay with: sim_group --trace %llu\n", (unsigned long long)world.seed);
+    fprintf(stderr, "; replay with: sim_group %s--trace %llu\n", focused ? "--focused " : "",
+            (unsigned long long)world.seed);
     longjmp(failed, 1);
 }
 
@@ -121,8 +124,8 @@ static void plan_multi(struct world_lock *lock)
 
 static void plan_locks(void)
 {
-    world.majority = world_chance(2);
-    world.quarantine = world.majority && !world_chance(4);
+    world.majority = world_chance(2) || fault_is_focus(WORLD_DEAD);
+    world.quarantine = world.majority && (!world_chance(4) || fault_is_focus(WORLD_RESTART));
     world.need = (uint32_t)world.node_count / 2 + 1;
     world.lock_count = (int)world_between(1, world.majority ? WORLD_NAMES : WORLD_LOCKS);
     for (int i = 0; i < world.lock_count; i++) {
@@ -144,6 +147,8 @@ static void begin(uint64_t seed, bool trace)
     world.seed = seed;
     world.random = seed * 0x9e3779b97f4a7c15ULL;
     world.trace = trace;
+    world.focused = focused;
+    pairs_choose(seed, WORLD_FAULTS, &world.focus[0], &world.focus[1]);
     world.now = WORLD_START;
     world.pipes_end = world.pipes;
     world.lease = world_between(200 * SNIB__MS, 3000 * SNIB__MS) / SNIB__MS * SNIB__MS;
@@ -157,6 +162,7 @@ static void begin(uint64_t seed, bool trace)
     world.think = 10 * SNIB__MS << world_draw(8);
     world.password = world_chance(2) ? "secret" : NULL;
     plan_locks();
+    pairs_begin(world.lease);
     fault_plan();
     for (int i = 0; i < world.node_count; i++) {
         world.nodes[i].model = model_new();
@@ -217,6 +223,7 @@ static void step(snib__time until)
             fault_run();
         }
     }
+    fault_answered();
     check_step();
 }
 
@@ -282,32 +289,33 @@ static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 
 /* ---- All worlds --------------------------------------------------------------------------------- */
 
+static const char *const fault_names[WORLD_FAULTS] = {
+    [WORLD_DELAY] = "delay",
+    [WORLD_CUT] = "cut",
+    [WORLD_LATE] = "late",
+    [WORLD_STALL] = "stall",
+    [WORLD_REFUSE] = "refuse",
+    [WORLD_NODE_PAUSE] = "node-pause",
+    [WORLD_RESTART] = "restart",
+    [WORLD_ERRORS] = "errors",
+    [WORLD_CLOCK] = "clock",
+    [WORLD_PAUSE] = "pause",
+    [WORLD_PREEMPT] = "preempt",
+    [WORLD_KILL] = "kill",
+    [WORLD_CLOSE] = "close",
+    [WORLD_CLOSE_ONE] = "close-one",
+    [WORLD_DEAD] = "dead",
+    [WORLD_ERROR_AFTER] = "error-after",
+    [WORLD_BUSY] = "busy",
+    [WORLD_NOREPLICAS] = "no-replicas",
+    [WORLD_MASTERDOWN] = "master-down",
+    [WORLD_NO_COMMAND] = "no-command",
+    [WORLD_PASSWORD] = "password",
+    [WORLD_RESTART_AOF] = "restart-aof",
+};
+
 static void print_totals(uint64_t seeds, double seconds)
 {
-    static const char *const names[WORLD_FAULTS] = {
-        [WORLD_DELAY] = "delay",
-        [WORLD_CUT] = "cut",
-        [WORLD_LATE] = "late",
-        [WORLD_STALL] = "stall",
-        [WORLD_REFUSE] = "refuse",
-        [WORLD_NODE_PAUSE] = "node-pause",
-        [WORLD_RESTART] = "restart",
-        [WORLD_ERRORS] = "errors",
-        [WORLD_CLOCK] = "clock",
-        [WORLD_PAUSE] = "pause",
-        [WORLD_PREEMPT] = "preempt",
-        [WORLD_KILL] = "kill",
-        [WORLD_CLOSE] = "close",
-        [WORLD_CLOSE_ONE] = "close-one",
-        [WORLD_DEAD] = "dead",
-        [WORLD_ERROR_AFTER] = "error-after",
-        [WORLD_BUSY] = "busy",
-        [WORLD_NOREPLICAS] = "no-replicas",
-        [WORLD_MASTERDOWN] = "master-down",
-        [WORLD_NO_COMMAND] = "no-command",
-        [WORLD_PASSWORD] = "password",
-        [WORLD_RESTART_AOF] = "restart-aof",
-    };
     const struct world_totals *t = &world_totals;
     printf(
         "sim_group: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, members "
@@ -320,33 +328,27 @@ static void print_totals(uint64_t seeds, double seconds)
         (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
         (unsigned long long)t->lost, (unsigned long long)t->failed);
     for (int i = 0; i < WORLD_FAULTS; i++) {
-        printf(" %s %llu", names[i], (unsigned long long)t->faults[i]);
+        printf(" %s %llu", fault_names[i], (unsigned long long)t->faults[i]);
     }
     printf("\n");
 }
 
-int main(int argc, char **argv)
+static int usage(void)
 {
-    const char *count = getenv("SNIB_SIM_SEEDS");
-    uint64_t first = 1, last = count == NULL ? 800 : 1 + strtoull(count, NULL, 10) / 10;
-    uint64_t hash, again, trace = 0;
+    fprintf(stderr, "usage: sim_group [--focused] [--seen] [--seeds A-B] [--trace SEED]\n");
+    return 2;
+}
+
+static int run_all(uint64_t first, uint64_t last)
+{
     struct timespec from, to;
-    if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
-        return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;
-    }
-    if (argc == 3 && strcmp(argv[1], "--seeds") == 0) {
-        char *rest;
-        first = strtoull(argv[2], &rest, 10);
-        last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
-    } else if (argc != 1) {
-        fprintf(stderr, "usage: sim_group [--seeds A-B] [--trace SEED]\n");
-        return 2;
-    }
+    uint64_t hash, again, trace = 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (uint64_t seed = first; seed <= last; seed++) {
         if (!run(seed, false, &hash)) {
             return 1;
         }
+        pairs_end();
         trace = trace * 31 + hash;
         if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
             fprintf(stderr, "sim_group: seed %llu does not leave the same trace twice\n",
@@ -359,5 +361,35 @@ int main(int argc, char **argv)
                  (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
     printf("trace of seeds %llu to %llu: %016llx\n", (unsigned long long)first,
            (unsigned long long)last, (unsigned long long)trace);
+    if (seen) {
+        pairs_print(fault_names, WORLD_FAULTS);
+        lives_print();
+    }
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *count = getenv("SNIB_SIM_SEEDS");
+    uint64_t first = 1, last = count == NULL ? 800 : 1 + strtoull(count, NULL, 10) / 10, hash;
+    for (int at = 1; at < argc; at++) {
+        const char *value = at + 1 < argc ? argv[at + 1] : "";
+        if (strcmp(argv[at], "--focused") == 0) {
+            focused = true;
+        } else if (strcmp(argv[at], "--seen") == 0) {
+            seen = true;
+            pairs_watch();
+            lives_watch();
+        } else if (strcmp(argv[at], "--seeds") == 0 && *value != '\0') {
+            char *rest;
+            first = strtoull(value, &rest, 10);
+            last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
+            at++;
+        } else if (strcmp(argv[at], "--trace") == 0 && *value != '\0') {
+            return run(strtoull(value, NULL, 10), true, &hash) ? 0 : 1;
+        } else {
+            return usage();
+        }
+    }
+    return run_all(first, last);
 }

@@ -16,7 +16,9 @@
 #define SNIB_TESTS_GROUP_SIM_H
 
 #include "api/group.h"
+#include "lives.h"
 #include "model_server.h"
+#include "pairs.h"
 
 #define WORLD_NODES 5
 #define WORLD_NAMES 2 /* on every node */
@@ -63,7 +65,8 @@ struct world_node {
     int clock_ppm; /* its clock's rate error */
     bool dead;
     snib__time paused_until, refuse_until, errors_until;
-    snib__time wiped_at; /* when its memory was last lost; 0: never */
+    int refuse_kind, errors_kind; /* enum world_fault: why */
+    snib__time wiped_at;          /* when its memory was last lost; 0: never */
 };
 
 struct world_lock { /* the same in all processes */
@@ -91,7 +94,8 @@ struct world_peer { /* a client of a process */
     struct world_endpoint links[2];
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
     bool unchecked; /* somebody was inside since the engine was found flawless */
-    bool is_known;  /* the deadline is the engine's, as nobody was inside since */
+    struct lives *lives;
+    bool is_known; /* the deadline is the engine's, as nobody was inside since */
     snib__time deadline;
 };
 
@@ -126,6 +130,7 @@ struct world_process {
     bool dead, closing;
     snib__time ends_at; /* of a closing process */
     snib__time frozen_until;
+    snib__time left_until; /* a hold that it has abandoned may last so long */
     struct world_peer peers[WORLD_NODES];
     struct snib__lock locks[WORLD_LOCKS];
     struct world_task tasks[WORLD_TASKS];
@@ -171,6 +176,8 @@ struct world_claim { /* on a name of a node */
 struct world {
     uint64_t seed, random, hash, events;
     bool trace, calm, winding_down;
+    bool focused; /* the world is about these two faults: */
+    int focus[2];
     snib__time now;
     bool majority, quarantine;
     int node_count, lock_count, slot_count, task_count;
@@ -221,6 +228,9 @@ void net_free(void);
 
 /* group_fault.c */
 void fault_plan(void);
+bool fault_is_focus(int fault);
+void fault_happens(int fault); /* count one that happens elsewhere */
+void fault_answered(void);     /* nodes have answered: with which faults? */
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);

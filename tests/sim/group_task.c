@@ -71,7 +71,9 @@ static void take_hold(struct world_process *process, struct world_task *task)
     task->wake = world.now + hold_for();
     world_trace("%u task %d holds, for %.1f ms", process->id, (int)(task - process->tasks),
                 (double)(granted->deadline - world.now) / 1e6);
-    if (!check_is_valid(hold)) {
+    /* It may have been granted before the program closed the client, and delivered after. */
+    bool closed = granted->phase == SNIB__LOST && granted->reason == SNIB_REASON_CLOSED;
+    if (!check_is_valid(hold) && !closed) {
         world_fail("%u was given a hold that is over", process->id);
     }
 }
@@ -185,10 +187,31 @@ void task_lost(struct world_process *process, struct snib__hold *lost)
 
 /* ---- Releasing ---------------------------------------------------------------------------------- */
 
+/* The program forgets it without a release: only its lease ends it. */
+static void abandon(struct world_process *process, struct world_task *task)
+{
+    struct world_peer *home = task->home;
+    struct snib__hold *hold = task->hold->hold;
+    world_trace("%u task %d abandons", process->id, (int)(task - process->tasks));
+    peer_enter(home);
+    hold->users--;
+    snib__hold_abandon(home->client.driver.engine, hold, world.now);
+    process->left_until = world.now + world.lease;
+    peer_leave(home); /* it may have been lost */
+    peer_enter(home);
+    leave_hold(task->hold);
+    rest(task);
+    peer_leave(home);
+}
+
 static void release(struct world_process *process, struct world_task *task)
 {
     int32_t code = SNIB_OK;
     struct world_hold *hold = task->hold;
+    if (world.focused && world_chance(30)) {
+        abandon(process, task);
+        return;
+    }
     /* Some programs simply drop it; what one server keeps of a lost hold then ends with its
      * lease. */
     bool drops = world_chance(12) && (hold->lock != NULL || !hold->told);
@@ -200,7 +223,8 @@ static void release(struct world_process *process, struct world_task *task)
         hold->released = true;
         task->op = op;
         task->doing = WORLD_RELEASES;
-        task->wake = SNIB__NEVER;
+        task->wake = world.focused && world_chance(16) ? world.now + world_draw(4 * world.delay)
+                                                       : SNIB__NEVER; /* then it waits no longer */
         peer_leave(task->home);
         return;
     }

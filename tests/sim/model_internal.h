@@ -40,7 +40,7 @@ typedef struct connection {
 
 struct model {
     uint64_t now_ns;
-    unsigned faults;
+    unsigned faults, struck;
     const char *password;
     key *keys;
     size_t key_count, key_cap;
@@ -96,8 +96,9 @@ typedef struct command {
 /* model_server.c */
 const command *model__command(const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
-bool model__is_forbidden(const model *m, const command *cmd); /* by the user's rights */
-bool model__text_is(model_text text, const char *word);       /* case-insensitive */
+bool model__is_forbidden(model *m, const command *cmd); /* by the user's rights */
+bool model__strikes(model *m, unsigned faults); /* one of these is on, and has an effect now */
+bool model__text_is(model_text text, const char *word); /* case-insensitive */
 void model__publish(call *c);
 
 /* model_deploy.c */

@@ -181,7 +181,7 @@ static void push_error(lua_State *lua, const char *text)
     lua_setfield(lua, -2, "err");
 }
 
-static const char *refusal(const model *m, const command *cmd, size_t argc)
+static const char *refusal(model *m, const command *cmd, size_t argc)
 {
     if (cmd == NULL) {
         return "ERR Unknown Redis command called from script";
@@ -192,23 +192,24 @@ static const char *refusal(const model *m, const command *cmd, size_t argc)
     if (cmd->flags & COMMAND_NOSCRIPT) {
         return "ERR This Redis command is not allowed from script";
     }
-    if (m->faults & MODEL_NO_CHANNELS && cmd->run == model__publish) {
+    if (cmd->run == model__publish && model__strikes(m, MODEL_NO_CHANNELS)) {
         return "ERR The user executing the script can't publish to the channel mentioned in the "
                "command";
     }
     if (model__is_forbidden(m, cmd)) {
         return "ERR The user executing the script can't run this command or subcommand";
     }
-    if (m->faults & MODEL_NOREPLICAS && cmd->flags & COMMAND_WRITE) {
+    if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_NOREPLICAS)) {
         return MODEL_NOREPLICAS_TEXT;
     }
-    if (m->faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
+    if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_READONLY)) {
         return MODEL_READONLY_TEXT;
     }
-    if (m->faults & MODEL_MISCONF && cmd->flags & COMMAND_WRITE) {
+    if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_MISCONF)) {
         return MODEL_MISCONF_TEXT;
     }
     if (m->script_oom && !m->script_wrote && cmd->flags & COMMAND_GROWS) {
+        model__strikes(m, MODEL_OOM);
         return MODEL_OOM_TEXT;
     }
     return NULL;

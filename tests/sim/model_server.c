@@ -150,7 +150,8 @@ static void run_auth(call *c)
         model__error(c,
                      "ERR AUTH <password> called without any password configured for the default "
                      "user. Are you sure your configuration is correct?");
-    } else if (c->m->faults & MODEL_PASSWORD || user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
+    } else if (model__strikes(c->m, MODEL_PASSWORD) || user.n != 7 ||
+               memcmp(user.p, "default", 7) != 0 ||
                (c->m->password != NULL && (password.n != strlen(c->m->password) ||
                                            memcmp(password.p, c->m->password, password.n) != 0))) {
         model__error(c, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -222,7 +223,7 @@ static void run_select(call *c)
 
 static void run_role(call *c)
 {
-    if (c->m->faults & (MODEL_READONLY | MODEL_MASTERDOWN)) {
+    if (model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN)) {
         model__array(c, 5);
         model__bulk(c, "slave", 5);
         model__bulk(c, "127.0.0.1", 9);
@@ -244,8 +245,8 @@ static void run_info(call *c)
         text, sizeof text,
         "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
         "# Replication\r\nrole:%s\r\n",
-        (unsigned long long)c->m->run, (c->m->faults & MODEL_LOADING) != 0,
-        c->m->faults & (MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
+        (unsigned long long)c->m->run, model__strikes(c->m, MODEL_LOADING),
+        model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
     model__bulk(c, text, (size_t)n);
 }
 
@@ -324,7 +325,7 @@ void model__publish(call *c)
             continue;
         }
         receivers++;
-        if (!(c->m->faults & MODEL_MUTE)) {
+        if (!model__strikes(c->m, MODEL_MUTE)) {
             call message = {.m = c->m, .from = to, .reply = &to->out};
             model__array(&message, 3);
             model__bulk(&message, "message", 7);
@@ -524,7 +525,13 @@ static void unknown_command(call *c)
                  (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
 }
 
-bool model__is_forbidden(const model *m, const command *cmd)
+bool model__strikes(model *m, unsigned faults)
+{
+    m->struck |= m->faults & faults;
+    return (m->faults & faults) != 0;
+}
+
+bool model__is_forbidden(model *m, const command *cmd)
 {
     static const struct {
         unsigned fault;
@@ -535,8 +542,8 @@ bool model__is_forbidden(const model *m, const command *cmd)
                   {MODEL_NO_CLIENT, "client|"},
                   {MODEL_NO_EVALSHA, "evalsha"}};
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        if (m->faults & rights[i].fault &&
-            strncmp(cmd->name, rights[i].names, strlen(rights[i].names)) == 0) {
+        if (strncmp(cmd->name, rights[i].names, strlen(rights[i].names)) == 0 &&
+            model__strikes(m, rights[i].fault)) {
             return true;
         }
     }
@@ -546,22 +553,24 @@ bool model__is_forbidden(const model *m, const command *cmd)
 /* Refusals in the order in which the server checks for them. */
 static bool refused(call *c, const command *cmd)
 {
-    unsigned faults = c->m->faults;
+    model *m = c->m;
     if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
+        model__strikes(m, MODEL_PASSWORD);
         model__error(c, "NOAUTH Authentication required.");
-    } else if (model__is_forbidden(c->m, cmd)) {
+    } else if (model__is_forbidden(m, cmd)) {
         model__error(c, "NOPERM this user has no permissions to run the '%s' command", cmd->name);
-    } else if (faults & MODEL_NO_CHANNELS &&
-               (cmd->run == run_subscribe || cmd->run == model__publish)) {
+    } else if ((cmd->run == run_subscribe || cmd->run == model__publish) &&
+               model__strikes(m, MODEL_NO_CHANNELS)) {
         model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
                         "arguments");
-    } else if (faults & MODEL_OOM && cmd->flags & COMMAND_GROWS) {
+    } else if (cmd->flags & COMMAND_GROWS && model__strikes(m, MODEL_OOM)) {
         model__error(c, MODEL_OOM_TEXT);
-    } else if (faults & MODEL_MISCONF && (cmd->flags & COMMAND_WRITE || cmd->run == run_ping)) {
+    } else if ((cmd->flags & COMMAND_WRITE || cmd->run == run_ping) &&
+               model__strikes(m, MODEL_MISCONF)) {
         model__error(c, MODEL_MISCONF_TEXT);
-    } else if (faults & MODEL_NOREPLICAS && cmd->flags & COMMAND_WRITE) {
+    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_NOREPLICAS)) {
         model__error(c, MODEL_NOREPLICAS_TEXT);
-    } else if (faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
+    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_READONLY)) {
         model__error(c, MODEL_READONLY_TEXT);
     } else if (c->from->channel_count + c->from->shard_count > 0 &&
                !(cmd->flags & COMMAND_SUBSCRIBED)) {
@@ -570,13 +579,13 @@ static bool refused(call *c, const command *cmd)
             "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
             "RESET are allowed in this context",
             cmd->name);
-    } else if (faults & MODEL_MASTERDOWN && !(cmd->flags & COMMAND_LOADING)) {
+    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_MASTERDOWN)) {
         model__error(c,
                      "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to "
                      "'no'.");
-    } else if (faults & MODEL_LOADING && !(cmd->flags & COMMAND_LOADING)) {
+    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_LOADING)) {
         model__error(c, "LOADING Redis is loading the dataset in memory");
-    } else if (faults & MODEL_BUSY && !(cmd->flags & COMMAND_NOAUTH)) {
+    } else if (!(cmd->flags & COMMAND_NOAUTH) && model__strikes(m, MODEL_BUSY)) {
         model__error(c, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or "
                         "SHUTDOWN NOSAVE.");
     } else {
@@ -592,7 +601,7 @@ static void spoil_answer(call *c, const command *cmd, size_t answered)
     static const char *const texts[] = {"ERR upstream failure", "UNAVAILABLE no backend",
                                         "ERR internal error, request aborted"};
     if (c->m->faults & MODEL_ERROR_AFTER && cmd->run == model__evalsha &&
-        model__random(c->m, 2) == 0) {
+        model__random(c->m, 2) == 0 && model__strikes(c->m, MODEL_ERROR_AFTER)) {
         c->from->out.n = answered;
         model__error(c, "%s", texts[model__random(c->m, 3)]);
     }
@@ -713,6 +722,13 @@ void model_input(model *m, uint64_t id, const char *bytes, size_t n)
 void model_set_faults(model *m, unsigned faults)
 {
     m->faults = faults;
+}
+
+unsigned model_struck(model *m)
+{
+    unsigned struck = m->struck;
+    m->struck = 0;
+    return struck;
 }
 
 void model_log_out(model *m, uint64_t id)

@@ -62,7 +62,8 @@ void model_close(model *m, uint64_t connection);
 /* ---- Faults ------------------------------------------------------------------------------------- */
 
 void model_set_faults(model *m, unsigned faults); /* a set of enum model_fault */
-void model_restart(model *m); /* connections, keys and scripts are gone, as after kill -9 */
+unsigned model_struck(model *m); /* those that have had an effect since the last call */
+void model_restart(model *m);    /* connections, keys and scripts are gone, as after kill -9 */
 void model_restart_with_data(model *m); /* the keys are kept, as by an append-only file */
 void model_log_out(model *m, uint64_t connection); /* it must log in again */
 void model_flush_keys(model *m);

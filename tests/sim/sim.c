@@ -1,8 +1,10 @@
 /* sim.c - runs the engine in simulated worlds: one seed, one world, one verdict.
  *
- *     sim [--mutexes] [--seeds A-B] [--trace SEED]
+ *     sim [--mutexes | --focused] [--seen] [--seeds A-B] [--trace SEED]
  *
  * Without a range: SNIB_SIM_SEEDS seeds, or 1000.  --mutexes: all locks of all worlds are mutexes.
+ * --focused: each world is about a pair of faults.  --seen: say which pairs have met, and which
+ * transitions the engines have made; tests/sim/seen.py judges that.
  *
  * A world has three phases: disturbed, with the faults that its seed enables; calm, in which
  * everything must recover; winding down, after which no key or subscription of a client may remain.
@@ -11,6 +13,7 @@
  */
 #include "sim.h"
 #include "engine_check.h"
+#include "lives.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +29,7 @@
 struct sim sim;
 struct sim_totals totals;
 static jmp_buf failed;
-static bool only_mutexes;
+static bool only_mutexes, focused, seen;
 
 uint64_t sim_server_ns(snib__time at)
 {
@@ -73,7 +76,10 @@ void sim_fail(const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "; replay: sim %s--trace %llu\n", only_mutexes ? "--mutexes " : "",
+    fprintf(stderr, "; replay: sim %s--trace %llu\n",
+            only_mutexes ? "--mutexes "
+            : focused    ? "--focused "
+                         : "",
             (unsigned long long)sim.seed);
     longjmp(failed, 1);
 }
@@ -92,7 +98,7 @@ static void plan_families(void)
                                   FAMILY_RW};
     static const bool known_to_redisson[FAMILY_COUNT] = {
         [FAMILY_MUTEX] = true, [FAMILY_FAIR] = true, [FAMILY_RW] = true, [FAMILY_PERMITS] = true};
-    bool mutexes = only_mutexes || sim_chance(3);
+    bool mutexes = only_mutexes || sim_chance(3) || fault_is_focus(FAULT_STALE);
     bool peers = !mutexes && sim_chance(2);
     sim.multi = !mutexes && sim.name_count > 1 && sim_chance(4);
     peers |= sim.crowded && sim_chance(2);
@@ -110,7 +116,7 @@ static void plan_families(void)
         sim.peer_count = name->alien ? SIM_PEERS : sim.peer_count;
         keys_plan(name);
     }
-    if (!mutexes || sim.crowded || sim_has(FAULT_STEP)) {
+    if (!mutexes || sim.crowded || (sim_has(FAULT_STEP) && !sim.focused)) {
         sim.enabled &= ~(1ULL << FAULT_STALE); /* topo_single.c covers it for the other kinds */
         sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.next_fault;
     }
@@ -126,7 +132,8 @@ static void begin(uint64_t seed, bool trace)
     sim.trace = trace;
     sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
     sim.now = SIM_START;
-    sim.long_leases = seed % 8 == 3;
+    sim.focused = focused;
+    sim.long_leases = seed % 8 == 3 && !focused;
     sim.lease = leases[sim_draw(3)];
     sim.lease = sim.long_leases ? leases[2] : sim.lease;
     sim.lanes = sim_chance(3) ? 1 : (int32_t)sim_between(2, SNIB__LANES_MAX);
@@ -139,12 +146,19 @@ static void begin(uint64_t seed, bool trace)
     sim.think = 10 * SNIB__MS << sim_draw(8);
     sim.database = sim_chance(2) ? 0 : 3;
     sim.password = sim_chance(2) ? NULL : "secret";
-    sim.crowded = seed % 8 == 5;
+    sim.crowded = seed % 8 == 5 && !focused;
     sim.pipes_end = sim.pipes;
     sim.model = model_new();
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
+    pairs_begin(sim.lease);
+    pairs_choose(seed, FAULT_COUNT, &sim.focus[0], &sim.focus[1]);
     fault_plan();
+    if (fault_is_focus(FAULT_MUTE)) { /* it takes effect only if somebody waits for a message */
+        sim.name_count = 1;
+        sim.task_count = SIM_TASKS;
+        sim.think = 20 * SNIB__MS;
+    }
     sim.pubsub_delay = sim_chance(3) ? 6 * sim.delay : sim.delay;
     snib__time shortest = sim.unequal ? sim.lease / SIM_UNEQUAL : sim.lease;
     if (sim.pubsub_delay > shortest / 12) {
@@ -233,6 +247,7 @@ static void step(snib__time until)
     }
     sim.now = next > until ? until : next > sim.now ? next : sim.now;
     model_time(sim.model, sim_server_ns(sim.now));
+    fault_answered();
     check_truth(CAUSE_EXPIRED);
     if (++sim.events > EVENTS_MAX) {
         sim_fail("the events do not end");
@@ -354,44 +369,45 @@ static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 
 /* ---- All worlds --------------------------------------------------------------------------------- */
 
+static const char *const fault_names[FAULT_COUNT] = {
+    [FAULT_DELAY] = "delay",
+    [FAULT_SLICE] = "slice",
+    [FAULT_CUT] = "cut",
+    [FAULT_LATE] = "late",
+    [FAULT_STALL] = "stall",
+    [FAULT_REFUSE] = "refuse",
+    [FAULT_SERVER_PAUSE] = "server-pause",
+    [FAULT_CLIENT_PAUSE] = "client-pause",
+    [FAULT_SCRIPT_FLUSH] = "script-flush",
+    [FAULT_RESTART] = "restart",
+    [FAULT_EVICT] = "evict",
+    [FAULT_OVERWRITE] = "overwrite",
+    [FAULT_MUTE] = "mute",
+    [FAULT_NO_CHANNELS] = "no-channels",
+    [FAULT_OOM] = "oom",
+    [FAULT_READONLY] = "readonly",
+    [FAULT_LOADING] = "loading",
+    [FAULT_MISCONF] = "misconf",
+    [FAULT_CLOCK] = "clock",
+    [FAULT_FORCE] = "force",
+    [FAULT_CLOSE] = "close",
+    [FAULT_CRASH] = "crash",
+    [FAULT_STOP] = "stop",
+    [FAULT_LATE_TICK] = "late-tick",
+    [FAULT_STEP] = "step",
+    [FAULT_ERROR_AFTER] = "error-after",
+    [FAULT_BUSY] = "busy",
+    [FAULT_NOREPLICAS] = "no-replicas",
+    [FAULT_MASTERDOWN] = "master-down",
+    [FAULT_NO_COMMAND] = "no-command",
+    [FAULT_PASSWORD] = "password",
+    [FAULT_RESTART_AOF] = "restart-aof",
+    [FAULT_STALE] = "stale",
+    [FAULT_MEMORY] = "memory",
+};
+
 static void print_totals(uint64_t seeds, double seconds)
 {
-    static const char *const names[FAULT_COUNT] = {
-        [FAULT_DELAY] = "delay",
-        [FAULT_SLICE] = "slice",
-        [FAULT_CUT] = "cut",
-        [FAULT_LATE] = "late",
-        [FAULT_STALL] = "stall",
-        [FAULT_REFUSE] = "refuse",
-        [FAULT_SERVER_PAUSE] = "server-pause",
-        [FAULT_CLIENT_PAUSE] = "client-pause",
-        [FAULT_SCRIPT_FLUSH] = "script-flush",
-        [FAULT_RESTART] = "restart",
-        [FAULT_EVICT] = "evict",
-        [FAULT_OVERWRITE] = "overwrite",
-        [FAULT_MUTE] = "mute",
-        [FAULT_NO_CHANNELS] = "no-channels",
-        [FAULT_OOM] = "oom",
-        [FAULT_READONLY] = "readonly",
-        [FAULT_LOADING] = "loading",
-        [FAULT_MISCONF] = "misconf",
-        [FAULT_CLOCK] = "clock",
-        [FAULT_FORCE] = "force",
-        [FAULT_CLOSE] = "close",
-        [FAULT_CRASH] = "crash",
-        [FAULT_STOP] = "stop",
-        [FAULT_LATE_TICK] = "late-tick",
-        [FAULT_STEP] = "step",
-        [FAULT_ERROR_AFTER] = "error-after",
-        [FAULT_BUSY] = "busy",
-        [FAULT_NOREPLICAS] = "no-replicas",
-        [FAULT_MASTERDOWN] = "master-down",
-        [FAULT_NO_COMMAND] = "no-command",
-        [FAULT_PASSWORD] = "password",
-        [FAULT_RESTART_AOF] = "restart-aof",
-        [FAULT_STALE] = "stale",
-        [FAULT_MEMORY] = "memory",
-    };
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};
     printf(
@@ -412,38 +428,21 @@ static void print_totals(uint64_t seeds, double seconds)
     printf(" multi %llu; Redisson %llu; faults:", (unsigned long long)totals.by_multi,
            (unsigned long long)totals.by_redisson);
     for (int i = 0; i < FAULT_COUNT; i++) {
-        printf(" %s %llu", names[i], (unsigned long long)totals.faults[i]);
+        printf(" %s %llu", fault_names[i], (unsigned long long)totals.faults[i]);
     }
     printf("\n");
 }
 
-int main(int argc, char **argv)
+static int run_all(uint64_t first, uint64_t last)
 {
-    const char *count = getenv("SNIB_SIM_SEEDS");
-    uint64_t first = 1, last = count == NULL ? 1000 : strtoull(count, NULL, 10), hash, again;
-    uint64_t trace = 0;
     struct timespec from, to;
-    if (argc > 1 && strcmp(argv[1], "--mutexes") == 0) {
-        only_mutexes = true;
-        argc--;
-        argv++;
-    }
-    if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
-        return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;
-    }
-    if (argc == 3 && strcmp(argv[1], "--seeds") == 0) {
-        char *rest;
-        first = strtoull(argv[2], &rest, 10);
-        last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
-    } else if (argc != 1) {
-        fprintf(stderr, "usage: sim [--mutexes] [--seeds A-B] [--trace SEED]\n");
-        return 2;
-    }
+    uint64_t hash, again, trace = 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (uint64_t seed = first; seed <= last; seed++) {
         if (!run(seed, false, &hash)) {
             return 1;
         }
+        pairs_end();
         trace = trace * 31 + hash;
         if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
             fprintf(stderr, "sim: seed %llu does not leave the same trace twice\n",
@@ -456,5 +455,39 @@ int main(int argc, char **argv)
                  (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
     printf("trace of seeds %llu to %llu: %016llx\n", (unsigned long long)first,
            (unsigned long long)last, (unsigned long long)trace);
+    if (seen) {
+        pairs_print(fault_names, FAULT_COUNT);
+        lives_print();
+    }
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *count = getenv("SNIB_SIM_SEEDS");
+    uint64_t first = 1, last = count == NULL ? 1000 : strtoull(count, NULL, 10), hash;
+    for (int at = 1; at < argc; at++) {
+        const char *value = at + 1 < argc ? argv[at + 1] : "";
+        if (strcmp(argv[at], "--mutexes") == 0) {
+            only_mutexes = true;
+        } else if (strcmp(argv[at], "--focused") == 0) {
+            focused = true;
+        } else if (strcmp(argv[at], "--seen") == 0) {
+            seen = true;
+            pairs_watch();
+            lives_watch();
+        } else if (strcmp(argv[at], "--seeds") == 0 && *value != '\0') {
+            char *rest;
+            first = strtoull(value, &rest, 10);
+            last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
+            at++;
+        } else if (strcmp(argv[at], "--trace") == 0 && *value != '\0') {
+            return run(strtoull(value, NULL, 10), true, &hash) ? 0 : 1;
+        } else {
+            fprintf(stderr,
+                    "usage: sim [--mutexes] [--focused] [--seen] [--seeds A-B] [--trace SEED]\n");
+            return 2;
+        }
+    }
+    return run_all(first, last);
 }

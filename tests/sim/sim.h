@@ -24,6 +24,7 @@
 
 #include "engine/engine.h"
 #include "model_server.h"
+#include "pairs.h"
 
 #define SIM_SLOTS 4      /* processes at once */
 #define SIM_PROCESSES 64 /* processes in a seed, ended ones included */
@@ -128,10 +129,11 @@ struct sim_use {
  * owner. */
 struct sim_owner {
     struct sim_use use;
-    unsigned present;     /* set of names that it holds at the server */
-    bool abandoned;       /* the operation ended without it */
-    bool again;           /* a writer's own read, not its first: the number is reused */
-    bool stray;           /* from a connection that could not be killed: only its lease ends it */
+    unsigned present; /* set of names that it holds at the server */
+    bool abandoned;   /* the operation ended without it */
+    bool again;       /* a writer's own read, not its first: the number is reused */
+    bool
+        stray; /* from a connection that could not be killed, or abandoned: only its lease ends it */
     bool aged;            /* from a stale data set, without its latest renewal */
     bool closed;          /* its hold was valid when its client was closed */
     bool found, missed;   /* by a release: the server reported all of it, or not */
@@ -196,7 +198,8 @@ struct sim_sample { /* an answer to TIME */
 
 struct sim_process {
     struct snib__engine *engine; /* NULL: gone, or a Redisson */
-    bool foreign;                /* a Redisson */
+    struct lives *lives;
+    bool foreign; /* a Redisson */
     uint32_t id;
     char uuid[37];
     struct snib__gate *gates[SIM_NAMES][SIM_SIDES];
@@ -211,6 +214,7 @@ struct sim_process {
     snib__time lease, recheck, try_timeout;
     uint64_t granted;               /* holds that its tasks got */
     bool unpumped;                  /* it was stopped while leaving the engine */
+    snib__time decided_at;          /* when the engine came to the results that are delivered now */
     snib__time renews;              /* it has just asked to renew beyond this; 0: it has not */
     snib__time late_until;          /* no tick before this */
     snib__time asked_at[SIM_NAMES]; /* its last request to a fair lock's queue */
@@ -320,6 +324,8 @@ struct sim {
     int32_t lanes;    /* command connections per process */
     bool unequal;     /* clients differ in leases, limits and patience */
     bool long_leases; /* fixed ones may outlast steps of the server's clock */
+    bool focused;     /* the world is about these two faults: */
+    int focus[2];
     uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
     bool crowded;                  /* all tasks want one lock all the time */
@@ -336,6 +342,8 @@ struct sim {
     int64_t objects;    /* allocated by the engines */
     snib__time server_paused_until, refuse_until, server_faults_until;
     unsigned server_faults;
+    uint64_t server_kinds; /* set of enum sim_fault: those of server_faults */
+    int refuse_kind;       /* why connections are refused */
     struct sim_name names[SIM_NAMES];
     int name_count, slot_count, task_count;
     bool multi;                 /* all names can be members of one lock */
@@ -439,6 +447,9 @@ void net_free(void);
 
 /* sim_fault.c */
 void fault_plan(void);
+bool fault_is_focus(int fault);
+void fault_happens(int fault); /* count one that happens elsewhere */
+void fault_answered(void);     /* the server has answered: with which faults? */
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);

@@ -149,7 +149,7 @@ static bool waits_behind(const struct sim_process *process, const struct sim_tas
  * an earlier task of its own waits for it. */
 static bool knows_itself(const struct sim_process *process, const struct sim_task *task)
 {
-    snib__time lately = sim.now - process->try_timeout - process->try_timeout / 50;
+    snib__time lately = process->decided_at - process->try_timeout - process->try_timeout / 50;
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
         if (hold->users > 0 && (hold->use.names & task->use.names) != 0 &&
@@ -234,7 +234,8 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
-/* Whether the waiter's latest attempts are unanswered, and for how long. */
+/* Whether the waiter's latest attempts are unanswered, and for how long they were when the engine
+ * decided: a process that was stopped meanwhile reports that later. */
 static bool is_unanswered(struct sim_process *process, const struct sim_task *task,
                           struct sim_owner **owner, snib__time *out_for)
 {
@@ -242,8 +243,9 @@ static bool is_unanswered(struct sim_process *process, const struct sim_task *ta
         return false;
     }
     *owner = check_owner(process, task->number, task->use.side);
-    *out_for = sim.now - (*owner)->unanswered_since;
-    return (*owner)->unanswered_since != 0;
+    snib__time since = (*owner)->unanswered_since;
+    *out_for = process->decided_at > since ? process->decided_at - since : 0;
+    return since != 0;
 }
 
 /* Whether nothing is known of the lock's state: no attempt of the waiter has ever been answered, nor

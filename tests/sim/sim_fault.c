@@ -7,6 +7,39 @@
 static const char not_a_lock[] = "not a lock";
 static snib__time pace; /* the mean time between faults */
 
+#define RIGHTS                                                                                     \
+    (MODEL_NO_PUBLISH | MODEL_NO_SUBSCRIBE | MODEL_NO_INFO | MODEL_NO_CLIENT | MODEL_NO_EVALSHA)
+
+/* What the server answers for a while. */
+static const unsigned answers[FAULT_COUNT] = {
+    [FAULT_ERROR_AFTER] = MODEL_ERROR_AFTER,
+    [FAULT_BUSY] = MODEL_BUSY,
+    [FAULT_NOREPLICAS] = MODEL_NOREPLICAS,
+    [FAULT_MASTERDOWN] = MODEL_MASTERDOWN | MODEL_READONLY,
+    [FAULT_NO_COMMAND] = RIGHTS, /* one of them */
+    [FAULT_PASSWORD] = MODEL_PASSWORD,
+    [FAULT_MUTE] = MODEL_MUTE,
+    [FAULT_NO_CHANNELS] = MODEL_NO_CHANNELS,
+    [FAULT_OOM] = MODEL_OOM,
+    [FAULT_READONLY] = MODEL_READONLY,
+    [FAULT_LOADING] = MODEL_LOADING,
+    [FAULT_MISCONF] = MODEL_MISCONF,
+};
+
+bool fault_is_focus(int fault)
+{
+    return sim.focused && (sim.focus[0] == fault || sim.focus[1] == fault);
+}
+
+/* Both faults of its pair, soon one after the other, among those that the seed enables. */
+static void plan_focus(void)
+{
+    snib__time close = sim.lease / 4;
+    sim.enabled |= 1ULL << sim.focus[0] | 1ULL << sim.focus[1];
+    sim.enabled |= fault_is_focus(FAULT_LATE) ? 1ULL << FAULT_CUT : 0;
+    pace = pace < close ? pace : close;
+}
+
 void fault_plan(void)
 {
     /* One world in six is undisturbed: there, promptness itself can be checked. */
@@ -22,6 +55,9 @@ void fault_plan(void)
         sim.enabled = 1ULL << FAULT_STEP | (sim_chance(2) ? sim.enabled : 0);
         pace = 1280 * SNIB__MS;
     }
+    if (sim.focused) {
+        plan_focus();
+    }
     sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
     sim.clock_ppm = 0;
     if (sim_has(FAULT_CLOCK)) {
@@ -31,6 +67,23 @@ void fault_plan(void)
         sim.clock_ppm = sim_chance(3) ? (sim_chance(2) ? most : -most)
                                       : (int)sim_draw(2 * (uint64_t)most + 1) - most;
         totals.faults[FAULT_CLOCK]++;
+        pairs_lasts(FAULT_CLOCK);
+    }
+}
+
+void fault_happens(int fault)
+{
+    totals.faults[fault]++;
+    pairs_happens(fault, sim.now);
+}
+
+void fault_answered(void)
+{
+    unsigned struck = sim.server_kinds == 0 ? 0 : model_struck(sim.model);
+    for (int fault = 0; struck != 0 && fault < FAULT_COUNT; fault++) {
+        if ((sim.server_kinds >> fault & 1) != 0 && (answers[fault] & struck) != 0) {
+            pairs_happens(fault, sim.now);
+        }
     }
 }
 
@@ -47,9 +100,10 @@ snib__time fault_for_a_while(void)
     return until;
 }
 
-static void server_fault(unsigned model_fault)
+static void server_fault(int fault, unsigned model_faults)
 {
-    sim.server_faults |= model_fault;
+    sim.server_faults |= model_faults;
+    sim.server_kinds |= 1ULL << fault;
     sim.server_faults_until = fault_for_a_while();
     fault_until(sim.server_faults_until + SIM_RETRY); /* pending releases may be in the way */
     model_set_faults(sim.model, sim.server_faults);
@@ -63,8 +117,11 @@ static void forget_tokens(void)
     }
 }
 
-static void strike_name(int fault)
+/* Each of these functions returns whether anything has changed. */
+
+static bool strike_name(int fault)
 {
+    bool changed = true;
     struct sim_name *name = &sim.names[sim_draw((uint64_t)sim.name_count)];
     if (fault == FAULT_EVICT && sim_chance(5)) {
         model_flush_keys(sim.model);
@@ -74,8 +131,8 @@ static void strike_name(int fault)
         const char *fair[] = {name->text, name->queue, name->places, name->beats};
         uint64_t which = sim_draw(4);
         const char *key = name->family == FAMILY_FAIR ? fair[which] : keys[which];
-        bool gone = model_delete(sim.model, sim.database, key, strlen(key));
-        name->queue_torn |= gone && name->family == FAMILY_FAIR && which > 0;
+        changed = model_delete(sim.model, sim.database, key, strlen(key));
+        name->queue_torn |= changed && name->family == FAMILY_FAIR && which > 0;
         name->last_token = 0;
         name->tokens_lost_at = sim.now;
     } else {
@@ -83,17 +140,18 @@ static void strike_name(int fault)
     }
     check_truth(CAUSE_MEMORY);
     fault_until(sim.now + SIM_RETRY); /* a release that met another type is retried */
+    return changed;
 }
 
-static void strike_pipe(int fault)
+static bool strike_pipe(int fault)
 {
     struct sim_pipe *pipe = net_pick();
     if (pipe == NULL) {
-        return;
+        return false;
     }
     if (fault == FAULT_CUT) {
         pipe->cut_next = 1 + (int)sim_draw(2);
-        return;
+        return false; /* not yet */
     }
     snib__time until = fault_for_a_while();
     bool both = sim_chance(3);
@@ -105,13 +163,14 @@ static void strike_pipe(int fault)
     if (both) {
         pipe->to_client.frozen_until = until;
     }
+    return true;
 }
 
 static void forbid_command(void)
 {
     static const unsigned rights[] = {MODEL_NO_PUBLISH, MODEL_NO_SUBSCRIBE, MODEL_NO_INFO,
                                       MODEL_NO_CLIENT, MODEL_NO_EVALSHA};
-    server_fault(rights[sim_draw(sizeof rights / sizeof *rights)]);
+    server_fault(FAULT_NO_COMMAND, rights[sim_draw(sizeof rights / sizeof *rights)]);
     if (sim.server_faults & (MODEL_NO_INFO | MODEL_NO_CLIENT)) {
         net_spare();
     }
@@ -120,7 +179,7 @@ static void forbid_command(void)
 /* Connections that are logged in stay so, unless a proxy or an old server wants a new login. */
 static void change_password(void)
 {
-    server_fault(MODEL_PASSWORD);
+    server_fault(FAULT_PASSWORD, MODEL_PASSWORD);
     if (sim_chance(2)) {
         net_log_out();
     }
@@ -138,7 +197,7 @@ static void restart(bool with_data)
     check_truth(CAUSE_MEMORY);
     sim.refuse_until = fault_for_a_while();
     if (sim_has(FAULT_LOADING)) {
-        server_fault(MODEL_LOADING);
+        server_fault(FAULT_LOADING, MODEL_LOADING);
     }
 }
 
@@ -165,7 +224,7 @@ static void promote(void)
     sim.refuse_until = fault_for_a_while();
 }
 
-static void strike_process(int fault)
+static bool strike_process(int fault)
 {
     int slot = (int)sim_draw((uint64_t)sim.slot_count);
     struct sim_process *process = sim.slots[slot];
@@ -176,25 +235,31 @@ static void strike_process(int fault)
         process->late_until = process->frozen_until + (process->frozen_until - sim.now);
         fault_until(process->late_until);
     } else if (fault == FAULT_CLOSE) {
-        if (process->gone_at == SNIB__NEVER) {
-            process_close(process);
+        if (process->gone_at != SNIB__NEVER) {
+            return false;
         }
-    } else if (sim.process_count < SIM_PROCESSES) {
+        process_close(process);
+    } else if (sim.process_count == SIM_PROCESSES) {
+        return false;
+    } else {
         process_end(process);
         process_new(slot);
     }
+    return true;
 }
 
 static void strike(int fault)
 {
+    bool changed = answers[fault] == 0; /* else with the answers */
     fault_until(sim.now);
     switch (fault) {
     case FAULT_CUT:
     case FAULT_STALL:
-        strike_pipe(fault);
+        changed = strike_pipe(fault);
         break;
     case FAULT_REFUSE:
         sim.refuse_until = fault_for_a_while();
+        changed = false; /* with the connections */
         break;
     case FAULT_SERVER_PAUSE:
         sim.server_paused_until = fault_for_a_while();
@@ -206,18 +271,6 @@ static void strike(int fault)
     case FAULT_RESTART_AOF:
         restart(fault == FAULT_RESTART_AOF);
         break;
-    case FAULT_ERROR_AFTER:
-        server_fault(MODEL_ERROR_AFTER);
-        break;
-    case FAULT_BUSY:
-        server_fault(MODEL_BUSY);
-        break;
-    case FAULT_NOREPLICAS:
-        server_fault(MODEL_NOREPLICAS);
-        break;
-    case FAULT_MASTERDOWN:
-        server_fault(MODEL_MASTERDOWN | MODEL_READONLY);
-        break;
     case FAULT_NO_COMMAND:
         forbid_command();
         break;
@@ -226,31 +279,14 @@ static void strike(int fault)
         break;
     case FAULT_EVICT:
     case FAULT_OVERWRITE:
-        strike_name(fault);
-        break;
-    case FAULT_MUTE:
-        server_fault(MODEL_MUTE);
-        break;
-    case FAULT_NO_CHANNELS:
-        server_fault(MODEL_NO_CHANNELS);
-        break;
-    case FAULT_OOM:
-        server_fault(MODEL_OOM);
-        break;
-    case FAULT_READONLY:
-        server_fault(MODEL_READONLY);
-        break;
-    case FAULT_LOADING:
-        server_fault(MODEL_LOADING);
-        break;
-    case FAULT_MISCONF:
-        server_fault(MODEL_MISCONF);
+        changed = strike_name(fault);
         break;
     case FAULT_STEP:
         clock_step();
         break;
     case FAULT_MEMORY:
         memory_strike();
+        changed = false; /* with the allocations */
         break;
     case FAULT_STALE:
         promote();
@@ -259,15 +295,36 @@ static void strike(int fault)
     case FAULT_LATE_TICK:
     case FAULT_CLOSE:
     case FAULT_CRASH:
-        strike_process(fault);
+        changed = strike_process(fault);
         break;
     default:
-        return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE, STOP */
+        if (answers[fault] == 0) {
+            return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE, STOP */
+        }
+        server_fault(fault, answers[fault]);
     }
     if (fault != FAULT_CUT && fault != FAULT_MEMORY) {
         totals.faults[fault]++;
     }
+    if (changed) {
+        pairs_happens(fault, sim.now);
+    }
+    if (fault == FAULT_REFUSE || fault == FAULT_RESTART || fault == FAULT_RESTART_AOF ||
+        fault == FAULT_STALE) {
+        sim.refuse_kind = fault;
+    }
     sim_trace("fault %d", fault);
+}
+
+static int draw_fault(void)
+{
+    int fault = sim.focused && sim_chance(2) ? sim.focus[sim_draw(2)]
+                : sim_chance(3)              ? FAULT_CUT
+                                             : (int)sim_draw(FAULT_COUNT);
+    while (!sim_has(fault)) {
+        fault = (fault + 1) % FAULT_COUNT;
+    }
+    return fault;
 }
 
 snib__time fault_next(void)
@@ -280,13 +337,11 @@ void fault_run(void)
 {
     if (sim.server_faults != 0 && sim.server_faults_until <= sim.now) {
         sim.server_faults = 0;
+        sim.server_kinds = 0;
         model_set_faults(sim.model, 0);
     }
     if (sim.next_fault <= sim.now) {
-        int fault = sim_chance(3) ? FAULT_CUT : (int)sim_draw(FAULT_COUNT);
-        while (!sim_has(fault)) {
-            fault = (fault + 1) % FAULT_COUNT;
-        }
+        int fault = draw_fault();
         /* Faults come in clusters: one that strikes what another has left is the hardest. */
         sim.next_fault = sim.now + 1 + sim_draw(sim_chance(3) ? 10 * sim.delay : 2 * pace);
         if (sim_has(FAULT_STALE)) {
@@ -307,6 +362,7 @@ void fault_end_all(void)
 {
     sim.next_fault = SNIB__NEVER;
     sim.server_faults = 0;
+    sim.server_kinds = 0;
     sim.server_paused_until = sim.refuse_until = sim.memory_short_until = 0;
     model_set_faults(sim.model, 0);
     for (int i = 0; i < sim.name_count; i++) {

@@ -27,7 +27,7 @@ static bool refuses(void)
     if (sim.memory_spared || !memory_is_short() || !sim_chance(odds)) {
         return false;
     }
-    totals.faults[FAULT_MEMORY]++;
+    fault_happens(FAULT_MEMORY);
     fault_until(sim.now + SIM_RETRY); /* a release that could not be sent is retried */
     sim_trace("no memory");
     return true;

@@ -21,7 +21,7 @@ static snib__time delay(snib__time usual)
 {
     if (sim_has(FAULT_DELAY) && sim_chance(20)) {
         snib__time long_delay = sim_draw(sim.lease);
-        totals.faults[FAULT_DELAY]++;
+        fault_happens(FAULT_DELAY);
         fault_until(sim.now + long_delay);
         return long_delay;
     }
@@ -59,7 +59,9 @@ static void push_end(struct sim_flow *flow)
 static void push_bytes(struct sim_flow *flow, const char *bytes, size_t n)
 {
     bool slices = sim_has(FAULT_SLICE) && sim_chance(4);
-    totals.faults[FAULT_SLICE] += slices;
+    if (slices) {
+        fault_happens(FAULT_SLICE);
+    }
     while (n > 0 && !flow->ended) {
         size_t most = sim_chance(8) ? 3 : n;
         size_t part = slices ? 1 + sim_draw(most < n ? most : n) : n;
@@ -115,12 +117,12 @@ static void settle(struct sim_pipe *pipe)
  * may still arrive. */
 static void cut(struct sim_pipe *pipe)
 {
-    totals.faults[FAULT_CUT]++;
+    fault_happens(FAULT_CUT);
     fault_until(sim.now);
     push_end(&pipe->to_server);
     push_end(&pipe->to_client);
     if (sim_has(FAULT_LATE) && sim_chance(2)) {
-        totals.faults[FAULT_LATE]++;
+        fault_happens(FAULT_LATE);
         pipe->to_server.frozen_until = sim.now + sim_draw(2 * sim.lease);
     }
     pipe->cut_next = 0;
@@ -152,7 +154,11 @@ static void finish_connect(struct sim_process *process, int link)
     while (pipe < sim.pipes + SIM_PIPES && pipe->used) {
         pipe++;
     }
-    if (sim.now < sim.refuse_until || pipe == sim.pipes + SIM_PIPES) {
+    bool refused = sim.now < sim.refuse_until;
+    if (refused) {
+        pairs_happens(sim.refuse_kind, sim.now);
+    }
+    if (refused || pipe == sim.pipes + SIM_PIPES) {
         snib__engine_link_down(process->engine, process_link(process, link), SNIB_EUNREACHABLE,
                                ECONNREFUSED, sim_clock(process));
         return;

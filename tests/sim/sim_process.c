@@ -2,6 +2,8 @@
  * and delivers bytes and results. */
 #include "sim.h"
 
+#include "lives.h"
+
 #include "locks/kind.h"
 #include "snib.h"
 
@@ -151,6 +153,7 @@ void process_end(struct sim_process *process)
     for (int link = 0; link < SIM_LINKS; link++) {
         net_close(process, link);
     }
+    lives_free(&process->lives);
     snib__engine_free(process->engine);
     process->engine = NULL;
     memset(process->tasks, 0, sizeof process->tasks);
@@ -268,6 +271,7 @@ static void complete(struct sim_process *process, struct snib__op *op)
     if (task == process->tasks + SIM_TASKS) {
         sim_fail("%u: an unknown operation ended", process->id);
     }
+    lives_done(&process->lives, op);
     sim_mix((uint64_t)(uint32_t)op->code);
     sim_trace("%u task %d: %s", process->id, (int)(task - process->tasks),
               snib_code_name(op->code));
@@ -284,7 +288,9 @@ static void complete(struct sim_process *process, struct snib__op *op)
         task_rest(task);
     } else if (task->doing == DOING_RELEASE) {
         totals.released += op->code == SNIB_OK;
-        check_released(process, task->hold, op->code);
+        if (op->code != SNIB_CANCELLED || !task->cancelled) {
+            check_released(process, task->hold, op->code);
+        }
         process_leave_hold(process, task->hold);
         task_rest(task);
     } else {
@@ -332,7 +338,7 @@ static bool stops_here(struct sim_process *process)
     bool renews = process->renews > sim.now && sim_chance(10);
     process->unpumped = sim_has(FAULT_STOP) && (renews || sim_chance(400));
     if (process->unpumped) {
-        totals.faults[FAULT_STOP]++;
+        fault_happens(FAULT_STOP);
         process->frozen_until =
             renews ? process->renews + sim_draw(process->lease / 3) : fault_for_a_while();
         fault_until(process->frozen_until);
@@ -346,8 +352,10 @@ static void pump(struct sim_process *process, bool may_stop)
 {
     bool more = true;
     int first = sim.lanes > 1 ? (int)sim_draw(SIM_LINKS) : 0;
+    process->decided_at = process->unpumped ? process->decided_at : sim.now;
     process->unpumped = false;
     process_touched(process);
+    lives_look(&process->lives, process->engine);
     while (more && !(may_stop && stops_here(process))) {
         struct snib__link *links[SIM_LINKS];
         find_links(process, links);
@@ -386,6 +394,7 @@ static void pump(struct sim_process *process, bool may_stop)
             take_lost(process, lost);
         }
         more |= op != NULL || lost != NULL;
+        lives_look(&process->lives, process->engine);
     }
 }
 

@@ -212,7 +212,7 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
     if (known->family >= FAMILY_SEMAPHORE && kind > 1) {
         task->op = begin_count(process, name, &code);
     } else if (kind == 0 && sim_has(FAULT_FORCE)) {
-        totals.faults[FAULT_FORCE]++;
+        fault_happens(FAULT_FORCE);
         task->op = snib__engine_force(process->engine, gate, sim_clock(process), &code);
     } else if (kind == 1 || kind == 2) {
         task->op = kind == 1 ? snib__engine_list(process->engine, 0, "*", 1, LIST_BYTES,
@@ -235,10 +235,28 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
 
 /* ---- Releasing ---------------------------------------------------------------------------------- */
 
+/* The program forgets it without a release: only its lease ends it. */
+static void abandon(struct sim_process *process, struct sim_task *task)
+{
+    struct sim_hold *hold = task->hold;
+    sim_trace("%u task %d abandons %llu", process->id, (int)(task - process->tasks),
+              (unsigned long long)hold->number);
+    check_owner(process, hold->number, hold->use.side)->stray = true;
+    hold->hold->users = (uint32_t)hold->users - 1;
+    snib__hold_abandon(process->engine, hold->hold, sim_clock(process));
+    process_pump(process); /* it may have been lost */
+    process_leave_hold(process, hold);
+    task_rest(task);
+}
+
 static void release(struct sim_process *process, struct sim_task *task)
 {
     int32_t code;
     struct sim_hold *hold = task->hold;
+    if (sim.focused && hold->use.kind != SNIB_SEMAPHORE && sim_chance(30)) {
+        abandon(process, task);
+        return;
+    }
     if (sim_chance(12)) { /* the program simply drops it */
         process_leave_hold(process, hold);
         task_rest(task);
@@ -253,7 +271,8 @@ static void release(struct sim_process *process, struct sim_task *task)
         hold->released_at = sim.now;
         task->op = op;
         task->doing = DOING_RELEASE;
-        task->wake = SNIB__NEVER;
+        task->wake = sim.focused && sim_chance(16) ? sim.now + sim_draw(4 * sim.delay)
+                                                   : SNIB__NEVER; /* then it waits no longer */
         return;
     }
     sim_trace("%u task %d leaves %llu: %s", process->id, (int)(task - process->tasks),

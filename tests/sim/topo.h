@@ -20,7 +20,9 @@
 #define SNIB_TESTS_TOPO_H
 
 #include "engine/engine.h"
+#include "lives.h"
 #include "model_server.h"
+#include "pairs.h"
 
 #define TOPO_SERVERS 12 /* sentinels included */
 #define TOPO_SHARDS 4
@@ -201,7 +203,8 @@ struct topo_process {
     uint32_t connects;
     snib__time granted_at;
     bool unchecked; /* the engine was called since it was found flawless */
-    bool is_known;  /* the deadline is the engine's, which was not called since */
+    struct lives *lives;
+    bool is_known; /* the deadline is the engine's, which was not called since */
     snib__time deadline;
 };
 
@@ -240,7 +243,9 @@ struct topo_pipe { /* one connection; the server's end may outlive the client's 
 struct topo {
     uint64_t seed, random, hash, events;
     bool trace, calm, winding_down;
-    int focus; /* enum topo_focus */
+    int focus;    /* enum topo_focus */
+    bool focused; /* the world is about these two faults: */
+    int pair[2];
     snib__time now;
     int topology; /* enum snib__topology */
     snib__time lease, recheck, delay, think, prompt;
@@ -361,6 +366,8 @@ model *cluster_also(const struct topo_name *name);
 
 /* topo_fault.c */
 void fault_plan(void);
+bool fault_is_focus(int fault);
+void fault_happens(int fault); /* count one that happens elsewhere */
 void fault_run(void);
 void fault_end_all(void);
 

@@ -4,6 +4,26 @@
 
 #define BACK (3000 * SNIB__MS) /* a server that died returns within this time */
 
+bool fault_is_focus(int fault)
+{
+    return topo.focused && (topo.pair[0] == fault || topo.pair[1] == fault);
+}
+
+/* Both faults of its pair, soon one after the other, among those that the seed enables. */
+static void plan_focus(void)
+{
+    snib__time close = topo.lease / 4;
+    topo.enabled |= 1U << topo.pair[0] | 1U << topo.pair[1];
+    topo.enabled |= fault_is_focus(TOPO_HALF_SLOT) ? 1U << TOPO_SLOT : 0;
+    topo.pace = topo.pace < close ? topo.pace : close;
+}
+
+void fault_happens(int fault)
+{
+    topo_totals.faults[fault]++;
+    pairs_happens(fault, topo.now);
+}
+
 void fault_plan(void)
 {
     unsigned share = (unsigned)topo_draw(6); /* one world in six is undisturbed */
@@ -23,6 +43,9 @@ void fault_plan(void)
         topo.enabled = 1U << TOPO_CUT | 1U << TOPO_RESTART | 1U << TOPO_LAG | 1U << TOPO_MANUAL;
         topo.pace = topo_between(200, 1000) * SNIB__MS;
     }
+    if (topo.focused) {
+        plan_focus();
+    }
     topo.next_fault = topo.enabled == 0 ? SNIB__NEVER : topo.now + topo_draw(2 * topo.pace);
 }
 
@@ -32,7 +55,9 @@ static snib__time for_a_while(void)
     return topo.now + topo_draw(most[topo_draw(3)]);
 }
 
-static void strike_process(int fault)
+/* Each of these functions returns whether anything has changed. */
+
+static bool strike_process(int fault)
 {
     int slot = (int)topo_draw((uint64_t)topo.slot_count);
     struct topo_process *process = topo.slots[slot];
@@ -49,10 +74,13 @@ static void strike_process(int fault)
                 net_part(net_host(process), i, until);
             }
         }
-    } else if (topo.process_count < TOPO_PROCESSES) {
+    } else if (topo.process_count == TOPO_PROCESSES) {
+        return false;
+    } else {
         process_crash(process);
         process_new(slot);
     }
+    return true;
 }
 
 /* A master and the other servers lose contact; each process is on either side, or on both. */
@@ -76,14 +104,14 @@ static void isolate(int master, int shard)
     single_lost(shard);
 }
 
-static void strike_shard(int fault)
+static bool strike_shard(int fault)
 {
     int shard = (int)topo_draw((uint64_t)topo.shard_count);
     int master = topo.shards[shard].authority;
     struct topo_server *server = &topo.servers[master];
     bool keeps = topo_chance(2);
     if (server->dead) {
-        return;
+        return false;
     }
     switch (fault) {
     case TOPO_ISOLATE:
@@ -106,20 +134,23 @@ static void strike_shard(int fault)
     default:
         topo_later(topo.now, TOPO_PROMOTE, -1, shard, topo.shards[shard].terms);
     }
+    return true;
 }
 
-static void strike_server(int fault)
+static bool strike_server(int fault)
 {
     int at = (int)topo_draw((uint64_t)topo.data_count);
     if (fault == TOPO_LAG) {
         topo.servers[at].lag = topo_chance(2) ? 0 : topo_draw(2 * topo.lease);
-    } else {
-        model_flush_scripts(topo.servers[at].model);
+        return topo.servers[at].lag > 0;
     }
+    model_flush_scripts(topo.servers[at].model);
+    return true;
 }
 
 static void strike(int fault)
 {
+    bool changed = false;
     struct topo_pipe *pipe = net_pick();
     topo_totals.faults[fault] +=
         fault != TOPO_CUT && fault != TOPO_DELAY && fault != TOPO_HALF_SLOT;
@@ -133,32 +164,37 @@ static void strike(int fault)
     case TOPO_PAUSE:
     case TOPO_LATE_TICK:
     case TOPO_CRASH:
-        strike_process(fault);
+        changed = strike_process(fault);
         break;
     case TOPO_STOP:
     case TOPO_KILL:
     case TOPO_MANUAL:
     case TOPO_RESTART:
     case TOPO_ISOLATE:
-        strike_shard(fault);
+        changed = strike_shard(fault);
         break;
     case TOPO_LAG:
     case TOPO_SCRIPTS:
-        strike_server(fault);
+        changed = strike_server(fault);
         break;
     case TOPO_WATCH:
         if (topo.topology == SNIB__SENTINEL) {
             sentinel_disturb();
+            changed = true;
         }
         break;
     case TOPO_SLOT:
     case TOPO_GROW:
         if (topo.topology == SNIB__CLUSTER) {
             cluster_disturb(fault);
+            changed = true;
         }
         break;
     default:
         break;
+    }
+    if (changed) {
+        pairs_happens(fault, topo.now);
     }
 }
 
@@ -166,9 +202,10 @@ void fault_run(void)
 {
     static const int often[] = {TOPO_CUT, TOPO_MANUAL, TOPO_KILL, TOPO_SLOT};
     static const int forgets[] = {TOPO_RESTART, TOPO_LAG, TOPO_MANUAL, TOPO_RESTART};
-    int fault = topo.focus == TOPO_FIXED ? forgets[topo_draw(sizeof forgets / sizeof *forgets)]
-                : topo_chance(3)         ? often[topo_draw(sizeof often / sizeof *often)]
-                                         : (int)topo_draw(TOPO_FAULTS);
+    int fault = topo.focused && topo_chance(2) ? topo.pair[topo_draw(2)]
+                : topo.focus == TOPO_FIXED ? forgets[topo_draw(sizeof forgets / sizeof *forgets)]
+                : topo_chance(3)           ? often[topo_draw(sizeof often / sizeof *often)]
+                                           : (int)topo_draw(TOPO_FAULTS);
     while (!topo_has(fault)) {
         fault = (fault + 1) % TOPO_FAULTS;
     }

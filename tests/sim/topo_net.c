@@ -44,7 +44,7 @@ void net_heal(void)
 snib__time net_delay(void)
 {
     if (topo_has(TOPO_DELAY) && topo_chance(30)) {
-        topo_totals.faults[TOPO_DELAY]++;
+        fault_happens(TOPO_DELAY);
         return topo_draw(topo.lease / 2);
     }
     return topo_between(topo.delay / 10, topo.delay);
@@ -141,7 +141,7 @@ static void send_on(struct topo_pipe *pipe, int direction, const char *bytes, si
         push(flow, bytes, kept, false);
     }
     if (cuts) {
-        topo_totals.faults[TOPO_CUT]++;
+        fault_happens(TOPO_CUT);
         pipe->cut_next = 0;
         push_end(&pipe->to_server);
         push_end(&pipe->to_client);

@@ -88,6 +88,7 @@ void process_crash(struct topo_process *process)
     for (int i = 0; i < process->end_count; i++) {
         net_close(&process->ends[i]);
     }
+    lives_free(&process->lives);
     snib__engine_free(process->engine);
     process->engine = NULL;
     memset(process->tasks, 0, sizeof process->tasks);
@@ -96,6 +97,7 @@ void process_crash(struct topo_process *process)
 
 void process_free(struct topo_process *process)
 {
+    lives_free(&process->lives);
     snib__engine_free(process->engine);
     free(process);
 }
@@ -284,6 +286,7 @@ void process_pump(struct topo_process *process)
 {
     bool more = true;
     touched(process);
+    lives_look(&process->lives, process->engine);
     while (more) {
         more = carry(process);
         struct snib__op *op = snib__engine_take_done(process->engine);
@@ -294,12 +297,14 @@ void process_pump(struct topo_process *process)
             topo_trace("%u logs: %s", process->id, words);
         }
         if (op != NULL) {
+            lives_done(&process->lives, op);
             complete(process, op);
         }
         if (lost != NULL) {
             take_lost(process, lost);
         }
         more |= op != NULL || lost != NULL || words != NULL;
+        lives_look(&process->lives, process->engine);
     }
 }
 

@@ -1,9 +1,10 @@
 /* topo_sim.c - runs engines whose servers change in simulated worlds: one seed, one world, one
  * verdict.
  *
- *     sim_topo [--topology NAME] [--seeds A-B] [--trace SEED]
+ *     sim_topo [--topology NAME] [--focused] [--seen] [--seeds A-B] [--trace SEED]
  *
  * Without a range: a fifth of SNIB_SIM_SEEDS seeds, because these worlds are larger, or 400.
+ * --focused, --seen: see sim.c.
  *
  * A world is first disturbed, then calm, when every waiter must be served, and then winds down
  * until nothing may be left.  Every 64th seed runs twice and must leave the same trace.
@@ -24,6 +25,7 @@
 struct topo topo;
 struct topo_totals topo_totals;
 static jmp_buf failed;
+static bool focused, seen;
 static int only = -1; /* enum snib__topology */
 static const char *const topologies[] = {"single", "sentinel", "cluster"};
 
@@ -75,8 +77,9 @@ void topo_fail(const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "; replay: sim_topo %s%s --trace %llu\n", only < 0 ? "" : "--topology ",
-            only < 0 ? "" : topologies[only], (unsigned long long)topo.seed);
+    fprintf(stderr, "; replay: sim_topo %s%s%s --trace %llu\n", only < 0 ? "" : "--topology ",
+            only < 0 ? "" : topologies[only], focused ? " --focused" : "",
+            (unsigned long long)topo.seed);
     longjmp(failed, 1);
 }
 
@@ -111,6 +114,17 @@ static void plan_names(void)
     }
 }
 
+/* One that has both faults of the world's pair, if there is one. */
+static void plan_topology(void)
+{
+    bool moves = fault_is_focus(TOPO_SLOT) || fault_is_focus(TOPO_HALF_SLOT);
+    if (only < 0 && (moves || fault_is_focus(TOPO_GROW))) {
+        topo.topology = SNIB__CLUSTER;
+    } else if (only < 0 && fault_is_focus(TOPO_WATCH)) {
+        topo.topology = SNIB__SENTINEL;
+    }
+}
+
 static void begin(uint64_t seed, bool trace)
 {
     static const snib__time leases[] = {300 * SNIB__MS, 1000 * SNIB__MS, 3000 * SNIB__MS};
@@ -121,7 +135,11 @@ static void begin(uint64_t seed, bool trace)
     topo.now = TOPO_START;
     topo.pipes_end = topo.pipes;
     topo.topology = only >= 0 ? only : (int)topo_draw(3);
-    if (seed % 8 == 3 && only != SNIB__CLUSTER) {
+    topo.focused = focused;
+    pairs_choose(seed, TOPO_FAULTS, &topo.pair[0], &topo.pair[1]);
+    if (focused) {
+        plan_topology();
+    } else if (seed % 8 == 3 && only != SNIB__CLUSTER) {
         topo.focus = TOPO_QUEUES;
         topo.topology = only >= 0 ? only : SNIB__SINGLE;
     } else if (seed % 8 == 7 && (only < 0 || only == SNIB__CLUSTER)) {
@@ -143,6 +161,7 @@ static void begin(uint64_t seed, bool trace)
     topo.think = 10 * SNIB__MS << topo_draw(8);
     topo.stale_reads = !topo_chance(3);
     plan_names();
+    pairs_begin(topo.lease);
     fault_plan();
     if (topo.topology == SNIB__SENTINEL) {
         sentinel_plan();
@@ -295,16 +314,17 @@ static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 
 /* ---- All worlds --------------------------------------------------------------------------------- */
 
+static const char *const fault_names[TOPO_FAULTS] = {
+    [TOPO_DELAY] = "delay",         [TOPO_CUT] = "cut",         [TOPO_HOLE] = "hole",
+    [TOPO_ISOLATE] = "isolate",     [TOPO_PAUSE] = "pause",     [TOPO_LATE_TICK] = "late-tick",
+    [TOPO_CRASH] = "crash",         [TOPO_STOP] = "stop",       [TOPO_KILL] = "kill",
+    [TOPO_MANUAL] = "manual",       [TOPO_RESTART] = "restart", [TOPO_LAG] = "lag",
+    [TOPO_SCRIPTS] = "scripts",     [TOPO_WATCH] = "watch",     [TOPO_SLOT] = "slot",
+    [TOPO_HALF_SLOT] = "half-slot", [TOPO_GROW] = "grow",
+};
+
 static void print_totals(uint64_t seeds, double seconds)
 {
-    static const char *const names[TOPO_FAULTS] = {
-        [TOPO_DELAY] = "delay",         [TOPO_CUT] = "cut",         [TOPO_HOLE] = "hole",
-        [TOPO_ISOLATE] = "isolate",     [TOPO_PAUSE] = "pause",     [TOPO_LATE_TICK] = "late-tick",
-        [TOPO_CRASH] = "crash",         [TOPO_STOP] = "stop",       [TOPO_KILL] = "kill",
-        [TOPO_MANUAL] = "manual",       [TOPO_RESTART] = "restart", [TOPO_LAG] = "lag",
-        [TOPO_SCRIPTS] = "scripts",     [TOPO_WATCH] = "watch",     [TOPO_SLOT] = "slot",
-        [TOPO_HALF_SLOT] = "half-slot", [TOPO_GROW] = "grow",
-    };
     static const char *const families[TOPO_FAMILIES] = {"mutex", "fenced", "fair", "read-write"};
     const struct topo_totals *t = &topo_totals;
     printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, released "
@@ -325,16 +345,25 @@ static void print_totals(uint64_t seeds, double seconds)
     }
     printf(" multi %llu; faults:", (unsigned long long)t->multis);
     for (int i = 0; i < TOPO_FAULTS; i++) {
-        printf(" %s %llu", names[i], (unsigned long long)t->faults[i]);
+        printf(" %s %llu", fault_names[i], (unsigned long long)t->faults[i]);
     }
     printf("\n");
 }
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: sim_topo [--topology single|sentinel|cluster] [--seeds A-B] [--trace "
-                    "SEED]\n");
+    fprintf(stderr, "usage: sim_topo [--topology single|sentinel|cluster] [--focused] [--seen] "
+                    "[--seeds A-B] [--trace SEED]\n");
     return 2;
+}
+
+static int topology_of(const char *name)
+{
+    int topology = 2;
+    while (topology >= 0 && strcmp(topologies[topology], name) != 0) {
+        topology--;
+    }
+    return topology;
 }
 
 static int run_all(uint64_t first, uint64_t last)
@@ -346,6 +375,7 @@ static int run_all(uint64_t first, uint64_t last)
         if (!run(seed, false, &hash)) {
             return 1;
         }
+        pairs_end();
         trace = trace * 31 + hash;
         if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
             fprintf(stderr, "sim_topo: seed %llu does not leave the same trace twice\n",
@@ -358,6 +388,10 @@ static int run_all(uint64_t first, uint64_t last)
                  (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
     printf("trace of seeds %llu to %llu: %016llx\n", (unsigned long long)first,
            (unsigned long long)last, (unsigned long long)trace);
+    if (seen) {
+        pairs_print(fault_names, TOPO_FAULTS);
+        lives_print();
+    }
     return 0;
 }
 
@@ -365,27 +399,29 @@ int main(int argc, char **argv)
 {
     const char *count = getenv("SNIB_SIM_SEEDS");
     uint64_t first = 1, last = count == NULL ? 400 : 1 + strtoull(count, NULL, 10) / 5, hash;
-    int at = 1;
-    while (at < argc) {
-        char *rest;
-        if (at + 1 == argc) {
-            return usage();
-        }
+    for (int at = 1; at < argc; at++) {
+        const char *value = at + 1 < argc ? argv[at + 1] : "";
         if (strcmp(argv[at], "--topology") == 0) {
-            for (only = 2; only >= 0 && strcmp(topologies[only], argv[at + 1]) != 0; only--) {
-            }
-            if (only < 0) {
+            if ((only = topology_of(value)) < 0) {
                 return usage();
             }
-        } else if (strcmp(argv[at], "--seeds") == 0) {
-            first = strtoull(argv[at + 1], &rest, 10);
+            at++;
+        } else if (strcmp(argv[at], "--focused") == 0) {
+            focused = true;
+        } else if (strcmp(argv[at], "--seen") == 0) {
+            seen = true;
+            pairs_watch();
+            lives_watch();
+        } else if (strcmp(argv[at], "--seeds") == 0 && *value != '\0') {
+            char *rest;
+            first = strtoull(value, &rest, 10);
             last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
-        } else if (strcmp(argv[at], "--trace") == 0) {
-            return run(strtoull(argv[at + 1], NULL, 10), true, &hash) ? 0 : 1;
+            at++;
+        } else if (strcmp(argv[at], "--trace") == 0 && *value != '\0') {
+            return run(strtoull(value, NULL, 10), true, &hash) ? 0 : 1;
         } else {
             return usage();
         }
-        at += 2;
     }
     return run_all(first, last);
 }

@@ -346,7 +346,9 @@ static int target_of(const struct slot *slot)
 static snib__time move_pause(void)
 {
     bool half = topo_has(TOPO_HALF_SLOT) && topo_chance(3);
-    topo_totals.faults[TOPO_HALF_SLOT] += half;
+    if (half) {
+        fault_happens(TOPO_HALF_SLOT);
+    }
     return half ? topo_draw(4 * topo.lease) : topo_draw(20 * SNIB__MS);
 }
 
