@@ -33,7 +33,8 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
-    while (peer && (peer == hold || peer->number != hold->number))
+    while (peer && (peer == hold || peer->number != hold->number ||
+                    peer->phase == SNIB__NEW)) /* it waits */
         peer = peer->peer_next;
     return peer != NULL;
 }

@@ -39,9 +39,9 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of sending, so this loop rarely iterates. */
+    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
     struct snib__hold *after = list->tail;
-    while (after && after != list->cursor && after->deadline > hold->deadline)
+    while (after && after->deadline > hold->deadline)
         after = after->prev;
     hold->prev = after;
     hold->next = after ? after->next : list->head;
@@ -53,8 +53,8 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
         hold->next->prev = hold;
     else
         list->tail = hold;
-    if (!list->cursor || list->cursor == hold->next)
-        list->cursor = hold;
+    if (!list->cursor || list->cursor->deadline > hold->deadline)
+        list->cursor = hold; /* what follows and is being renewed is renewed once more */
     hold->flags |= SNIB__LISTED;
     list->n++;
 }

@@ -152,6 +152,7 @@ static const char *check_renewals(const struct snib__node *node, const struct sn
     const struct snib__hold *before = NULL;
     for (const struct snib__hold *hold = list->head; hold; before = hold, hold = hold->next, n++) {
         MUST(hold->prev == before);
+        MUST(!before || before->deadline <= hold->deadline);
         MUST(hold->flags & SNIB__LISTED);
         MUST(hold->gate->node == node);
         cursor = cursor || list->cursor == hold;

@@ -133,6 +133,18 @@ static struct snib__engine *begin_with_lane(void)
     return engine;
 }
 
+/* Give back what meet() has left, so that nothing is held. */
+static void give_all_back(struct snib__engine *engine)
+{
+    struct snib__renewals *list = &engine->home->renewals[SNIB_MUTEX];
+    while (list->head)
+        snib__hold_drop(engine, list->head, now);
+    for (uint32_t i = 0; i < 2; i++)
+        while (lane(engine, i)->conn.ring_count > 0)
+            answer_on(engine, lane(engine, i), "abc", ":1\r\n");
+    assert_int_equal(engine->stats.held, 0);
+}
+
 /* ---- When there is one -------------------------------------------------------------------------- */
 
 static void one_thread_needs_none(void **state)
@@ -584,6 +596,35 @@ static void connecting_lane_leaves_with_the_first(void **state)
     snib__engine_free(engine);
 }
 
+/* Replies on two lanes come in another order than the requests have left: what was requested first is
+ * renewed first, and its loss is noticed in time. */
+static void first_sent_is_due_first(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    give_all_back(engine);
+    snib__time sent = now;
+    struct snib__op *one = call(engine, "one");
+    now += 2 * SECOND;
+    struct snib__op *two = call(engine, "two");
+    struct snib__link *first = snib__op_link(one), *second = snib__op_link(two);
+    assert_ptr_not_equal(first, second);
+    answer_own_on(engine, second, "abc");
+    answer_on(engine, second, "abc", "$-1\r\n");
+    acquired(engine, two);
+    answer_own_on(engine, first, "abc");
+    answer_on(engine, first, "abc", "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, one);
+    assert_int_equal(hold->deadline, snib__lease_end(sent, 30 * SECOND));
+    assert_true(snib__watchdog_deadline(engine) <= sent + 10 * SECOND);
+    snib__engine_link_down(engine, lane(engine, 0), SNIB_EUNREACHABLE, 0, now);
+    assert_true(snib__watchdog_deadline(engine) <= hold->deadline);
+    now = hold->deadline;
+    snib__engine_tick(engine, now);
+    assert_int_equal(hold->phase, SNIB__LOST);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +642,7 @@ int main(void)
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
         cmocka_unit_test(stranger_is_not_killed),
         cmocka_unit_test(lanes_come_back),
+        cmocka_unit_test(first_sent_is_due_first),
         cmocka_unit_test(lane_knows_what_was_refused),
         cmocka_unit_test(refusal_on_a_lane_counts_for_all),
         cmocka_unit_test(many_requests_share_the_first),

@@ -116,6 +116,35 @@ static void one_number(void **state)
     snib__engine_free(engine);
 }
 
+/* Two reads of the owner wait for the release of an earlier one: the first of them tries when it has been answered, and
+ * both have the lock when that is granted. */
+static void two_wait_for_one_number(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+    granted(engine, gate(engine, SNIB_WRITE, "rw"), &how);
+    struct snib__hold *reader = granted(engine, read, &how);
+    int32_t code;
+    struct snib__op *op = snib__engine_release(engine, reader, now, &code);
+    struct snib__op *next = acquire(engine, read, 7), *last = acquire(engine, read, 7);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
+    answer(engine, ":1\r\n");
+    assert_true(op->done);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_ACQUIRE);
+    answer(engine, "$-1\r\n");
+    assert_int_equal(next->code, SNIB_OK);
+    assert_int_equal(last->code, SNIB_OK);
+    assert_true(last->done);
+    assert_ptr_equal(next->hold, last->hold);
+    snib__engine_free(engine);
+}
+
 /* A message that came while an attempt was in flight is news for that operation's next attempt,
  * whatever else is sent and refused meanwhile: the other one may want more permits than there
  * are. */
@@ -153,6 +182,7 @@ int main(void)
         cmocka_unit_test(attempts),
         cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
+        cmocka_unit_test(two_wait_for_one_number),
         cmocka_unit_test(news_beside_who_wants_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
