@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0289be515ef244a6"
+#define SNIB_BUILD_ID "cad24ea78d4afac9"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1297,6 +1297,9 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
 const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
+
+/* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
+int32_t snib__resp_failure(const struct snib__resp *resp);
 
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
@@ -10941,15 +10944,13 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
     tls->about = (struct snib__tls_context){
         .insecure = context->insecure, .has_cert = context->has_cert, .own_ca = context->own_ca};
     int old = tls_begin();
-    BIO *bio = o->BIO_new(o->bio);
-    tls->ssl = bio ? o->SSL_new(context->ssl) : NULL;
-    bool good = tls->ssl && tls_expect(o, tls);
+    tls->ssl = o->SSL_new(context->ssl);
+    BIO *bio = tls->ssl ? o->BIO_new(o->bio) : NULL;
+    bool good = bio && tls_expect(o, tls);
     if (bio) {
         o->BIO_set_data(bio, tls);
         o->BIO_set_init(bio, 1);
-    }
-    if (tls->ssl) {
-        o->SSL_set_bio(tls->ssl, bio, bio);
+        o->SSL_set_bio(tls->ssl, bio, bio); /* which owns it from here on */
         o->SSL_set_connect_state(tls->ssl);
     }
     tls_end(old);
@@ -21391,7 +21392,7 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
     if (link->conn.state == SNIB__CONN_DOWN)
         return;
     if (snib__resp_feed(link->conn.resp, bytes, n) < 0) {
-        snib__link_close(e, link, SNIB_EPROTOCOL, now);
+        snib__link_close(e, link, snib__resp_failure(link->conn.resp), now);
         return;
     }
     do {
@@ -24738,7 +24739,8 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
-    while (peer && (peer == hold || peer->number != hold->number))
+    while (peer && (peer == hold || peer->number != hold->number ||
+                    peer->phase == SNIB__NEW)) /* it waits */
         peer = peer->peer_next;
     return peer != NULL;
 }
@@ -25708,9 +25710,9 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of sending, so this loop rarely iterates. */
+    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
     struct snib__hold *after = list->tail;
-    while (after && after != list->cursor && after->deadline > hold->deadline)
+    while (after && after->deadline > hold->deadline)
         after = after->prev;
     hold->prev = after;
     hold->next = after ? after->next : list->head;
@@ -25722,8 +25724,8 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
         hold->next->prev = hold;
     else
         list->tail = hold;
-    if (!list->cursor || list->cursor == hold->next)
-        list->cursor = hold;
+    if (!list->cursor || list->cursor->deadline > hold->deadline)
+        list->cursor = hold; /* what follows and is being renewed is renewed once more */
     hold->flags |= SNIB__LISTED;
     list->n++;
 }
@@ -28370,7 +28372,11 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 
 int snib__conn_asking(struct snib__conn *conn, snib__time now)
 {
-    return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
+    size_t size = snib__buf_size(&conn->out);
+    if (CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING") == 0)
+        return 0;
+    conn->out.len = conn->out.head + size; /* do not send it without an entry for its reply */
+    return -1;
 }
 
 int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
@@ -28653,7 +28659,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         int broken;
         *reply = snib__resp_next(conn->resp, reply_n, &broken);
         if (broken)
-            return conn_fail(conn, SNIB_EPROTOCOL);
+            return conn_fail(conn, snib__resp_failure(conn->resp));
         if (!*reply)
             return 0;
         if (conn->pubsub && conn->state == SNIB__CONN_READY) {
@@ -28687,6 +28693,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 /* ---- net/resp.c -------------------------------------------------------------------------------*/
 
 
+
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28701,6 +28708,7 @@ typedef int resp_count;
 struct snib__resp {
     redisReader *reader;
     size_t unanswered; /* bytes fed since the last complete reply */
+    bool excess;       /* the peer has exceeded a limit */
     uint32_t n;
     uint32_t cap;
     struct snib__value *values;
@@ -28715,7 +28723,8 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
     struct snib__resp *resp = task->privdata;
     if (resp->n == resp->cap) {
         uint32_t cap = resp->cap ? resp->cap * 2 : SNIB__ROOM(16);
-        if (cap > SNIB__RESP_VALUES_MAX)
+        resp->excess = cap > SNIB__RESP_VALUES_MAX;
+        if (resp->excess)
             return NULL;
         struct snib__value *values = realloc(resp->values, cap * sizeof *values);
         if (!values)
@@ -28735,7 +28744,8 @@ static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
         resp_push(task, task->type == REDIS_REPLY_ERROR    ? SNIB__RESP_ERROR
                         : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
                                                            : SNIB__RESP_STRING);
-    if (!value || n > SNIB__RESP_BYTES_MAX)
+    resp->excess |= n > SNIB__RESP_BYTES_MAX;
+    if (!value || resp->excess)
         return NULL;
     value->count = (uint32_t)n;
     value->integer = (int64_t)resp->text.len;
@@ -28746,8 +28756,10 @@ static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
 
 static void *resp_array(const redisReadTask *task, resp_count count)
 {
+    struct snib__resp *resp = task->privdata;
     struct snib__value *value = resp_push(task, SNIB__RESP_ARRAY);
-    if (!value || (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX)
+    resp->excess |= (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX;
+    if (!value || resp->excess)
         return NULL;
     value->count = (uint32_t)count;
     return &resp_built;
@@ -28848,6 +28860,12 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     resp->unanswered = 0;
     *out_n = resp->n;
     return resp->values;
+}
+
+/* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */
+int32_t snib__resp_failure(const struct snib__resp *resp)
+{
+    return resp->reader->err == REDIS_ERR_OOM && !resp->excess ? SNIB_ENOMEM : SNIB_EPROTOCOL;
 }
 
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)

@@ -358,7 +358,7 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
     if (link->conn.state == SNIB__CONN_DOWN)
         return;
     if (snib__resp_feed(link->conn.resp, bytes, n) < 0) {
-        snib__link_close(e, link, SNIB_EPROTOCOL, now);
+        snib__link_close(e, link, snib__resp_failure(link->conn.resp), now);
         return;
     }
     do {

@@ -489,7 +489,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         int broken;
         *reply = snib__resp_next(conn->resp, reply_n, &broken);
         if (broken)
-            return conn_fail(conn, SNIB_EPROTOCOL);
+            return conn_fail(conn, snib__resp_failure(conn->resp));
         if (!*reply)
             return 0;
         if (conn->pubsub && conn->state == SNIB__CONN_READY) {

@@ -1,5 +1,7 @@
 #include "net/resp.h"
 
+#include "snib.h"
+
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@ typedef int resp_count;
 struct snib__resp {
     redisReader *reader;
     size_t unanswered; /* bytes fed since the last complete reply */
+    bool excess;       /* the peer has exceeded a limit */
     uint32_t n;
     uint32_t cap;
     struct snib__value *values;
@@ -28,7 +31,8 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
     struct snib__resp *resp = task->privdata;
     if (resp->n == resp->cap) {
         uint32_t cap = resp->cap ? resp->cap * 2 : SNIB__ROOM(16);
-        if (cap > SNIB__RESP_VALUES_MAX)
+        resp->excess = cap > SNIB__RESP_VALUES_MAX;
+        if (resp->excess)
             return NULL;
         struct snib__value *values = realloc(resp->values, cap * sizeof *values);
         if (!values)
@@ -48,7 +52,8 @@ static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
         resp_push(task, task->type == REDIS_REPLY_ERROR    ? SNIB__RESP_ERROR
                         : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
                                                            : SNIB__RESP_STRING);
-    if (!value || n > SNIB__RESP_BYTES_MAX)
+    resp->excess |= n > SNIB__RESP_BYTES_MAX;
+    if (!value || resp->excess)
         return NULL;
     value->count = (uint32_t)n;
     value->integer = (int64_t)resp->text.len;
@@ -59,8 +64,10 @@ static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
 
 static void *resp_array(const redisReadTask *task, resp_count count)
 {
+    struct snib__resp *resp = task->privdata;
     struct snib__value *value = resp_push(task, SNIB__RESP_ARRAY);
-    if (!value || (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX)
+    resp->excess |= (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX;
+    if (!value || resp->excess)
         return NULL;
     value->count = (uint32_t)count;
     return &resp_built;
@@ -161,6 +168,12 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     resp->unanswered = 0;
     *out_n = resp->n;
     return resp->values;
+}
+
+/* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */
+int32_t snib__resp_failure(const struct snib__resp *resp)
+{
+    return resp->reader->err == REDIS_ERR_OOM && !resp->excess ? SNIB_ENOMEM : SNIB_EPROTOCOL;
 }
 
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)

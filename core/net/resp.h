@@ -45,6 +45,9 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
 
+/* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
+int32_t snib__resp_failure(const struct snib__resp *resp);
+
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
 

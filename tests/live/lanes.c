@@ -115,16 +115,20 @@ static int connections(struct server *server, long long *ids, int room)
 
 /* Wait until the busy threads of a client have made so many connections.  A server that is quick
  * for its clients may answer each request before the next is made, and then one connection does: so
- * it stands still now and then. */
+ * once a second it stands still for a moment. */
 static void expect_connections(struct server *server, int32_t lanes, long long *ids)
 {
-    for (int64_t end_ms = now_ms() + patient_ms(20000); connections(server, ids, 16) < lanes;) {
-        if (now_ms() > end_ms)
+    int64_t start_ms = now_ms(), still_ms = start_ms;
+    while (connections(server, ids, 16) < lanes) {
+        if (now_ms() > start_ms + patient_ms(20000))
             fail_msg("not %d connections", (int)lanes);
-        server_pause(server);
-        nap_us(20000);
-        server_continue(server);
-        nap_us(20000);
+        if (now_ms() > still_ms + 1000) {
+            server_pause(server);
+            nap_us(20000);
+            server_continue(server);
+            still_ms = now_ms();
+        }
+        nap_us(1000);
     }
 }
 

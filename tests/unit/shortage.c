@@ -133,6 +133,38 @@ static void question_ends(void **state)
     snib__engine_free(engine);
 }
 
+/* There is no memory for a reply: the connection is made anew, and the question asked again.  The server is not said to
+ * have sent nonsense. */
+static void reply_has_no_room(void **state)
+{
+    (void)state;
+    enum { LONG = 3000 };
+    int32_t code;
+    char reply[LONG + 100], text[LONG + 1];
+    struct snib__engine *engine = begin();
+    struct snib__gate *one = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *op = snib__engine_info(engine, one, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    memset(text, 'x', LONG);
+    text[LONG] = 0;
+    snprintf(reply, sizeof reply, "*5\r\n:1000\r\n$%d\r\n%s\r\n:0\r\n:0\r\n$0\r\n\r\n", LONG, text);
+    ledger_refuse(1);
+    answer(engine, reply);
+    ledger_refuse(0);
+    assert_false(ready(engine));
+    assert_int_equal(engine->home->told_failure, SNIB_ENOMEM);
+    assert_false(op->done);
+    await_connect(engine);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CLOSE);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "*5\r\n:-2\r\n$0\r\n\r\n:0\r\n:0\r\n$0\r\n\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* No memory for an operation: nothing has begun, and a hold stays what it is. */
 static void nothing_begins(void **state)
 {
@@ -175,6 +207,7 @@ int main(void)
         cmocka_unit_test(hand_over_becomes_release),
         cmocka_unit_test(hand_over_cannot_be_repeated),
         cmocka_unit_test(question_ends),
+        cmocka_unit_test(reply_has_no_room),
         cmocka_unit_test(nothing_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

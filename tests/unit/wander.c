@@ -282,7 +282,7 @@ static void give_back(void)
     int32_t code;
     if (!holds[i].hold || holds[i].leaving == holds[i].users || ops_n == OPS)
         return;
-    if (draw(6) == 0)
+    if (draw(6) == 0 && holds[i].hold->gate->kind->renew) /* members of a multi lock: no counters */
         snib__hold_fix(engine, holds[i].hold, 5 * SECOND, now);
     if (draw(6) == 0) {
         leave(i);

@@ -443,4 +443,11 @@ MUTANTS = [
         "hold->flags &= (uint16_t)~SNIB__UNTOLD;",
         "unit_hold",
     ),
+    Mutant(
+        "a grant that comes late is renewed late",
+        "engine/watchdog.c",
+        "while (after && after->deadline > hold->deadline)",
+        "while (after && after != list->cursor && after->deadline > hold->deadline)",
+        "unit_lanes",
+    ),
 ]

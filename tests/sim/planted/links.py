@@ -375,4 +375,18 @@ MUTANTS = [
         "if (same > CONN_MASKED || i + 1 == n)",
         "unit_login",
     ),
+    Mutant(
+        "ASKING stays without an entry for its reply",
+        "net/conn.c",
+        "    conn->out.len = conn->out.head + size; /* do not send it",
+        "    (void)size; /* do not send it",
+        "unit_partial",
+    ),
+    Mutant(
+        "a server whose reply finds no memory is said to speak nonsense",
+        "net/conn.c",
+        "conn_fail(conn, snib__resp_failure(conn->resp))",
+        "conn_fail(conn, SNIB_EPROTOCOL)",
+        "unit_shortage",
+    ),
 ]

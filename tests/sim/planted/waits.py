@@ -407,4 +407,11 @@ MUTANTS = [
         "return settling && (false || now",
         "unit_patience",
     ),
+    Mutant(
+        "a read that only waits keeps its number in use",
+        "engine/share.c",
+        "peer->phase == SNIB__NEW)) /* it waits */",
+        "false)) /* it waits */",
+        "unit_share",
+    ),
 ]
