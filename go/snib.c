@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cad24ea78d4afac9"
+#define SNIB_BUILD_ID "47d8186327815999"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1262,6 +1262,7 @@ static inline size_t snib__buf_size(const struct snib__buf *buf)
 #define SNIB__RESP_H
 
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -1297,6 +1298,10 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
 const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
+
+/* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
+void snib__resp_spoil(struct snib__resp *resp);
+bool snib__resp_spoilt(const struct snib__resp *resp);
 
 /* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
 int32_t snib__resp_failure(const struct snib__resp *resp);
@@ -28241,6 +28246,17 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
+/* No byte of a former connection may be taken for one of the next.  0, or -1 when out of memory. */
+static int conn_renew_reader(struct snib__conn *conn)
+{
+    struct snib__resp *fresh = snib__resp_new();
+    if (!fresh)
+        return -1;
+    snib__resp_free(conn->resp);
+    conn->resp = fresh;
+    return 0;
+}
+
 /* The password is no longer needed. */
 static void conn_forget(struct snib__conn *conn)
 {
@@ -28325,11 +28341,8 @@ void snib__conn_reset(struct snib__conn *conn)
     conn->relogin = SNIB__RELOGIN_NONE;
     conn_forget(conn);
     snib__buf_drop(&conn->out);
-    struct snib__resp *fresh = snib__resp_new();
-    if (fresh) { /* otherwise the old reader is reused; begin() refuses a broken one */
-        snib__resp_free(conn->resp);
-        conn->resp = fresh;
-    }
+    if (conn_renew_reader(conn) < 0)
+        snib__resp_spoil(conn->resp); /* begin() tries again */
 }
 
 /* One handshake command: its words, then an entry in the ring. */
@@ -28421,6 +28434,8 @@ int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login,
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = conn_remember(conn, login);
+    if (snib__resp_spoilt(conn->resp))
+        bad |= conn_renew_reader(conn);
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
     conn->words[0] = 0;
@@ -28860,6 +28875,16 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     resp->unanswered = 0;
     *out_n = resp->n;
     return resp->values;
+}
+
+void snib__resp_spoil(struct snib__resp *resp)
+{
+    resp->reader->err = REDIS_ERR_OOM;
+}
+
+bool snib__resp_spoilt(const struct snib__resp *resp)
+{
+    return resp->reader->err != 0;
 }
 
 /* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */

@@ -71,6 +71,17 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
+/* No byte of a former connection may be taken for one of the next.  0, or -1 when out of memory. */
+static int conn_renew_reader(struct snib__conn *conn)
+{
+    struct snib__resp *fresh = snib__resp_new();
+    if (!fresh)
+        return -1;
+    snib__resp_free(conn->resp);
+    conn->resp = fresh;
+    return 0;
+}
+
 /* The password is no longer needed. */
 static void conn_forget(struct snib__conn *conn)
 {
@@ -155,11 +166,8 @@ void snib__conn_reset(struct snib__conn *conn)
     conn->relogin = SNIB__RELOGIN_NONE;
     conn_forget(conn);
     snib__buf_drop(&conn->out);
-    struct snib__resp *fresh = snib__resp_new();
-    if (fresh) { /* otherwise the old reader is reused; begin() refuses a broken one */
-        snib__resp_free(conn->resp);
-        conn->resp = fresh;
-    }
+    if (conn_renew_reader(conn) < 0)
+        snib__resp_spoil(conn->resp); /* begin() tries again */
 }
 
 /* One handshake command: its words, then an entry in the ring. */
@@ -251,6 +259,8 @@ int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login,
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = conn_remember(conn, login);
+    if (snib__resp_spoilt(conn->resp))
+        bad |= conn_renew_reader(conn);
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
     conn->words[0] = 0;

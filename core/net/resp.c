@@ -170,6 +170,16 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     return resp->values;
 }
 
+void snib__resp_spoil(struct snib__resp *resp)
+{
+    resp->reader->err = REDIS_ERR_OOM;
+}
+
+bool snib__resp_spoilt(const struct snib__resp *resp)
+{
+    return resp->reader->err != 0;
+}
+
 /* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */
 int32_t snib__resp_failure(const struct snib__resp *resp)
 {

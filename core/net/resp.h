@@ -9,6 +9,7 @@
 
 #include "net/buf.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,10 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
 const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
+
+/* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
+void snib__resp_spoil(struct snib__resp *resp);
+bool snib__resp_spoilt(const struct snib__resp *resp);
 
 /* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
 int32_t snib__resp_failure(const struct snib__resp *resp);

@@ -165,6 +165,42 @@ static void reply_has_no_room(void **state)
     snib__engine_free(engine);
 }
 
+/* The connection ends in the middle of a reply, and there is no memory for another reader: what is left of that reply
+ * is not taken for the beginning of the next connection's first one. */
+static void old_reply_is_forgotten(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (uint32_t n = 0; n <= 2; n++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = snib__engine_info(engine, gate(engine, SNIB_MUTEX, "m"), now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, "*5\r\n:1000\r\n$3\r\n");
+        ledger_refuse(n > 0);
+        cut_link(engine);
+        await_connect(engine);
+        ledger_refuse(n > 1);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CONNECT);
+        snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
+        ledger_refuse(0);
+        if (n > 1) { /* none now, either */
+            assert_int_equal(engine->home->told_failure, SNIB_ENOMEM);
+            await_connect(engine);
+            assert_int_equal(
+                snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                SNIB__WISH_CLOSE);
+            connect_link(engine);
+        }
+        answer_own(engine);
+        assert_true(ready(engine));
+        answer(engine, "*5\r\n:-2\r\n$0\r\n\r\n:0\r\n:0\r\n$0\r\n\r\n");
+        assert_true(op->done && op->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* No memory for an operation: nothing has begun, and a hold stays what it is. */
 static void nothing_begins(void **state)
 {
@@ -208,6 +244,7 @@ int main(void)
         cmocka_unit_test(hand_over_cannot_be_repeated),
         cmocka_unit_test(question_ends),
         cmocka_unit_test(reply_has_no_room),
+        cmocka_unit_test(old_reply_is_forgotten),
         cmocka_unit_test(nothing_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

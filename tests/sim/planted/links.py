@@ -389,4 +389,11 @@ MUTANTS = [
         "conn_fail(conn, SNIB_EPROTOCOL)",
         "unit_shortage",
     ),
+    Mutant(
+        "bytes of a former connection stay when there is no memory for a new reader",
+        "net/resp.c",
+        "    resp->reader->err = REDIS_ERR_OOM;",
+        "    (void)resp;",
+        "unit_shortage",
+    ),
 ]
