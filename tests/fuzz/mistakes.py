@@ -36,8 +36,8 @@ MISTAKES = [
     Mistake(
         "an empty array counts as none",
         "net/resp.c",
-        "if (!value || (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX)",
-        "if (!value || (int64_t)count <= 0 || (int64_t)count > SNIB__RESP_VALUES_MAX)",
+        "resp->excess |= (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX;",
+        "resp->excess |= (int64_t)count <= 0 || (int64_t)count > SNIB__RESP_VALUES_MAX;",
         "reply",
     ),
     Mistake(

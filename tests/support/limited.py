@@ -5,7 +5,8 @@
 
 After SECONDS it prints what each process started by COMMAND is doing, with thread stacks if gdb is available, kills
 them all and exits with 124.  They are also killed when this program is terminated; and processes that COMMAND leaves
-running are listed and killed after its end.  The processor time that all of them have used goes into FILE, in seconds.
+running are listed and killed after its end, if they do not end soon by themselves.  The processor time that all of them
+have used goes into FILE, in seconds.
 """
 
 import ctypes
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 SHOWN = 40  # most processes to show
+GRACE_S = 2.0  # for what COMMAND leaves running
 
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -73,6 +75,22 @@ def report() -> None:
             print(stacks(pid), flush=True)
 
 
+def reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        pass
+
+
+def settle() -> None:
+    """Some end by themselves when the command has ended."""
+    until = time.monotonic() + GRACE_S
+    while descendants() and time.monotonic() < until:
+        reap()
+        time.sleep(0.02)
+
+
 def end() -> None:
     """Kill all until none is left: one may start another meanwhile."""
     while left := descendants():
@@ -82,11 +100,7 @@ def end() -> None:
             except ProcessLookupError:
                 pass
         time.sleep(0.01)
-    try:
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
-    except ChildProcessError:
-        pass
+    reap()
 
 
 class Overdue(Exception):
@@ -135,6 +149,7 @@ def main() -> int:
     try:
         code = wait(child)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        settle()
         for pid in descendants():
             print(f"left running: {describe(pid)}", flush=True)
     except Overdue:
