@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "47d8186327815999"
+#define SNIB_BUILD_ID "9d0ad548d7eb058c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2336,6 +2336,9 @@ enum snib__word {
     SNIB__WORD_LEAD = 2,
     SNIB__WORD_DONE = 3
 };
+/* A nominee that has not taken the role by then is passed over, harmless if it was only slow.  While
+ * callers wait for others to read, the thread looks that often. */
+#define SNIB__TRANSIT (100 * SNIB__MS)
 #define SNIB__WAKES_MAX 128
 #define SNIB__BELLS_MAX 8
 
@@ -8908,6 +8911,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
         sock->reader = SNIB__READER_TRANSIT;
         sock->nominee = waiter->op;
         sock->nominated_at = snib__now();
+        if (d->sleep_until > sock->nominated_at + SNIB__TRANSIT)
+            driver_wake(d, wakes); /* to see whether it comes */
         return;
     }
     if (!snib__lead_begin(d, sock) || !d->looks) /* the thread, or the consumer under its eyes */
@@ -10217,8 +10222,6 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_BUFFERS 2
 #define THREAD_LINKS 5 /* that need no allocation: those of one server */
 #define THREAD_POLLS 3
-/* A nominee that has not taken the role by then is passed over, harmless if it was only slow. */
-#define THREAD_TRANSIT (100 * SNIB__MS)
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
 int snib__driver_start(struct snib__driver *d)
@@ -10333,11 +10336,21 @@ static void thread_send(struct snib__link *link)
         snib__buf_consume(out, (size_t)n);
 }
 
+/* Whether only callers have replies pending. */
+static bool thread_only_callers(const struct snib__driver *d, const struct snib__link *link)
+{
+    uint32_t callers = 0;
+    for (const struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
+        callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
+    return snib__link_in_flight(link) <= callers;
+}
+
 /* Take the reader role if it is free and needed; pass it to the callers if only they have pending
- * replies, and to another caller if the nominee does not take it.  True if this thread reads. */
+ * replies.  If a nominee does not take it, it is the next caller's, but this thread's if others have
+ * replies pending, too: the callers may all be stopped.  True if this thread reads. */
 static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
-    uint32_t in_flight = snib__link_in_flight(link), callers = 0;
+    uint32_t in_flight = snib__link_in_flight(link);
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return snib__link_kind(link) != SNIB__COMMAND;
@@ -10346,15 +10359,16 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     else if (snib__lead_yields(sock) && snib__sock_unsent(sock))
         snib__lead_end(sock); /* the thread waits until it takes more */
     if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
-        for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
-            callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
-        if (in_flight <= callers && !snib__driver_alone(d))
+        if (!snib__driver_alone(d) && thread_only_callers(d, link))
             snib__driver_pass_role(d, link, wakes);
         else if (d->leader && !snib__sock_unsent(sock))
             sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */
     } else if (sock->reader == SNIB__READER_TRANSIT &&
-               snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
-        snib__driver_pass_role(d, link, wakes);
+               snib__now() >= sock->nominated_at + SNIB__TRANSIT) {
+        if (thread_only_callers(d, link))
+            snib__driver_pass_role(d, link, wakes);
+        else
+            sock->reader = SNIB__READER_NOBODY;
     }
     if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&
         !snib__lead_begin(d, sock))
@@ -10462,6 +10476,9 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
     *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
+    if (snib__driver_command(link) && d->waiters &&
+        (sock->reader == SNIB__READER_CALLER || sock->reader == SNIB__READER_TRANSIT))
+        *until = thread_earlier(*until, snib__now() + SNIB__TRANSIT);
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];

@@ -453,6 +453,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
         sock->reader = SNIB__READER_TRANSIT;
         sock->nominee = waiter->op;
         sock->nominated_at = snib__now();
+        if (d->sleep_until > sock->nominated_at + SNIB__TRANSIT)
+            driver_wake(d, wakes); /* to see whether it comes */
         return;
     }
     if (!snib__lead_begin(d, sock) || !d->looks) /* the thread, or the consumer under its eyes */

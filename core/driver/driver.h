@@ -43,6 +43,9 @@ enum snib__word {
     SNIB__WORD_LEAD = 2,
     SNIB__WORD_DONE = 3
 };
+/* A nominee that has not taken the role by then is passed over, harmless if it was only slow.  While
+ * callers wait for others to read, the thread looks that often. */
+#define SNIB__TRANSIT (100 * SNIB__MS)
 #define SNIB__WAKES_MAX 128
 #define SNIB__BELLS_MAX 8
 

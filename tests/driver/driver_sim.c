@@ -239,6 +239,7 @@ static const struct story {
     {"kept_from_waking", kept_from_waking, 20},
     {"kept_from_ringing", kept_from_ringing, 20},
     {"kept_from_leading", kept_from_leading, 5},
+    {"all_kept_from_leading", all_kept_from_leading, 20},
     {"stopped_in_turn", stopped_in_turn, 10},
     {"silence_of_the_server", silence_of_the_server, 20},
     {"nominee_leaves", nominee_leaves, 5},

@@ -55,6 +55,7 @@ void silent_close(void *argument);
 void kept_from_waking(void *argument);
 void kept_from_ringing(void *argument);
 void kept_from_leading(void *argument);
+void all_kept_from_leading(void *argument);
 void stopped_in_turn(void *argument);
 void silence_of_the_server(void *argument);
 void nominee_leaves(void *argument);

@@ -82,6 +82,51 @@ void kept_from_ringing(void *argument)
     close_client();
 }
 
+static bool sent_by_all(void *on)
+{
+    const uint32_t *callers = on;
+    return snib__link_in_flight(snib__engine_link(drivers[0]->engine, SNIB__COMMAND)) >= *callers;
+}
+
+/* No caller wakes to which the role is handed, and there are many: what is asynchronous waits for the
+ * first of them only. */
+void all_kept_from_leading(void *argument)
+{
+    uint32_t callers = 12;
+    int caller = SNIB__READER_CALLER;
+    snib_queue *queue;
+    snib_event event;
+    snib_client_options options;
+    (void)argument;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = 60000;
+    options.lanes = 1;
+    open_client_with("redis://name.test", &options);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 99, 0);
+    world.silent = true;
+    world.faults |= WORLD_SPLIT; /* so that the replies come in pieces */
+    running = (int)callers;
+    for (uint32_t i = 0; i < callers; i++) {
+        world_thread(i ? "other" : "first", renewed_caller, (void *)(intptr_t)(i + 1));
+        world_stay(reads, &caller);
+    }
+    world_stay(sent_by_all, &callers);
+    world_sleep(100 * SNIB__MS);
+    world_freeze("other", 20000 * SNIB__MS);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.silent = false;
+    if (!event_within(queue, &event, 400 * SNIB__MS))
+        world_fail("no thread reads in place of the nominees");
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
 static bool over;
 static snib__time tried_until;
 

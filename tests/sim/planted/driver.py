@@ -88,9 +88,16 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "the next caller is nominated also while others have replies pending",
+        "driver/thread.c",
+        "        if (thread_only_callers(d, link))\n            snib__driver_pass_role(d, link, wakes);\n        else\n            sock->reader = SNIB__READER_NOBODY;",
+        "        snib__driver_pass_role(d, link, wakes);",
+        "sim/driver",
+    ),
+    Mutant(
         "a nominee is waited for",
         "driver/thread.c",
-        "snib__now() >= sock->nominated_at + THREAD_TRANSIT",
+        "snib__now() >= sock->nominated_at + SNIB__TRANSIT",
         "false",
         "sim/driver",
     ),
