@@ -73,7 +73,7 @@ static void nothing_is_left(void **state)
     struct pollfd bell = {.fd = snib__tls_files_bell(files), .events = POLLIN};
     assert_int_equal(poll(&bell, 1, 20000), 1);
     assert_true(snib__tls_files_done(files)); /* also says so to this thread */
-    refuse_each(files, hosts[0], false); /* OpenSSL keeps something for each thread */
+    refuse_each(files, hosts[0], false);      /* OpenSSL keeps something for each thread */
     for (size_t i = 0; i < COUNT(hosts); i++)
         assert_true(refuse_each(files, hosts[i], true) > 2); /* the SSL and the BIO are two */
     snib__tls_files_free(files);
