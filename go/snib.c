@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9d0ad548d7eb058c"
+#define SNIB_BUILD_ID "d2fd88ea5b7c76c9"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10365,10 +10365,10 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
             sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + SNIB__TRANSIT) {
+        sock->reader = SNIB__READER_NOBODY;
+        sock->nominee = NULL;
         if (thread_only_callers(d, link))
             snib__driver_pass_role(d, link, wakes);
-        else
-            sock->reader = SNIB__READER_NOBODY;
     }
     if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&
         !snib__lead_begin(d, sock))

@@ -155,10 +155,10 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
             sock->reader = SNIB__READER_NOBODY; /* for the consumer, below */
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + SNIB__TRANSIT) {
+        sock->reader = SNIB__READER_NOBODY;
+        sock->nominee = NULL;
         if (thread_only_callers(d, link))
             snib__driver_pass_role(d, link, wakes);
-        else
-            sock->reader = SNIB__READER_NOBODY;
     }
     if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended) &&
         !snib__lead_begin(d, sock))

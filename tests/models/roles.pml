@@ -68,6 +68,7 @@ bool up = true, seen;       /* seen: the thread has seen its end */
 bool listed[NC], left[NC];  /* a waiter; nobody waits for the answer any more */
 bool writing, watched, raised;
 bool awake = true, endless; /* the thread, and its sleep */
+bool soon;                  /* the sleep ends in time to see whether a nominee comes */
 /* Words of the callers, and what the system keeps. */
 mtype word[NC] = PENDING;
 bool parked[NC], bell, ended;
@@ -160,7 +161,19 @@ inline nominate(c) {
     :: word[c] == ASLEEP -> wakes = wakes | (1 << c)
     :: else
     fi;
-    word[c] = LEAD; reader = TRANSIT; nominee = c + 1
+    word[c] = LEAD; reader = TRANSIT; nominee = c + 1;
+    if
+    :: !awake && !soon -> wake_thread() /* to see whether it comes */
+    :: else
+    fi
+}
+
+/* A nominee has had its time: the next caller, unless others have requests in flight, too. */
+inline pass_over() {
+    if
+    :: COUNT(IN_FLIGHT) <= COUNT(AWAITED) -> pass_role()
+    :: else -> reader = FREE; nominee = NONE
+    fi
 }
 
 inline pass_role() {
@@ -465,10 +478,10 @@ inline thread_reads() {
     if
     :: up && reader == BACKGROUND && !seen && COUNT(IN_FLIGHT) <= COUNT(AWAITED) -> pass_role()
 #ifdef REPLAY
-    :: up && reader == TRANSIT && slow -> pass_role()
+    :: up && reader == TRANSIT && slow -> pass_over()
     :: up && reader == TRANSIT && !slow
 #else
-    :: up && reader == TRANSIT -> pass_role()
+    :: up && reader == TRANSIT -> pass_over()
     :: up && reader == TRANSIT
 #endif
     :: else
@@ -542,6 +555,7 @@ active proctype Thread() {
             :: else
             fi;
             endless = !due && !listed[0] && !listed[1] && !listed[NC - 1]; awake = false;
+            soon = up && (reader == CALLER || reader == TRANSIT) && (listed[0] || listed[1] || listed[NC - 1]);
 #ifndef MUTANT_STILL_RAISED
             raised = false;
 #endif

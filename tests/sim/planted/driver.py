@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "the next caller is nominated also while others have replies pending",
         "driver/thread.c",
-        "        if (thread_only_callers(d, link))\n            snib__driver_pass_role(d, link, wakes);\n        else\n            sock->reader = SNIB__READER_NOBODY;",
-        "        snib__driver_pass_role(d, link, wakes);",
+        "        sock->nominee = NULL;\n        if (thread_only_callers(d, link))\n",
+        "        sock->nominee = NULL;\n",
         "sim/driver",
     ),
     Mutant(
