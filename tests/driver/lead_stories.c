@@ -12,6 +12,8 @@ static void begin_with(int64_t lease_ms)
 {
     open_client(lease_ms, 0);
     connect_client();
+    world_sleep(2 * SNIB__TRANSIT); /* the thread has seen that the first caller came */
+    connect_client();               /* ... and sleeps until this reply would be overdue */
     MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
     snib_queue_fd(queue, NULL); /* its consumer is a loop */
 }
@@ -172,11 +174,11 @@ void consumer_stalls(void *argument)
         MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
         snib_hold *hold = granted(1000 * SNIB__MS);
         start_caller("stalled");
-        world_sleep(100 * SNIB__MS);
+        world_sleep(2 * SNIB__TRANSIT);
         MUST(snib_hold_release_submit(hold, queue, 2, NULL, err), SNIB_OK);
         snib__time since = world.now;
         world_stay(nobody_runs, NULL); /* it drains nothing meanwhile */
-        if (world.now - since > 200 * SNIB__MS)
+        if (world.now - since > 60 * SNIB__MS)
             world_fail("a waiter depends on a consumer that does not come");
         snib_event event;
         if (!event_within(queue, &event, 1000 * SNIB__MS) || event.code != SNIB_OK)
