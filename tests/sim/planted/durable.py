@@ -102,13 +102,6 @@ MUTANTS = [
         "unit_durable",
     ),
     Mutant(
-        "patience with the line begins with its first outage",
-        "engine/durable.c",
-        "d->stuck_since = SNIB__NEVER; d->waiting = true;",
-        "d->waiting = true;",
-        "unit_durable",
-    ),
-    Mutant(
         "what was asked to go elsewhere goes back when it was collected",
         "engine/durable.c",
         "if (!hold->op) /* it may have worked",
