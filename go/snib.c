@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d2fd88ea5b7c76c9"
+#define SNIB_BUILD_ID "5d3a7b77b1facd10"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -8805,7 +8805,8 @@ void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
     d->alone_until = sock->left_at + d->lease;
 }
 
-/* All were back at once: the server was silent, and its readers were well. */
+/* If all are back at once, the server was silent and its readers were well: what was before applies
+ * again. */
 void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->left_at && sock->users == 1) {
@@ -8925,7 +8926,7 @@ static bool driver_nominated(const struct snib__op *op)
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
-/* Whether this caller should read: its reply is pending, and there is no other reader. */
+/* Whether this caller should read: its reply is pending, there is no other reader, and callers may. */
 static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
@@ -25747,7 +25748,7 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     else
         list->tail = hold;
     if (!list->cursor || list->cursor->deadline > hold->deadline)
-        list->cursor = hold; /* what follows and is being renewed is renewed once more */
+        list->cursor = hold; /* those up to the former cursor are renewed once more */
     hold->flags |= SNIB__LISTED;
     list->n++;
 }

@@ -347,7 +347,8 @@ void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
     d->alone_until = sock->left_at + d->lease;
 }
 
-/* All were back at once: the server was silent, and its readers were well. */
+/* If all are back at once, the server was silent and its readers were well: what was before applies
+ * again. */
 void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->left_at && sock->users == 1) {
@@ -467,7 +468,7 @@ static bool driver_nominated(const struct snib__op *op)
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
-/* Whether this caller should read: its reply is pending, and there is no other reader. */
+/* Whether this caller should read: its reply is pending, there is no other reader, and callers may. */
 static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))

@@ -54,7 +54,7 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     else
         list->tail = hold;
     if (!list->cursor || list->cursor->deadline > hold->deadline)
-        list->cursor = hold; /* what follows and is being renewed is renewed once more */
+        list->cursor = hold; /* those up to the former cursor are renewed once more */
     hold->flags |= SNIB__LISTED;
     list->n++;
 }
