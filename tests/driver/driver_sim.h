@@ -63,6 +63,7 @@ void collected(void *argument);
 void owners(void *argument);
 void many_wakes(void *argument);
 void end_while_idle(void *argument);
+void seen_before_the_thread(void *argument);
 void answers_together(void *argument);
 
 /* cluster_stories.c */

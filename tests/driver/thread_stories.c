@@ -472,6 +472,29 @@ void end_while_idle(void *argument)
     expect_nothing_left();
 }
 
+/* A loss that a caller sees is counted at once, though the thread has not come to it. */
+void seen_before_the_thread(void *argument)
+{
+    (void)argument;
+    open_client(30000, 0);
+    connect_client();
+    snib_lock *lock = lock_named("brief", 0, 100);
+    snib_hold *hold;
+    snib_client_stats_data stats = {.size = sizeof stats};
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    world_freeze("snib", 1000 * SNIB__MS);
+    world_sleep(200 * SNIB__MS);
+    MUST(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
+    MUST(snib_client_stats(clients[0], &stats, err), SNIB_OK);
+    if (stats.lost_expired != 1)
+        world_fail("a loss that was seen is not counted");
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
+    expect_nothing_left();
+}
+
 static void begin_all(snib_lock **locks, snib_op **ops, int n)
 {
     snib_hold *hold;

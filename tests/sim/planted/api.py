@@ -22,7 +22,7 @@ MUTANTS = [
         "api/client.c",
         "snib__engine_tick(client->driver.engine, snib__now()); /* what",
         "/* what",
-        "live_loss",
+        "sim/driver",
     ),
     Mutant(
         "a loss does not signal the queue's descriptor",
