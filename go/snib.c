@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5d3a7b77b1facd10"
+#define SNIB_BUILD_ID "74517264dfec587c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1137,8 +1137,9 @@ void snib__url_wipe(char *text);
  * consumer, who reads them when it drains the queue.  One queue of a client leads.
  *
  * The role never depends on the consumer: a caller that waits for a reply of its own takes it at
- * once, and the thread takes it from a consumer that leaves replies unread for LEAD_STALL.  Only
- * while the consumer is inside recv() the role is its own, as any other reader's.
+ * once, one that waits for another's ends the lead, because it may be that consumer itself, and the
+ * thread takes the role from a consumer that leaves replies unread for LEAD_STALL.  Only while the
+ * consumer is inside recv() the role is its own, as any other reader's.
  */
 #ifndef SNIB__LEAD_H
 #define SNIB__LEAD_H
@@ -9036,7 +9037,8 @@ static void driver_unlist(struct snib__driver *d, struct snib__waiter *waiter)
 }
 
 /* Sleep until the operation is done or this thread should read.  Inside; leaves and enters.
- * Returns enum snib__park. */
+ * Returns enum snib__park.  What a waiting operation waits for may be among the replies that are left
+ * to a consumer, and this thread may be the one that drains that queue: so the consumer leads no more. */
 static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time until)
 {
     struct snib__waiter waiter = {.op = op};
@@ -9044,6 +9046,8 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     int how = SNIB__PARKED_NO;
     snib__wakes_begin(&wakes);
     driver_list(d, &waiter);
+    if (!snib__op_in_flight(op) && d->leader)
+        snib__lead_leave(d, d->leader);
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);

@@ -578,7 +578,8 @@ static void driver_unlist(struct snib__driver *d, struct snib__waiter *waiter)
 }
 
 /* Sleep until the operation is done or this thread should read.  Inside; leaves and enters.
- * Returns enum snib__park. */
+ * Returns enum snib__park.  What a waiting operation waits for may be among the replies that are left
+ * to a consumer, and this thread may be the one that drains that queue: so the consumer leads no more. */
 static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time until)
 {
     struct snib__waiter waiter = {.op = op};
@@ -586,6 +587,8 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     int how = SNIB__PARKED_NO;
     snib__wakes_begin(&wakes);
     driver_list(d, &waiter);
+    if (!snib__op_in_flight(op) && d->leader)
+        snib__lead_leave(d, d->leader);
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);

@@ -6,8 +6,9 @@
  * consumer, who reads them when it drains the queue.  One queue of a client leads.
  *
  * The role never depends on the consumer: a caller that waits for a reply of its own takes it at
- * once, and the thread takes it from a consumer that leaves replies unread for LEAD_STALL.  Only
- * while the consumer is inside recv() the role is its own, as any other reader's.
+ * once, one that waits for another's ends the lead, because it may be that consumer itself, and the
+ * thread takes the role from a consumer that leaves replies unread for LEAD_STALL.  Only while the
+ * consumer is inside recv() the role is its own, as any other reader's.
  */
 #ifndef SNIB__LEAD_H
 #define SNIB__LEAD_H

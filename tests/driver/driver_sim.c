@@ -264,6 +264,7 @@ static const struct story {
     {"caller_leaves_it_behind", caller_leaves_it_behind, 10},
     {"consumer_never_comes", consumer_never_comes, 20},
     {"caller_goes_before", caller_goes_before, 20},
+    {"caller_waits_behind", caller_waits_behind, 20},
     {"leader_is_freed", leader_is_freed, 20},
     {"login_renewals", login_renewals, 50},
     {"login_renewed_at_a_cut", login_renewed_at_a_cut, 20},

@@ -94,6 +94,7 @@ void consumer_stalls(void *argument);
 void caller_leaves_it_behind(void *argument);
 void consumer_never_comes(void *argument);
 void caller_goes_before(void *argument);
+void caller_waits_behind(void *argument);
 void leader_is_freed(void *argument);
 
 /* queue_stories.c */

@@ -260,6 +260,31 @@ void caller_goes_before(void *argument)
     end();
 }
 
+/* A caller waits for what the consumer has in flight, and may itself be the consumer: the thread reads. */
+void caller_waits_behind(void *argument)
+{
+    (void)argument;
+    begin_with(30000);
+    snib_lock *lock = lock_named("both", 0, 0);
+    for (int i = 0; i < 5; i++) {
+        snib_hold *hold;
+        MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+        hold = granted(100 * SNIB__MS);
+        MUST(snib_hold_release_submit(hold, queue, 2, NULL, err), SNIB_OK);
+        snib__time since = world.now;
+        snib_hold_free(hold);
+        MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+        if (world.now - since > 15 * SNIB__MS)
+            world_fail("a caller waits for itself to drain a queue");
+        give(hold);
+        snib_event event;
+        if (!event_within(queue, &event, 100 * SNIB__MS) || event.code != SNIB_OK)
+            world_fail("the release has no event");
+    }
+    snib_lock_free(lock);
+    end();
+}
+
 /* Its queue is freed with replies to come for another one: they are read all the same. */
 void leader_is_freed(void *argument)
 {

@@ -16,17 +16,20 @@ from sentinels import Sentinels
 
 import pytest
 
+STEADY_MS = 30000  # no failover is wanted, though on a busy machine a server may be silent for a second
 
-def make(mode: Mode, folder: Path) -> Deployment:
+
+def make(mode: Mode, folder: Path, *, down_ms: int = STEADY_MS) -> Deployment:
+    """A deployment in that mode, which takes a server that is silent for down_ms for dead."""
     tls = None
     if mode.tls:
         if not has_tls(find_server()):
             pytest.skip(f"{find_server()} was built without TLS")
         tls = Authority(folder / "authority")
     if mode.shape == "sentinel":
-        return Sentinels(folder / "them", replicas=1, tls=tls)
+        return Sentinels(folder / "them", replicas=1, down_ms=down_ms, tls=tls)
     if mode.shape == "cluster":
-        return Cluster(folder / "them", tls=tls)
+        return Cluster(folder / "them", timeout_ms=down_ms, tls=tls)
     return Single(folder / "them", tls=tls)
 
 

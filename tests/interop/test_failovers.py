@@ -27,7 +27,7 @@ TIMES = 5 if ALL else 1
 @pytest.fixture(params=["sentinel", "cluster"])
 def spoilt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployed]:
     """A private deployment for the test."""
-    with make(MODES[request.param], tmp_path) as them:
+    with make(MODES[request.param], tmp_path, down_ms=1000) as them:
         there = Deployed(MODES[request.param], them, tmp_path)
         yield there
         there.end()

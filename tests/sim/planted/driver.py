@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a caller waits behind replies that its own queue is to read",
+        "driver/driver.c",
+        "    if (!snib__op_in_flight(op) && d->leader)\n",
+        "    if (false)\n",
+        "sim/driver",
+    ),
+    Mutant(
         "the way to a server stays when another has its part",
         "driver/thread.c",
         "if (way && !snib__address_equal(&way->address, snib__link_address(link)))",
