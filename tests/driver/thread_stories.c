@@ -243,7 +243,7 @@ void kept_from_leading(void *argument)
     int caller = SNIB__READER_CALLER;
     (void)argument;
     open_client(60000, 0);
-    drivers[0]->nap = 1000 * SNIB__MS;
+    drivers[0]->nap = 10000 * SNIB__MS; /* only the nomination itself wakes the thread */
     connect_client();
     MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
     snib_lock *lock = lock_named("queued", 9, 0);
@@ -252,12 +252,13 @@ void kept_from_leading(void *argument)
     running = 2;
     world_thread("first", renewed_caller, (void *)(intptr_t)1);
     world_stay(reads, &caller);
+    world_sleep(300 * SNIB__MS); /* the thread sees no caller that waits for another */
     world_thread("second", renewed_caller, (void *)(intptr_t)2);
     world_sleep(100 * SNIB__MS);
     world_freeze("second", 30000 * SNIB__MS);
     MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
     world.silent = false;
-    if (!event_within(queue, &event, 2000 * SNIB__MS))
+    if (!event_within(queue, &event, 1500 * SNIB__MS))
         world_fail("no thread reads in place of the nominee");
     MUST(snib_hold_release(event.hold, err), SNIB_OK);
     snib_hold_free(event.hold);

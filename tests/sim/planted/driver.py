@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "nobody looks whether a nominee comes",
+        "driver/driver.c",
+        "if (d->sleep_until > sock->nominated_at + SNIB__TRANSIT)",
+        "if (false)",
+        "sim/driver",
+    ),
+    Mutant(
         "a caller waits behind replies that its own queue is to read",
         "driver/driver.c",
         "    if (!snib__op_in_flight(op) && d->leader)\n",
