@@ -106,18 +106,17 @@ class Checker:
     def c(self, code: str) -> None:
         source = self.folder / "block.c"
         source.write_text(code if "int main" in code else C_FRAME % (self.url, code))
-        program = str(self.folder / "block")
-        flags = [
-            "-std=gnu11",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-DSNIB_STATIC",
-            f"-I{ROOT}/core/include",
-        ]
+        run([self.compiled(source)])
+
+    def compiled(self, source: Path, *packages: str) -> str:
+        program = str(self.folder / source.stem)
+        flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-DSNIB_STATIC", f"-I{ROOT}/core/include"]
         libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-lssl", "-lcrypto", "-pthread"]
+        if packages:
+            asked = ["pkg-config", "--cflags", "--libs", *packages]
+            libraries += subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
         run(["gcc", *flags, str(source), "-o", program, *libraries])
-        run([program])
+        return program
 
     def python(self, code: str) -> None:
         run([sys.executable, "-c", f"import snib\nclient = snib.connect({self.url!r})\n{code}"])
@@ -174,6 +173,10 @@ class Checker:
                 run([sys.executable, str(path)], env=environment)
             elif path.suffix == ".go":
                 self.go(path.read_text().replace("redis://127.0.0.1:6379", self.url))
+            elif path.suffix == ".c":
+                words = re.search(r"pkg-config --cflags --libs snib([^)]*)\)", path.read_text())
+                assert words, "no word of how to compile it"
+                run([self.compiled(path, *words[1].split())], env=environment)
             else:
                 return
         except SystemExit as failure:

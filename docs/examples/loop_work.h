@@ -1,0 +1,101 @@
+/* loop_work.h - what is the same in every event loop: work under a lock that stops when the lock is lost.
+ *
+ * The loop calls work_begin() once, work_drain() when the descriptor is readable, and work_tick() every
+ * 20 ms.  Nothing here blocks.  So that there is a loss to see, the first hold is deleted after a few ticks,
+ * as an operator may do it; the second one is given back.
+ */
+#include <snib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* tokens, which come back in the events */
+enum { ACQUIRE = 1, RELEASE = 2, DELETE = 3, TICK_MS = 20 };
+
+static snib_client *client;
+static snib_queue *queue;
+static snib_lock *lock;
+static snib_hold *hold; /* NULL: no work may be done */
+static int ticks, losses;
+static bool finished;
+
+static void must(int code, const snib_error *err)
+{
+    if (code >= 0)
+        return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+/* Start asking for the lock; returns the descriptor to poll. */
+static int work_begin(void)
+{
+    snib_error err;
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = 600; /* short, so that the deletion is noticed soon: at the next renewal */
+    must(snib_client_open(NULL, &options, &client, &err), &err);
+    must(snib_lock_new(client, SNIB_MUTEX, "loop", 4, NULL, &lock, &err), &err);
+    must(snib_queue_new(client, &queue, &err), &err);
+    must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);
+    int fd = snib_queue_fd(queue, &err);
+    must(fd, &err);
+    return fd;
+}
+
+static void work_tick(void)
+{
+    snib_error err;
+    if (!hold)
+        return;
+    ticks++;
+    if (losses == 0 && ticks == 5) {
+        must(snib_lock_force_release_submit(lock, queue, DELETE, NULL, &err), &err);
+    } else if (losses > 0) {
+        must(snib_hold_release_submit(hold, queue, RELEASE, NULL, &err), &err);
+        snib_hold_free(hold);
+        hold = NULL;
+    }
+}
+
+static void work_event(const snib_event *event)
+{
+    snib_error err;
+    if (event->kind == SNIB_EVENT_LOST) {
+        printf("stopped after %d ticks: %s\n", ticks, event->text);
+        losses++;
+        snib_hold_free(hold);
+        hold = NULL;
+        must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);
+    } else if (event->token == ACQUIRE) {
+        must(event->code, &(snib_error){.text = "the lock cannot be acquired"});
+        hold = event->hold;
+        ticks = 0;
+    } else if (event->token == RELEASE) {
+        printf("given back: %s\n", snib_code_name(event->code));
+        finished = true;
+    }
+}
+
+/* Take what has arrived.  No event need have: a reply may bring none.  Returns false when the work is done. */
+static bool work_drain(void)
+{
+    snib_error err;
+    snib_event events[16];
+    int n;
+    do {
+        n = snib_queue_drain(queue, events, 16, &err);
+        must(n, &err);
+        for (int i = 0; i < n; i++)
+            work_event(&events[i]);
+    } while (n > 0);
+    return !finished;
+}
+
+/* After the loop has forgotten the descriptor, which belongs to the queue. */
+static void work_end(void)
+{
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
