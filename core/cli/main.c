@@ -1,7 +1,6 @@
-/* main.c - the snib command: arguments, help, and error reporting. */
+/* main.c - the snib command: its arguments and its help. */
 #include "cli.h"
 
-#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -10,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
-#include <wctype.h>
 
 static const char help[] =
     "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--lease TIME]\n"
@@ -138,171 +135,6 @@ static const struct command {
     {"acl", cli_acl, true,
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
 };
-
-/* ---- Reporting ------------------------------------------------------------------------------- */
-
-char *cli_printable(const char *s)
-{
-    size_t n = strlen(s);
-    char *out = malloc(4 * n + 1);
-    if (!out)
-        abort();
-    size_t used = 0;
-    mbstate_t state = {0};
-    for (size_t i = 0; i < n;) {
-        wchar_t c;
-        size_t len = mbrtowc(&c, s + i, n - i, &state);
-        bool is_broken = len == (size_t)-1 || len == (size_t)-2;
-        if (is_broken) {
-            memset(&state, 0, sizeof state);
-            len = 1;
-        }
-        if (!is_broken && !iswcntrl((wint_t)c)) {
-            memcpy(out + used, s + i, len);
-            used += len;
-        } else {
-            for (size_t k = 0; k < len; k++)
-                used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)s[i + k]);
-        }
-        i += len;
-    }
-    out[used] = '\0';
-    return out;
-}
-
-static void tell(const struct cli *cli, const char *event, const char *code, const char *text)
-{
-    if (!cli->is_json) {
-        fprintf(stderr, "snib: %s\n", text);
-        return;
-    }
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "event", event);
-    if (code)
-        cJSON_AddStringToObject(object, "code", code);
-    cJSON_AddStringToObject(object, "text", text);
-    char *line = cJSON_PrintUnformatted(object);
-    fprintf(stderr, "%s\n", line ? line : "{}");
-    cJSON_free(line);
-    cJSON_Delete(object);
-}
-
-void cli_tell(const struct cli *cli, const char *event, const char *text)
-{
-    tell(cli, event, NULL, text);
-}
-
-void cli_log(const struct cli *cli, const snib_event *record)
-{
-    static const char *const levels[] = {"log", "error", "warning", "info"};
-    const char *level = levels[record->reason >= 0 && record->reason <= 3 ? record->reason : 0];
-    char text[sizeof record->text + 16];
-    snprintf(text, sizeof text, "%s: %s", level, record->text);
-    if (cli->is_json)
-        tell(cli, "log", level, record->text);
-    else
-        tell(cli, "log", NULL, text);
-}
-
-int cli_fail(const struct cli *cli, const snib_error *err)
-{
-    tell(cli, "error", snib_code_name(err->code), err->text);
-    if (err->code == SNIB_BUSY)
-        return EXIT_BUSY;
-    if (err->code == SNIB_TIMEDOUT)
-        return EXIT_TIMEDOUT;
-    if (err->code == SNIB_LOST)
-        return EXIT_LOST;
-    return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;
-}
-
-int cli_fail_errno(const struct cli *cli, const char *what)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
-    tell(cli, "error", NULL, text);
-    return EXIT_USAGE;
-}
-
-int cli_usage(const struct cli *cli, const char *what, const char *which)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%s%s; see snib --help", what, which);
-    tell(cli, "error", NULL, text);
-    return EXIT_USAGE;
-}
-
-/* ---- Opening --------------------------------------------------------------------------------- */
-
-static snib_queue *log_queue; /* with --verbose, of the main client */
-
-static const char *environment(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
-static int open_with(const struct cli *cli, snib_client_options *client_options,
-                     snib_client **out_client, snib_error *err)
-{
-    client_options->lease_ms = cli->lease_ms;
-    client_options->username = environment("SNIB_USERNAME");
-    client_options->password = environment("SNIB_PASSWORD");
-    client_options->password_file = environment("SNIB_PASSWORD_FILE");
-    return snib_client_open(cli->url, client_options, out_client, err);
-}
-
-int cli_open_quietly(const struct cli *cli, snib_client **out_client)
-{
-    snib_client_options client_options;
-    snib_error err;
-    snib_client_options_init(&client_options, sizeof client_options);
-    return open_with(cli, &client_options, out_client, &err) == SNIB_OK ? 0 : cli_fail(cli, &err);
-}
-
-int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err)
-{
-    snib_client_options client_options;
-    snib_client_options_init(&client_options, sizeof client_options);
-    client_options.durability = 1;
-    client_options.durability_policy = SNIB_DURABILITY_REPORT;
-    return open_with(cli, &client_options, out_client, err);
-}
-
-int cli_open(const struct cli *cli, snib_client **out_client)
-{
-    snib_error err;
-    int code = cli_open_quietly(cli, out_client);
-    if (code != 0)
-        return code;
-    if (cli->is_verbose &&
-        (snib_queue_new(*out_client, &log_queue, &err) != SNIB_OK ||
-         snib_client_log(*out_client, log_queue, SNIB_LOG_INFO, &err) != SNIB_OK))
-        return cli_fail(cli, &err);
-    return 0;
-}
-
-void cli_close(const struct cli *cli, snib_client *client)
-{
-    snib_event records[8];
-    int n;
-    while (log_queue && (n = snib_queue_drain(log_queue, records, 8, NULL)) > 0)
-        for (int i = 0; i < n; i++)
-            cli_log(cli, &records[i]);
-    snib_queue_free(log_queue);
-    snib_client_free(client);
-}
-
-int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock)
-{
-    snib_lock_options lock_options;
-    snib_error err;
-    snib_lock_options_init(&lock_options, sizeof lock_options);
-    lock_options.flags = cli->flags;
-    int result =
-        snib_lock_new(client, kind, cli->name, strlen(cli->name), &lock_options, out_lock, &err);
-    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
-}
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
 

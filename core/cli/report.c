@@ -1,0 +1,101 @@
+/* report.c - what the command says on stderr, as text or JSON, and the exit codes of errors. */
+#include "cli.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+char *cli_printable(const char *s)
+{
+    size_t n = strlen(s);
+    char *out = malloc(4 * n + 1);
+    if (!out)
+        abort();
+    size_t used = 0;
+    mbstate_t state = {0};
+    for (size_t i = 0; i < n;) {
+        wchar_t c;
+        size_t len = mbrtowc(&c, s + i, n - i, &state);
+        bool is_broken = len == (size_t)-1 || len == (size_t)-2;
+        if (is_broken) {
+            memset(&state, 0, sizeof state);
+            len = 1;
+        }
+        if (!is_broken && !iswcntrl((wint_t)c)) {
+            memcpy(out + used, s + i, len);
+            used += len;
+        } else {
+            for (size_t k = 0; k < len; k++)
+                used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)s[i + k]);
+        }
+        i += len;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+static void tell(const struct cli *cli, const char *event, const char *code, const char *text)
+{
+    if (!cli->is_json) {
+        fprintf(stderr, "snib: %s\n", text);
+        return;
+    }
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "event", event);
+    if (code)
+        cJSON_AddStringToObject(object, "code", code);
+    cJSON_AddStringToObject(object, "text", text);
+    char *line = cJSON_PrintUnformatted(object);
+    fprintf(stderr, "%s\n", line ? line : "{}");
+    cJSON_free(line);
+    cJSON_Delete(object);
+}
+
+void cli_tell(const struct cli *cli, const char *event, const char *text)
+{
+    tell(cli, event, NULL, text);
+}
+
+void cli_log(const struct cli *cli, const snib_event *record)
+{
+    static const char *const levels[] = {"log", "error", "warning", "info"};
+    const char *level = levels[record->reason >= 0 && record->reason <= 3 ? record->reason : 0];
+    char text[sizeof record->text + 16];
+    snprintf(text, sizeof text, "%s: %s", level, record->text);
+    if (cli->is_json)
+        tell(cli, "log", level, record->text);
+    else
+        tell(cli, "log", NULL, text);
+}
+
+int cli_fail(const struct cli *cli, const snib_error *err)
+{
+    tell(cli, "error", snib_code_name(err->code), err->text);
+    if (err->code == SNIB_BUSY)
+        return EXIT_BUSY;
+    if (err->code == SNIB_TIMEDOUT)
+        return EXIT_TIMEDOUT;
+    if (err->code == SNIB_LOST)
+        return EXIT_LOST;
+    return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;
+}
+
+int cli_fail_errno(const struct cli *cli, const char *what)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
+    tell(cli, "error", NULL, text);
+    return EXIT_USAGE;
+}
+
+int cli_usage(const struct cli *cli, const char *what, const char *which)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s%s; see snib --help", what, which);
+    tell(cli, "error", NULL, text);
+    return EXIT_USAGE;
+}
