@@ -30,15 +30,19 @@ struct cli {
     char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
     int64_t wait_ms;  /* run: -1 no limit */
     int64_t lease_ms; /* run: 0 the default */
-    int64_t permits;  /* run: their total number; 0 if not given */
-    int32_t kind;     /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
-    uint32_t flags;   /* SNIB_LOCK_* */
+    int64_t max_hold_ms;   /* run: 0 the URL's */
+    int64_t kill_after_ms; /* run: from SIGTERM to SIGKILL */
+    int64_t permits;       /* run: their total number; 0 if not given */
+    int32_t kind;          /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
+    uint32_t flags;        /* SNIB_LOCK_* */
+    int busy_code;         /* run: instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
     enum cli_on_loss on_loss;
     enum cli_rest rest;
     bool keeps_password; /* run: COMMAND inherits it */
     bool has_url;        /* given by --url or SNIB_URL */
     bool is_json;
     bool is_forced;
+    bool is_quiet; /* do not say that the lock is not free */
     bool is_verbose;
 };
 
@@ -49,6 +53,14 @@ int cli_list(const struct cli *cli);
 int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
+
+/* cli_read_ms - read a time such as "10", "1.5s", "250ms" or "1h30m": seconds, or decimal numbers with
+ * the units d, h, m, s, ms in this order.  Returns milliseconds, or -1 if it is none. */
+#define CLI_TIME_MAX_MS 86400000
+int64_t cli_read_ms(const char *text);
+
+/* cli_read_number - read a number from min to max; -1 if it is none. */
+int64_t cli_read_number(const char *text, int64_t min, int64_t max);
 
 /* cli_open - open a client as the command line says; returns 0, or an exit code after reporting the
  * error. */

@@ -29,9 +29,8 @@
 #include <unistd.h>
 
 #define SECOND_NS 1000000000
-#define GRACE_NS (5LL * SECOND_NS) /* between SIGTERM and SIGKILL */
-#define AGAIN_NS (SECOND_NS / 20)  /* between two rounds of SIGKILL */
-#define DEAF_NS (1LL * SECOND_NS)  /* time to die of SIGKILL before a process is reported */
+#define AGAIN_NS (SECOND_NS / 20) /* between two rounds of SIGKILL */
+#define DEAF_NS (1LL * SECOND_NS) /* time to die of SIGKILL before a process is reported */
 
 struct ward {
     const struct cli *cli;
@@ -58,6 +57,12 @@ int64_t guard_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
     return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+/* Between SIGTERM and SIGKILL. */
+static int64_t kill_after_ns(const struct ward *ward)
+{
+    return ward->cli->kill_after_ms * (SECOND_NS / 1000);
 }
 
 static void say(const struct ward *ward, enum guard_word word, int32_t value)
@@ -183,7 +188,8 @@ static void on_lost(struct ward *ward)
     ward->is_lost = true;
     look_at_exec(ward);
     if (ward->cli->on_loss != ON_LOSS_IGNORE || (ward->command > 0 && !ward->is_executed))
-        end_all(ward, ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? GRACE_NS : 0);
+        end_all(ward,
+                ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? kill_after_ns(ward) : 0);
 }
 
 /* snib has ended, and renewal with it: everything must end before the lease does. */
@@ -194,10 +200,10 @@ static void on_orphaned(struct ward *ward)
     if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
         _exit(0);
     int64_t grace_ns =
-        ward->deadline_ns == INT64_MAX ? GRACE_NS : (ward->deadline_ns - guard_now_ns()) / 4 * 3;
+        ward->deadline_ns == INT64_MAX ? INT64_MAX : (ward->deadline_ns - guard_now_ns()) / 4 * 3;
     if (ward->cli->on_loss == ON_LOSS_KILL)
         grace_ns = 0;
-    end_all(ward, grace_ns < GRACE_NS ? grace_ns : GRACE_NS);
+    end_all(ward, grace_ns < kill_after_ns(ward) ? grace_ns : kill_after_ns(ward));
 }
 
 static void on_time(struct ward *ward)
@@ -249,7 +255,7 @@ static bool reap(struct ward *ward)
     if (!is_hurried && ward->cli->rest == REST_IGNORE)
         return false;
     if (is_hurried || ward->cli->rest == REST_END)
-        end_all(ward, is_hurried ? 0 : GRACE_NS);
+        end_all(ward, is_hurried ? 0 : kill_after_ns(ward));
     return true;
 }
 

@@ -1,19 +1,16 @@
 /* main.c - the snib command: its arguments and its help. */
 #include "cli.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
-    "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--lease TIME]\n"
-    "                [--on-loss term|kill|ignore] [--rest end|wait|ignore]\n"
-    "                [--keep-password] -- COMMAND ARG...\n"
+    "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
+    "                [--max-hold TIME] [--on-loss term|kill|ignore] [--rest end|wait|ignore]\n"
+    "                [--kill-after TIME] [--keep-password] -- COMMAND ARG...\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force [KIND] NAME\n"
@@ -41,21 +38,25 @@ static const char help[] =
     "\n"
     "  --fenced        SNIB_TOKEN in COMMAND's environment: a number greater than any earlier\n"
     "                  holder's; for a mutex, --fair and --write\n"
-    "  --wait TIME     wait this long: 10s, 500ms, 2m, 1h; 0 tries once; default: no limit\n"
+    "  --wait TIME     wait this long: 10s, 1.5s, 500ms, 1h30m; 0 tries once; default: no limit\n"
+    "  --busy-code N   exit with N instead of 121 and 122 if the lock is not free in time\n"
     "  --lease TIME    if snib or its machine dies, the lock is free after this time; default 30s\n"
-    "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, after 5 s SIGKILL;\n"
-    "                  the default), kill (SIGKILL) or ignore\n"
-    "  --rest WHAT     processes that COMMAND leaves running: end (SIGTERM, after 5 s SIGKILL,\n"
-    "                  then release the lock; the default), wait (hold the lock until they end\n"
-    "                  by themselves) or ignore (they continue without the lock)\n"
+    "  --max-hold TIME the lock counts as lost after this time; default: no limit\n"
+    "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, later SIGKILL; the\n"
+    "                  default), kill (SIGKILL) or ignore\n"
+    "  --rest WHAT     processes that COMMAND leaves running: end (SIGTERM, later SIGKILL, then\n"
+    "                  release the lock; the default), wait (hold the lock until they end by\n"
+    "                  themselves) or ignore (they continue without the lock)\n"
+    "  --kill-after TIME  from that SIGTERM to SIGKILL; 0: SIGKILL at once; default 5s\n"
     "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
     "  --force         required by release\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password\n"
     "  --json          print JSON\n"
+    "  -q, --quiet     do not say that the lock is not free\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
-    "  --help, --version\n"
+    "  -h, --help, --version\n"
     "\n"
     "exit codes: run returns COMMAND's, or 128+N if signal N ended it.  snib's own:\n"
     "    1  release: nothing was held; doctor: something should be changed\n"
@@ -70,8 +71,11 @@ static const char help[] =
 enum option_id {
     OPTION_WAIT = 256,
     OPTION_LEASE,
+    OPTION_MAX_HOLD,
+    OPTION_BUSY_CODE,
     OPTION_ON_LOSS,
     OPTION_REST,
+    OPTION_KILL_AFTER,
     OPTION_KEEP_PASSWORD,
     OPTION_FENCED,
     OPTION_FAIR, /* the first kind */
@@ -85,6 +89,7 @@ enum option_id {
     OPTION_FORCE,
     OPTION_URL,
     OPTION_JSON,
+    OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_HELP,
     OPTION_VERSION
@@ -93,8 +98,11 @@ enum option_id {
 static struct option options[] = {
     {"wait", required_argument, NULL, OPTION_WAIT},
     {"lease", required_argument, NULL, OPTION_LEASE},
+    {"max-hold", required_argument, NULL, OPTION_MAX_HOLD},
+    {"busy-code", required_argument, NULL, OPTION_BUSY_CODE},
     {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
     {"rest", required_argument, NULL, OPTION_REST},
+    {"kill-after", required_argument, NULL, OPTION_KILL_AFTER},
     {"keep-password", no_argument, NULL, OPTION_KEEP_PASSWORD},
     {"fenced", no_argument, NULL, OPTION_FENCED},
     {"fair", no_argument, NULL, OPTION_FAIR},
@@ -108,6 +116,7 @@ static struct option options[] = {
     {"force", no_argument, NULL, OPTION_FORCE},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
+    {"quiet", no_argument, NULL, OPTION_QUIET},
     {"verbose", no_argument, NULL, OPTION_VERBOSE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -137,33 +146,6 @@ static const struct command {
 };
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
-
-/* Read "10s", "500ms", "2m", "1h" or plain seconds.  -1 if it is none of these. */
-static int64_t read_time_ms(const char *text)
-{
-    static const struct {
-        const char *name;
-        int64_t ms;
-    } units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
-        return -1;
-    errno = 0;
-    intmax_t number = strtoimax(text, &end, 10);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(end, units[i].name) == 0)
-            return errno == 0 && number <= INT64_MAX / units[i].ms ? number * units[i].ms : -1;
-    return -1;
-}
-
-/* Read a number from 1 to 2147483647.  0 if it is not one. */
-static int64_t read_count(const char *text)
-{
-    char *end;
-    errno = 0;
-    intmax_t number = isdigit((unsigned char)text[0]) ? strtoimax(text, &end, 10) : 0;
-    return number > 0 && number <= INT32_MAX && *end == '\0' ? number : 0;
-}
 
 /* Read one of three words.  -1 if it is none of them. */
 static int read_word(const char *text, const char *const words[3])
@@ -198,6 +180,30 @@ static const char *option_name(int id)
     return options[i].name;
 }
 
+/* Take an option whose value is a time. */
+static int take_time(int id, const char *value, struct cli *cli)
+{
+    const struct {
+        int id;
+        int64_t *to, min_ms;
+        const char *min;
+    } times[] = {{OPTION_WAIT, &cli->wait_ms, 0, "0"},
+                 {OPTION_LEASE, &cli->lease_ms, 100, "100ms"},
+                 {OPTION_MAX_HOLD, &cli->max_hold_ms, 1, "1ms"},
+                 {OPTION_KILL_AFTER, &cli->kill_after_ms, 0, "0"}};
+    size_t i = 0;
+    char text[96];
+    while (times[i].id != id)
+        i++;
+    int64_t ms = cli_read_ms(value);
+    *times[i].to = ms;
+    if (ms >= times[i].min_ms && ms <= CLI_TIME_MAX_MS)
+        return 0;
+    snprintf(text, sizeof text, "--%s needs a time from %s to 24h, such as 1.5s or 1m30s, not ",
+             option_name(id), times[i].min);
+    return cli_usage(cli, text, value);
+}
+
 /* Take an option that selects the lock's kind. */
 static int take_kind(int id, struct cli *cli)
 {
@@ -215,13 +221,15 @@ static int take_option(int id, const char *value, struct cli *cli)
 {
     switch (id) {
     case OPTION_WAIT:
-        cli->wait_ms = read_time_ms(value);
-        return cli->wait_ms >= 0 ? 0
-                                 : cli_usage(cli, "--wait needs a time such as 10s, not ", value);
     case OPTION_LEASE:
-        cli->lease_ms = read_time_ms(value);
-        return cli->lease_ms > 0 ? 0
-                                 : cli_usage(cli, "--lease needs a time such as 30s, not ", value);
+    case OPTION_MAX_HOLD:
+    case OPTION_KILL_AFTER:
+        return take_time(id, value, cli);
+    case OPTION_BUSY_CODE:
+        cli->busy_code = (int)cli_read_number(value, 0, 255);
+        return cli->busy_code >= 0
+                   ? 0
+                   : cli_usage(cli, "--busy-code needs a number from 0 to 255, not ", value);
     case OPTION_ON_LOSS:
         return take_on_loss(value, cli);
     case OPTION_REST:
@@ -233,8 +241,8 @@ static int take_option(int id, const char *value, struct cli *cli)
         cli->flags = SNIB_LOCK_FENCED;
         return 0;
     case OPTION_PERMITS:
-        cli->permits = value ? read_count(value) : 0;
-        if (value && cli->permits == 0)
+        cli->permits = value ? cli_read_number(value, 1, INT32_MAX) : 0;
+        if (cli->permits < 0)
             return cli_usage(cli, "--permits needs a number from 1 to 2147483647, not ", value);
         return take_kind(id, cli);
     case OPTION_FAIR:
@@ -255,12 +263,28 @@ static int take_option(int id, const char *value, struct cli *cli)
     case OPTION_JSON:
         cli->is_json = true;
         return 0;
+    case OPTION_QUIET:
+        cli->is_quiet = true;
+        return 0;
     case OPTION_VERBOSE:
         cli->is_verbose = true;
         return 0;
     default:
-        return cli_usage(cli, "unknown option, or its value is missing: ", value);
+        return 0;
     }
+}
+
+/* Report the option that getopt_long() did not take; id: what it returned.  Returns an exit code. */
+static int refuse_option(int id, char **argv, const struct cli *cli)
+{
+    char text[64];
+    if (optopt >= 256) {
+        snprintf(text, sizeof text, "--%s %s", option_name(optopt),
+                 id == ':' ? "needs a value" : "takes no value");
+        return cli_usage(cli, text, "");
+    }
+    snprintf(text, sizeof text, "-%c", optopt);
+    return cli_usage(cli, "unknown or ambiguous option: ", optopt ? text : argv[optind - 1]);
 }
 
 /* Take the first argument, the command.  Returns 0, or an exit code after reporting the error. */
@@ -330,8 +354,11 @@ static int finish(const struct cli *cli, int code)
 int main(int argc, char **argv)
 {
     const char *url = getenv("SNIB_URL");
-    struct cli cli = {
-        .url = url && *url ? url : "redis://127.0.0.1:6379", .has_url = url && *url, .wait_ms = -1};
+    struct cli cli = {.url = url && *url ? url : "redis://127.0.0.1:6379",
+                      .has_url = url && *url,
+                      .wait_ms = -1,
+                      .kill_after_ms = 5000,
+                      .busy_code = -1};
     const struct command *command = NULL;
     unsigned given = 0;
     int id;
@@ -339,8 +366,11 @@ int main(int argc, char **argv)
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for earlier errors, too */
-    while ((id = getopt_long(argc, argv, "-v", options, NULL)) != -1) {
+    while ((id = getopt_long(argc, argv, "-:vqh", options, NULL)) != -1) {
         int code = 0;
+        if (id == '?' || id == ':')
+            return refuse_option(id, argv, &cli);
+        id = id == 'h' ? OPTION_HELP : id == 'q' ? OPTION_QUIET : id == 'v' ? OPTION_VERBOSE : id;
         if (id == OPTION_HELP) {
             fputs(help, stdout);
             return finish(&cli, 0);
@@ -349,10 +379,8 @@ int main(int argc, char **argv)
             printf("snib %s (%s)\n", snib_version_string(), snib_build_id());
             return finish(&cli, 0);
         }
-        if (id == 'v')
-            id = OPTION_VERBOSE;
         if (id != 1)
-            code = take_option(id, id == '?' ? argv[optind - 1] : optarg, &cli);
+            code = take_option(id, optarg, &cli);
         else if (!command)
             code = take_command(optarg, &cli, &command);
         else if (!cli.name)

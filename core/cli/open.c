@@ -69,6 +69,7 @@ int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib
     snib_error err;
     snib_lock_options_init(&lock_options, sizeof lock_options);
     lock_options.flags = cli->flags;
+    lock_options.max_hold_ms = cli->max_hold_ms;
     int result =
         snib_lock_new(client, kind, cli->name, strlen(cli->name), &lock_options, out_lock, &err);
     return result == SNIB_OK ? 0 : cli_fail(cli, &err);

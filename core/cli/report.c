@@ -74,11 +74,13 @@ void cli_log(const struct cli *cli, const snib_event *record)
 
 int cli_fail(const struct cli *cli, const snib_error *err)
 {
-    tell(cli, "error", snib_code_name(err->code), err->text);
-    if (err->code == SNIB_BUSY)
-        return EXIT_BUSY;
-    if (err->code == SNIB_TIMEDOUT)
-        return EXIT_TIMEDOUT;
+    bool is_busy = err->code == SNIB_BUSY || err->code == SNIB_TIMEDOUT;
+    if (!is_busy || !cli->is_quiet)
+        tell(cli, "error", snib_code_name(err->code), err->text);
+    if (is_busy && cli->busy_code >= 0)
+        return cli->busy_code;
+    if (is_busy)
+        return err->code == SNIB_BUSY ? EXIT_BUSY : EXIT_TIMEDOUT;
     if (err->code == SNIB_LOST)
         return EXIT_LOST;
     return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;

@@ -348,7 +348,7 @@ class Cli(CommandCase):
         ]
         for text in ("", "0", "-1", "abc", "1x", " 1", "+1", "1.5", "2147483648", "9" * 30):
             bad.append(["run", "a", "--permits", text, *command])
-        for text in ("", "x", "-1", "1x", "1 s", "s", "1.5s", "99999999999999999999", "25h", " 1s"):
+        for text in ("", "x", "-1", "1x", "1 s", "s", "99999999999999999999", "25h", " 1s"):
             bad.append(["run", "a", "--wait", text, *command])
         for text in ("", "0", "99ms", "25h", "-1s"):
             bad.append(["run", "a", "--lease", text, *command])
