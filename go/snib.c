@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "74517264dfec587c"
+#define SNIB_BUILD_ID "fbe21a876bb0c457"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -28689,6 +28689,17 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     return 0;
 }
 
+/* A reply to no request: an error is about the connection, such as "max number of clients reached",
+ * unless it is one about a script, which nobody has sent. */
+static int conn_unasked(struct snib__conn *conn, const struct snib__value *reply)
+{
+    int32_t code = SNIB_EPROTOCOL;
+    if (reply->type != SNIB__RESP_ERROR)
+        return conn_fail(conn, code);
+    int32_t said = snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count);
+    return conn_refused(conn, said < 0 ? said : code, reply);
+}
+
 int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n)
 {
@@ -28703,14 +28714,8 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             *request = (struct snib__request){.script = -1};
             return 1;
         }
-        /* a reply to no request, such as "max number of clients reached" */
         if (conn->ring_count == 0)
-            return (*reply)->type == SNIB__RESP_ERROR
-                       ? conn_refused(conn,
-                                      snib__conn_classify(snib__resp_text(conn->resp, *reply),
-                                                          (*reply)->count),
-                                      *reply)
-                       : conn_fail(conn, SNIB_EPROTOCOL);
+            return conn_unasked(conn, *reply);
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;

@@ -235,6 +235,7 @@ static void reply_to_nothing(void **state)
         int32_t failure;
     } replies[] = {{"-ERR max number of clients reached\r\n", SNIB_EUNREACHABLE},
                    {"-DENIED Redis is running in protected mode\r\n", SNIB_ESERVER},
+                   {"-NOSCRIPT No matching script\r\n", SNIB_EPROTOCOL},
                    {"+OK\r\n", SNIB_EPROTOCOL},
                    {"*0\r\n", SNIB_EPROTOCOL}};
     for (size_t i = 0; i < COUNT(replies); i++) {

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "an unasked word about a script is no failure",
+        "net/conn.c",
+        "return conn_refused(conn, said < 0 ? said : code, reply);",
+        "return conn_refused(conn, said, reply);",
+        "unit_conn",
+    ),
+    Mutant(
         "a reply on the pub/sub link that answers nothing is passed over",
         "engine/chan.c",
         "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = true;",
