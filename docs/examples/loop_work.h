@@ -1,8 +1,8 @@
 /* loop_work.h - what is the same in every event loop: work under a lock that stops when the lock is lost.
  *
  * The loop calls work_begin() once, work_drain() when the descriptor is readable, and work_tick() every
- * 20 ms.  Nothing here blocks.  So that there is a loss to see, the first hold is deleted after a few ticks,
- * as an operator may do it; the second one is given back.
+ * 20 ms.  Nothing here blocks.  So that there is a loss to see, a hold is deleted after a few ticks, as an
+ * operator may do it; the next one is given back.
  */
 #include <snib.h>
 #include <stdbool.h>
@@ -16,8 +16,8 @@ static snib_client *client;
 static snib_queue *queue;
 static snib_lock *lock;
 static snib_hold *hold; /* NULL: no work may be done */
-static int ticks, losses;
-static bool finished;
+static int ticks;
+static bool deleted, finished;
 
 static void must(int code, const snib_error *err)
 {
@@ -49,9 +49,9 @@ static void work_tick(void)
     if (!hold)
         return;
     ticks++;
-    if (losses == 0 && ticks == 5) {
+    if (!deleted && ticks == 5) {
         must(snib_lock_force_release_submit(lock, queue, DELETE, NULL, &err), &err);
-    } else if (losses > 0) {
+    } else if (deleted) {
         must(snib_hold_release_submit(hold, queue, RELEASE, NULL, &err), &err);
         snib_hold_free(hold);
         hold = NULL;
@@ -63,7 +63,7 @@ static void work_event(const snib_event *event)
     snib_error err;
     if (event->kind == SNIB_EVENT_LOST) {
         printf("stopped after %d ticks: %s\n", ticks, event->text);
-        losses++;
+        deleted = deleted || event->reason == SNIB_REASON_DELETED;
         snib_hold_free(hold);
         hold = NULL;
         must(snib_lock_acquire_submit(lock, 0, -1, queue, ACQUIRE, NULL, &err), &err);

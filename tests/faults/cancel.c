@@ -141,7 +141,7 @@ static void while_the_lock_comes_free(void **state)
     snib_queue *queue = must_queue(client);
     struct tally tally = {0, 0, 0};
     int64_t span_us = 400;
-    for (int run = 0; run < count_of(10000, 1000); run++) {
+    for (int run = 0; run < count_of(10000, 2000); run++) {
         snib_hold *hold = must_acquire(run % 2 ? lock : rival, 1000);
         snib_op *op = NULL;
         EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 1, &op, err), SNIB_OK);
