@@ -40,7 +40,7 @@ class Name:
     writes: int = 0
     refused: int = 0
     parked: list[tuple[Worker, str]] = field(default_factory=list)
-    kept: Hold | None = None  # see Conductor.pair
+    kept: list[Hold] = field(default_factory=list)  # see Conductor.crowd
 
     @property
     def over(self) -> bool:
@@ -108,7 +108,7 @@ class Conductor:
         self.joining = self.present = 0  # threads that are to ask for a turn, and those that have
         self.alone = True  # one thread of each process takes part in a history, so that its attempts ask the server
         self.free: Name | None = None  # the one whose turns go on whatever the share
-        self.pair = False  # whether holders are kept until there are two at once, if locks do not exclude
+        self.crowd = 0  # holders are kept until there are so many at once, more than the lock allows
         self.barger = ""  # a language whose holders go on only when somebody is waiting
         self.waited_for: Callable[[str], bool] = lambda name: False  # whether somebody was seen waiting for a lock
         self.victim: tuple[str, asyncio.Future[Hold]] | None = None  # in which language
@@ -135,9 +135,7 @@ class Conductor:
             self.present += 1
             self._tell("present", name)
         if name.over:
-            if name.kept:
-                name.kept.answer(stay=False)
-                name.kept = None
+            self._let_go(name)
             worker.say("over")
             self._tell("over", name)
         elif self.alone and int(who.partition("/")[2]) % 2:
@@ -193,7 +191,7 @@ class Conductor:
         self._tell("read", held)
         if self._wanted(worker) and not (held.shared or held.fixed or self.victim[1].done()):
             self.victim[1].set_result(held)
-        elif self.pair and not (held.shared or held.fixed or name.over):
+        elif self.crowd and not (held.shared or held.fixed or name.over):
             self._keep(held)
         elif worker.language == self.barger:
             self._when_waited_for(held)
@@ -205,12 +203,14 @@ class Conductor:
             held.answer(stay=False)
 
     def _keep(self, held: Hold) -> None:
-        kept, held.name.kept = held.name.kept, None
-        if kept:
-            kept.answer(stay=False)
+        held.name.kept.append(held)
+        if len(held.name.kept) == self.crowd:
+            self._let_go(held.name)
+
+    def _let_go(self, name: Name) -> None:
+        kept, name.kept = name.kept, []
+        for held in kept:
             held.answer(stay=False)
-        else:
-            held.name.kept = held
 
     def _when_waited_for(self, held: Hold) -> None:
         if held.name.over or self.waited_for(held.name.name):

@@ -152,7 +152,8 @@ class Set:
             self.conductor.allow(CALM)
             await self.conductor.reached(CALM)
         self.conductor.alone = False
-        self.conductor.pair = self.plan.control == "split"
+        if self.plan.control == "split":
+            self.conductor.crowd = 1 + (PERMITS if self.kind == "permits" else 1)
         for i, (fault, language) in enumerate(plan):
             begin, end = (CALM + (FAULTY - CALM) * j / len(plan) for j in (i, i + 1))
             self.conductor.allow(begin)

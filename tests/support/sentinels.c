@@ -126,6 +126,15 @@ struct node *sentinels_sentinel(struct deployment *deployment, int nth)
 
 /* ---- Waiting ----------------------------------------------------------------------------------------- */
 
+/* After a stall of the machine a sentinel takes no part in a failover for a while. */
+static bool sentinel_in_tilt(struct node *sentinel)
+{
+    redisReply *reply = node_command(sentinel, "INFO sentinel");
+    bool tilted = !strstr(reply->str, "sentinel_tilt:0");
+    freeReplyObject(reply);
+    return tilted;
+}
+
 /* The value of a field in a flat list of names and values. */
 static const char *field(const redisReply *list, const char *name)
 {
@@ -158,9 +167,11 @@ bool sentinels_settled(struct deployment *deployment)
     struct node *master = sentinels_agreed(deployment);
     if (!master || replicas_online(master) != replicas)
         return false;
-    for (int i = 0; i < SENTINELS; i++)
-        if (!sentinel_knows(sentinels_sentinel(deployment, i), replicas))
+    for (int i = 0; i < SENTINELS; i++) {
+        struct node *sentinel = sentinels_sentinel(deployment, i);
+        if (sentinel_in_tilt(sentinel) || !sentinel_knows(sentinel, replicas))
             return false;
+    }
     return true;
 }
 

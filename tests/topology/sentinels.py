@@ -139,7 +139,8 @@ class Sentinels(Deployment):
         return master if alive and master.role == "master" else None
 
     def settled(self) -> bool:
-        """Whether all servers run, all replicas follow the one master, and all sentinels know it."""
+        """Whether all servers run, all replicas follow the one master, all sentinels know it, and none is in TILT (which
+        a sentinel enters for 30 s when it could not run for 2 s, and in which it takes no part in a failover)."""
         master = self.agreed()
         if master is None or not all(node.running for node in self.nodes):
             return False
@@ -151,7 +152,8 @@ class Sentinels(Deployment):
         told = _pairs(sentinel.command("SENTINEL", "MASTER", self.service))
         replicas = sentinel.command("SENTINEL", "REPLICAS", self.service)
         return (
-            told["flags"] == "master"
+            "sentinel_tilt:0" in sentinel.command("INFO", "sentinel")
+            and told["flags"] == "master"
             and int(told["num-slaves"]) == len(self.servers) - 1
             and int(told["num-other-sentinels"]) == len(self.sentinels) - 1
             and all(_pairs(fields)["flags"] == "slave" for fields in replicas)
