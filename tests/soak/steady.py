@@ -22,7 +22,7 @@ class Steady(Conductor):
     def __init__(self, folder: Path, kind: str, names: list[str], seed: str, think_s: float) -> None:
         super().__init__(folder, kind, names, ENDLESS, seed)
         self.alone, self.share, self.think_s = False, 1.0, think_s
-        self.pausing = self.paired = False
+        self.pausing, self.crowded = False, 0
         self.who: dict[Worker, str] = {}  # every connection that has asked for a turn
         self.thinking: set[Worker] = set()
         self.out: set[Worker] = set()  # those that were told to go, and have not come back
@@ -65,11 +65,9 @@ class Steady(Conductor):
 
     async def pause(self) -> None:
         """Until nobody holds or asks for anything."""
-        self.pausing, self.paired, self.pair = True, self.pair, False
+        self.pausing, self.crowded, self.crowd = True, self.crowd, 0
         for name in self.names.values():
-            if name.kept:
-                name.kept.answer(stay=False)
-                name.kept = None
+            self._let_go(name)
         await self.until(lambda: not self.out)
 
     def begin(self, folder: Path) -> None:
@@ -80,7 +78,7 @@ class Steady(Conductor):
             self.operations += name.operations
             name.operations = name.value = name.token = name.writes = 0
         if self.pausing:
-            self.pausing, self.pair = False, self.paired
+            self.pausing, self.crowd = False, self.crowded
         self._unpark()
 
     @property
@@ -105,15 +103,14 @@ class Steady(Conductor):
         self.retired.discard(me)
         for name in self.names.values():
             name.parked = [(worker, who) for worker, who in name.parked if worker not in dead]
-            if name.kept and name.kept.worker in dead:
-                name.kept = None
+            name.kept = [held for held in name.kept if held.worker not in dead]
             self._tell("turn", name)
 
     def end(self) -> None:
         """Everybody is told that it is over."""
         for name in self.names.values():
             name.limit = 0
-        self.pausing = self.pair = False
+        self.pausing, self.crowd = False, 0
         self._unpark()
 
     def close(self) -> None:

@@ -332,7 +332,8 @@ class Single(World):
         self.node, self.proxies = self.nodes[0], dict[str, Proxy]()
         for node in self.nodes:
             node.start()
-        self.conductor.pair = len(self.nodes) > 1
+        if len(self.nodes) > 1:
+            self.conductor.crowd = 1 + (PERMITS if self.plan.kind == "permits" else 1)
         if self.plan.kind == "permits":
             with snib.connect(f"unix://{self.node.socket}") as client:
                 for name in self.names:
