@@ -117,9 +117,9 @@ static void sentinels(void **state)
     node_start(&set, old);
     sentinels_await_settled(&set);
     began("the old one follows it", since);
-    assert_false(node_is_master(old));
-
     second = sentinels_master(&set); /* on a busy machine there may have been a further failover */
+    assert_true(!node_is_master(old) || second == old);
+
     since = now_ms();
     node_stop(second);
     const struct node *third = sentinels_await_failover(&set, second);
