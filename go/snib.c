@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fbe21a876bb0c457"
+#define SNIB_BUILD_ID "efa22d75551163c0"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -4037,7 +4037,8 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  *
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
- *     begin, member_done, member_lost, member_given, refill, give_up, abandon, release, pause_over
+ *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
+ *     release, pause_over
  *         ->  wish, phase, deadline
  */
 #ifndef SNIB__GROUP_H
@@ -4070,6 +4071,7 @@ struct snib__group_member {
     uint8_t state; /* group.c's */
     bool wished;   /* the wish of its state has been handed out */
     bool again;    /* ask it once it has been let go of */
+    bool answered; /* counted in `answers` */
     snib__time deadline;
 };
 
@@ -4079,7 +4081,12 @@ struct snib__group {
     uint8_t phase;   /* enum snib__group_phase */
     int32_t code;    /* ENDED: the result */
     int32_t reason;  /* of a loss: enum snib_reason; 0: none */
-    int32_t failure; /* the first error of the round */
+    int32_t failure; /* the release's first error */
+    /* majority: */
+    bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
+    uint32_t answers; /* members that have answered */
+    uint32_t refusals, errors; /* of the round */
+    int32_t error;             /* of the round: the one that says most; 0: none */
     uint32_t n, need, round;
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
@@ -4094,6 +4101,11 @@ void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t cod
 void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
 /* TAKEN: the hold was handed out, so from here on its loss is a loss. */
 void snib__group_given_out(struct snib__group *group);
+/* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
+ * if nothing is, it goes on. */
+void snib__group_overdue(struct snib__group *group);
+/* ... and no majority will answer: ends with an error. */
+void snib__group_silent(struct snib__group *group);
 /* No caller wants it any more. */
 void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */
@@ -4272,8 +4284,10 @@ struct carrier {
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
-    snib__time asked_at; /* start of the round; guarded by the home client */
+    snib__time tried_until; /* until then even a short wait hopes for answers */
+    snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
+    bool tried;            /* some member was asked, as tried_until the stepping thread's */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -4373,15 +4387,14 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     c->parts = parts;
     c->home = lock->client;
     c->once = how->wait == 0;
-    c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    c->wait_until = c->once || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     c->lease = how->lease;
     c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
     struct snib__acquire outer = *how;
     outer.outer = &c->outer;
-    if (c->once)
-        outer.wait = SNIB__NEVER; /* one try is one round, however long the nodes take */
+    outer.wait = SNIB__NEVER; /* only the carrier knows what to say at the end of the wait */
     struct snib__op *op =
         snib__engine_acquire(lock->client->driver.engine, lock->gate, &outer, now, out_code);
     if (!c->outer.hold) /* re-entered, out of memory, closed: nothing was begun */
@@ -4444,7 +4457,8 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
-/* How long a member may wait.  While a majority is being collected, its members never wait, because
+/* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
+ * being collected, its members never wait, because
  * clients would wait for each other in a circle; a vote that widens an existing majority waits
  * until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
@@ -4456,7 +4470,7 @@ static snib__time carrier_wait(struct carrier *c, snib__time now)
         return held ? SNIB__NEVER : 0;
     if (c->once || c->wait_until == SNIB__NEVER)
         return c->once ? 0 : SNIB__NEVER;
-    return c->wait_until > now ? c->wait_until - now : 0;
+    return c->wait_until > now ? c->wait_until - now : 1;
 }
 
 /* Inside the member's client. */
@@ -4472,6 +4486,11 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
                                 .patient = !c->once};
     if (client->stopped)
         return code;
+    if (!c->parts->majority && c->tried && now >= c->wait_until && now >= c->tried_until)
+        return SNIB_TIMEDOUT;
+    if (!c->tried)
+        c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
+    c->tried = true;
     if (snib__driver_start(&client->driver) != 0)
         return SNIB_ESYSTEM;
     struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
@@ -4603,11 +4622,34 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
+/* A majority has its limit as a whole: what may be said at the end of the wait depends on how many have
+ * answered. */
+static void carrier_limit(struct carrier *c, snib__time now)
+{
+    bool overdue = c->tried && now >= c->wait_until;
+    if (overdue)
+        snib__group_overdue(&c->group);
+    if (overdue && now >= c->tried_until)
+        snib__group_silent(&c->group);
+}
+
+/* When to look at it again, although nothing has happened. */
+static snib__time carrier_next(const struct carrier *c, snib__time now)
+{
+    snib__time next = now < c->wait_until || !c->tried ? c->wait_until : c->tried_until;
+    if (c->pause_until && c->pause_until < next)
+        next = c->pause_until;
+    if (c->give_up_at && c->give_up_at < next)
+        next = c->give_up_at;
+    return next;
+}
+
 /* Take over what the caller's side has come to: given up, released, or at its own time limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
     c->abandoned = c->outer.abandoned;
+    carrier_limit(c, now);
     if (c->outer.ended)
         snib__group_abandon(group);
     else if (snib__outer_releasing(&c->outer))
@@ -4658,14 +4700,12 @@ static void carrier_tell(struct carrier *c, snib__time now)
     struct snib__group *group = &c->group;
     if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
         carrier_tell_deadline(c, now);
-    if (snib__group_contested(group) && c->give_up_at == 0) {
+    if (snib__group_contested(group) && c->give_up_at == 0)
         c->give_up_at = now + snib__group_patience(group, now - c->asked_at);
-        snib__outer_wake(engine, &c->outer, c->give_up_at);
-    }
-    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
+    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0)
         c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
-        snib__outer_wake(engine, &c->outer, c->pause_until);
-    }
+    if (c->parts->majority && group->phase <= SNIB__GROUP_PAUSING)
+        snib__outer_wake(engine, &c->outer, carrier_next(c, now));
     if (group->phase != SNIB__GROUP_ENDED)
         return;
     if (group->reason)
@@ -7877,6 +7917,21 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
              nothing ? "nothing was applied" : "the request may have been applied");
 }
 
+/* What a result means for this kind of lock; NULL: what it means for any. */
+static const char *say_not_free(const struct snib__gate *gate, int32_t code)
+{
+    size_t n;
+    bool busy = code == SNIB_BUSY;
+    if (!gate || (!busy && code != SNIB_TIMEDOUT))
+        return NULL;
+    if (snib__gate_kind(gate) == SNIB_LATCH)
+        return busy ? "its count is not 0" : "the wait ended before its count was 0";
+    if (snib__gate_kind(gate) == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
+        return busy ? "no majority of its servers granted it"
+                    : "the wait ended before a majority of its servers granted it";
+    return NULL;
+}
+
 const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told)
 {
@@ -7897,7 +7952,10 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
-    if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
+    const char *not_free = say_not_free(gate, told->code);
+    if (not_free)
+        snprintf(out + n, cap - n, "%s", not_free);
+    else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
@@ -22672,8 +22730,6 @@ static bool op_unheard(const struct snib__op *op)
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
 static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    if (snib__outer_is(op->gate))
-        return SNIB_TIMEDOUT;
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since || op_unheard(op))
         return snib__op_unreached(e, op);
@@ -22692,8 +22748,8 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
 {
     const struct snib__node *node = snib__op_node(op);
     return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && !snib__outer_is(op->gate) &&
-           op_unheard(op) && (snib__node_ready(node) || !node->failed);
+           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && op_unheard(op) &&
+           (snib__node_ready(node) || !node->failed);
 }
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -22880,7 +22936,11 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__TRYING)
+    if (outer->ended || outer->hold->phase != SNIB__TRYING)
+        return;
+    if (when == SNIB__NEVER)
+        snib__timer_cancel(e, &outer->hold->timer_at);
+    else
         snib__timer_set(e, SNIB__TIMER_HOLD, &outer->hold->timer_at, when);
 }
 
@@ -26570,7 +26630,8 @@ static void group_end(struct snib__group *group, int32_t code)
 static void group_ask(struct snib__group *group)
 {
     group->phase = SNIB__GROUP_COLLECTING;
-    group->failure = 0;
+    group->error = 0;
+    group->refusals = group->errors = 0;
     group->round++;
     for (uint32_t i = 0; i < group->n; i++)
         if (group->majority || i == 0)
@@ -26587,30 +26648,57 @@ void snib__group_begin(struct snib__group *group, bool majority, bool once, uint
     group_ask(group);
 }
 
+/* Whether so many members could not answer that the others are no majority. */
+static bool group_cut_off(const struct snib__group *group)
+{
+    return group->errors > group->n - group->need;
+}
+
+/* What the answers have shown: that the lock is not to be had may be said only when it is known. */
+static int32_t group_known(const struct snib__group *group)
+{
+    if (group_cut_off(group))
+        return group->error;
+    return group->heard ? SNIB_BUSY : 0;
+}
+
 /* The round can no longer succeed. */
 static void group_fail_round(struct snib__group *group)
 {
-    bool hopeless = group->failure < 0 || !group->majority || group->once;
-    if (hopeless) {
-        group_end(group, group->failure);
+    if (group->once || group_cut_off(group)) {
+        group_end(group, group_known(group));
         return;
     }
     group_undo(group);
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-/* One member less is available in this round. */
-static void group_refused(struct snib__group *group, int32_t code)
+/* A member has granted or refused. */
+static void group_answered(struct snib__group *group, uint32_t i)
+{
+    group->answers += !group->members[i].answered;
+    group->members[i].answered = true;
+    group->heard |= group->answers >= group->need;
+}
+
+/* Count a vote that was refused, could not be had, or was lost again. */
+static void group_tally(struct snib__group *group, int32_t code)
+{
+    bool asked = group->error == SNIB_ECONNECT && code == SNIB_EUNREACHABLE; /* one of them was */
+    group->refusals += code > 0;
+    group->errors += code < 0;
+    group->heard |= group->refusals > group->n - group->need;
+    if (code < 0 && (group->error == 0 || asked))
+        group->error = code;
+}
+
+/* Whether the round can still succeed.  A single try awaits the answers that its result depends on. */
+static void group_review(struct snib__group *group)
 {
     uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
-    /* A held lock outweighs an unreachable node: waiting may help, and a
-     * single try ends with "busy". */
-    if (group->failure == 0 || (group->failure < 0 && code > 0) ||
-        (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
-        group->failure = code;
-    if (hoped < group->need || !group->majority)
+    if (hoped < group->need && (!group->once || group_known(group) != 0))
         group_fail_round(group);
 }
 
@@ -26633,14 +26721,20 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
     }
     group_set(group, i, code == SNIB_OK ? GROUP_HELD : GROUP_REFUSED);
     member->deadline = deadline;
+    if (code >= 0)
+        group_answered(group, i);
+    if (code != SNIB_OK)
+        group_tally(group, code);
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
-    if (code != SNIB_OK)
-        group_refused(group, code);
-    else if (group_count(group, GROUP_HELD) >= group->need)
+    if (group_count(group, GROUP_HELD) >= group->need)
         group->phase = SNIB__GROUP_TAKEN;
-    else if (!group->majority)
+    else if (group->majority)
+        group_review(group);
+    else if (code == SNIB_OK)
         group_want(group, i + 1);
+    else
+        group_end(group, code);
 }
 
 /* The error for a vote lost before the others had come: taken away, or
@@ -26658,10 +26752,12 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->members[i].state != GROUP_HELD)
         return;
     group_set(group, i, GROUP_UNWANTED);
+    if (group->phase <= SNIB__GROUP_TAKEN)
+        group_tally(group, group_lost_code(reason));
     if (group->phase == SNIB__GROUP_TAKEN && group_count(group, GROUP_HELD) < group->need)
         group->phase = SNIB__GROUP_COLLECTING;
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
-        group_refused(group, group_lost_code(reason));
+        group_review(group);
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
         group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
@@ -26705,6 +26801,24 @@ void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t cod
     group_judge(group);
 }
 
+static bool group_seeks_majority(const struct snib__group *group)
+{
+    return group->majority && group->phase <= SNIB__GROUP_PAUSING;
+}
+
+void snib__group_overdue(struct snib__group *group)
+{
+    int32_t known = group_known(group);
+    if (group_seeks_majority(group) && known != 0)
+        group_end(group, known > 0 ? SNIB_TIMEDOUT : known);
+}
+
+void snib__group_silent(struct snib__group *group)
+{
+    if (group_seeks_majority(group))
+        group_end(group, group->error ? group->error : SNIB_EUNREACHABLE);
+}
+
 void snib__group_abandon(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_ENDED)
@@ -26721,7 +26835,6 @@ void snib__group_release(struct snib__group *group)
     if (group->phase != SNIB__GROUP_HELD)
         return;
     group->phase = SNIB__GROUP_GIVING;
-    group->failure = 0;
     for (uint32_t i = 0; i < group->n; i++) {
         if (group->members[i].state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
@@ -26741,7 +26854,7 @@ void snib__group_refill(struct snib__group *group)
 bool snib__group_contested(const struct snib__group *group)
 {
     return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
-           group->failure > 0;
+           group->refusals > 0;
 }
 
 void snib__group_give_up(struct snib__group *group)

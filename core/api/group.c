@@ -28,8 +28,10 @@ struct carrier {
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
-    snib__time asked_at; /* start of the round; guarded by the home client */
+    snib__time tried_until; /* until then even a short wait hopes for answers */
+    snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
+    bool tried;            /* some member was asked, as tried_until the stepping thread's */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -129,15 +131,14 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     c->parts = parts;
     c->home = lock->client;
     c->once = how->wait == 0;
-    c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    c->wait_until = c->once || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     c->lease = how->lease;
     c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
     struct snib__acquire outer = *how;
     outer.outer = &c->outer;
-    if (c->once)
-        outer.wait = SNIB__NEVER; /* one try is one round, however long the nodes take */
+    outer.wait = SNIB__NEVER; /* only the carrier knows what to say at the end of the wait */
     struct snib__op *op =
         snib__engine_acquire(lock->client->driver.engine, lock->gate, &outer, now, out_code);
     if (!c->outer.hold) /* re-entered, out of memory, closed: nothing was begun */
@@ -200,7 +201,8 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
-/* How long a member may wait.  While a majority is being collected, its members never wait, because
+/* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
+ * being collected, its members never wait, because
  * clients would wait for each other in a circle; a vote that widens an existing majority waits
  * until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
@@ -212,7 +214,7 @@ static snib__time carrier_wait(struct carrier *c, snib__time now)
         return held ? SNIB__NEVER : 0;
     if (c->once || c->wait_until == SNIB__NEVER)
         return c->once ? 0 : SNIB__NEVER;
-    return c->wait_until > now ? c->wait_until - now : 0;
+    return c->wait_until > now ? c->wait_until - now : 1;
 }
 
 /* Inside the member's client. */
@@ -228,6 +230,11 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
                                 .patient = !c->once};
     if (client->stopped)
         return code;
+    if (!c->parts->majority && c->tried && now >= c->wait_until && now >= c->tried_until)
+        return SNIB_TIMEDOUT;
+    if (!c->tried)
+        c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
+    c->tried = true;
     if (snib__driver_start(&client->driver) != 0)
         return SNIB_ESYSTEM;
     struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
@@ -359,11 +366,34 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
+/* A majority has its limit as a whole: what may be said at the end of the wait depends on how many have
+ * answered. */
+static void carrier_limit(struct carrier *c, snib__time now)
+{
+    bool overdue = c->tried && now >= c->wait_until;
+    if (overdue)
+        snib__group_overdue(&c->group);
+    if (overdue && now >= c->tried_until)
+        snib__group_silent(&c->group);
+}
+
+/* When to look at it again, although nothing has happened. */
+static snib__time carrier_next(const struct carrier *c, snib__time now)
+{
+    snib__time next = now < c->wait_until || !c->tried ? c->wait_until : c->tried_until;
+    if (c->pause_until && c->pause_until < next)
+        next = c->pause_until;
+    if (c->give_up_at && c->give_up_at < next)
+        next = c->give_up_at;
+    return next;
+}
+
 /* Take over what the caller's side has come to: given up, released, or at its own time limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
     c->abandoned = c->outer.abandoned;
+    carrier_limit(c, now);
     if (c->outer.ended)
         snib__group_abandon(group);
     else if (snib__outer_releasing(&c->outer))
@@ -414,14 +444,12 @@ static void carrier_tell(struct carrier *c, snib__time now)
     struct snib__group *group = &c->group;
     if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
         carrier_tell_deadline(c, now);
-    if (snib__group_contested(group) && c->give_up_at == 0) {
+    if (snib__group_contested(group) && c->give_up_at == 0)
         c->give_up_at = now + snib__group_patience(group, now - c->asked_at);
-        snib__outer_wake(engine, &c->outer, c->give_up_at);
-    }
-    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
+    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0)
         c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
-        snib__outer_wake(engine, &c->outer, c->pause_until);
-    }
+    if (c->parts->majority && group->phase <= SNIB__GROUP_PAUSING)
+        snib__outer_wake(engine, &c->outer, carrier_next(c, now));
     if (group->phase != SNIB__GROUP_ENDED)
         return;
     if (group->reason)

@@ -78,6 +78,21 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
              nothing ? "nothing was applied" : "the request may have been applied");
 }
 
+/* What a result means for this kind of lock; NULL: what it means for any. */
+static const char *say_not_free(const struct snib__gate *gate, int32_t code)
+{
+    size_t n;
+    bool busy = code == SNIB_BUSY;
+    if (!gate || (!busy && code != SNIB_TIMEDOUT))
+        return NULL;
+    if (snib__gate_kind(gate) == SNIB_LATCH)
+        return busy ? "its count is not 0" : "the wait ended before its count was 0";
+    if (snib__gate_kind(gate) == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
+        return busy ? "no majority of its servers granted it"
+                    : "the wait ended before a majority of its servers granted it";
+    return NULL;
+}
+
 const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told)
 {
@@ -98,7 +113,10 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
-    if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
+    const char *not_free = say_not_free(gate, told->code);
+    if (not_free)
+        snprintf(out + n, cap - n, "%s", not_free);
+    else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);

@@ -344,8 +344,6 @@ static bool op_unheard(const struct snib__op *op)
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
 static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    if (snib__outer_is(op->gate))
-        return SNIB_TIMEDOUT;
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since || op_unheard(op))
         return snib__op_unreached(e, op);
@@ -364,8 +362,8 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
 {
     const struct snib__node *node = snib__op_node(op);
     return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && !snib__outer_is(op->gate) &&
-           op_unheard(op) && (snib__node_ready(node) || !node->failed);
+           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && op_unheard(op) &&
+           (snib__node_ready(node) || !node->failed);
 }
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)

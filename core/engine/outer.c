@@ -128,6 +128,10 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__TRYING)
+    if (outer->ended || outer->hold->phase != SNIB__TRYING)
+        return;
+    if (when == SNIB__NEVER)
+        snib__timer_cancel(e, &outer->hold->timer_at);
+    else
         snib__timer_set(e, SNIB__TIMER_HOLD, &outer->hold->timer_at, when);
 }

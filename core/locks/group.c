@@ -84,7 +84,8 @@ static void group_end(struct snib__group *group, int32_t code)
 static void group_ask(struct snib__group *group)
 {
     group->phase = SNIB__GROUP_COLLECTING;
-    group->failure = 0;
+    group->error = 0;
+    group->refusals = group->errors = 0;
     group->round++;
     for (uint32_t i = 0; i < group->n; i++)
         if (group->majority || i == 0)
@@ -101,30 +102,57 @@ void snib__group_begin(struct snib__group *group, bool majority, bool once, uint
     group_ask(group);
 }
 
+/* Whether so many members could not answer that the others are no majority. */
+static bool group_cut_off(const struct snib__group *group)
+{
+    return group->errors > group->n - group->need;
+}
+
+/* What the answers have shown: that the lock is not to be had may be said only when it is known. */
+static int32_t group_known(const struct snib__group *group)
+{
+    if (group_cut_off(group))
+        return group->error;
+    return group->heard ? SNIB_BUSY : 0;
+}
+
 /* The round can no longer succeed. */
 static void group_fail_round(struct snib__group *group)
 {
-    bool hopeless = group->failure < 0 || !group->majority || group->once;
-    if (hopeless) {
-        group_end(group, group->failure);
+    if (group->once || group_cut_off(group)) {
+        group_end(group, group_known(group));
         return;
     }
     group_undo(group);
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-/* One member less is available in this round. */
-static void group_refused(struct snib__group *group, int32_t code)
+/* A member has granted or refused. */
+static void group_answered(struct snib__group *group, uint32_t i)
+{
+    group->answers += !group->members[i].answered;
+    group->members[i].answered = true;
+    group->heard |= group->answers >= group->need;
+}
+
+/* Count a vote that was refused, could not be had, or was lost again. */
+static void group_tally(struct snib__group *group, int32_t code)
+{
+    bool asked = group->error == SNIB_ECONNECT && code == SNIB_EUNREACHABLE; /* one of them was */
+    group->refusals += code > 0;
+    group->errors += code < 0;
+    group->heard |= group->refusals > group->n - group->need;
+    if (code < 0 && (group->error == 0 || asked))
+        group->error = code;
+}
+
+/* Whether the round can still succeed.  A single try awaits the answers that its result depends on. */
+static void group_review(struct snib__group *group)
 {
     uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
-    /* A held lock outweighs an unreachable node: waiting may help, and a
-     * single try ends with "busy". */
-    if (group->failure == 0 || (group->failure < 0 && code > 0) ||
-        (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
-        group->failure = code;
-    if (hoped < group->need || !group->majority)
+    if (hoped < group->need && (!group->once || group_known(group) != 0))
         group_fail_round(group);
 }
 
@@ -147,14 +175,20 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
     }
     group_set(group, i, code == SNIB_OK ? GROUP_HELD : GROUP_REFUSED);
     member->deadline = deadline;
+    if (code >= 0)
+        group_answered(group, i);
+    if (code != SNIB_OK)
+        group_tally(group, code);
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
-    if (code != SNIB_OK)
-        group_refused(group, code);
-    else if (group_count(group, GROUP_HELD) >= group->need)
+    if (group_count(group, GROUP_HELD) >= group->need)
         group->phase = SNIB__GROUP_TAKEN;
-    else if (!group->majority)
+    else if (group->majority)
+        group_review(group);
+    else if (code == SNIB_OK)
         group_want(group, i + 1);
+    else
+        group_end(group, code);
 }
 
 /* The error for a vote lost before the others had come: taken away, or
@@ -172,10 +206,12 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->members[i].state != GROUP_HELD)
         return;
     group_set(group, i, GROUP_UNWANTED);
+    if (group->phase <= SNIB__GROUP_TAKEN)
+        group_tally(group, group_lost_code(reason));
     if (group->phase == SNIB__GROUP_TAKEN && group_count(group, GROUP_HELD) < group->need)
         group->phase = SNIB__GROUP_COLLECTING;
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
-        group_refused(group, group_lost_code(reason));
+        group_review(group);
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
         group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
@@ -219,6 +255,24 @@ void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t cod
     group_judge(group);
 }
 
+static bool group_seeks_majority(const struct snib__group *group)
+{
+    return group->majority && group->phase <= SNIB__GROUP_PAUSING;
+}
+
+void snib__group_overdue(struct snib__group *group)
+{
+    int32_t known = group_known(group);
+    if (group_seeks_majority(group) && known != 0)
+        group_end(group, known > 0 ? SNIB_TIMEDOUT : known);
+}
+
+void snib__group_silent(struct snib__group *group)
+{
+    if (group_seeks_majority(group))
+        group_end(group, group->error ? group->error : SNIB_EUNREACHABLE);
+}
+
 void snib__group_abandon(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_ENDED)
@@ -235,7 +289,6 @@ void snib__group_release(struct snib__group *group)
     if (group->phase != SNIB__GROUP_HELD)
         return;
     group->phase = SNIB__GROUP_GIVING;
-    group->failure = 0;
     for (uint32_t i = 0; i < group->n; i++) {
         if (group->members[i].state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
@@ -255,7 +308,7 @@ void snib__group_refill(struct snib__group *group)
 bool snib__group_contested(const struct snib__group *group)
 {
     return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
-           group->failure > 0;
+           group->refusals > 0;
 }
 
 void snib__group_give_up(struct snib__group *group)

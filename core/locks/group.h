@@ -9,7 +9,8 @@
  *
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
- *     begin, member_done, member_lost, member_given, refill, give_up, abandon, release, pause_over
+ *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
+ *     release, pause_over
  *         ->  wish, phase, deadline
  */
 #ifndef SNIB__GROUP_H
@@ -43,6 +44,7 @@ struct snib__group_member {
     uint8_t state; /* group.c's */
     bool wished;   /* the wish of its state has been handed out */
     bool again;    /* ask it once it has been let go of */
+    bool answered; /* counted in `answers` */
     snib__time deadline;
 };
 
@@ -52,7 +54,12 @@ struct snib__group {
     uint8_t phase;   /* enum snib__group_phase */
     int32_t code;    /* ENDED: the result */
     int32_t reason;  /* of a loss: enum snib_reason; 0: none */
-    int32_t failure; /* the first error of the round */
+    int32_t failure; /* the release's first error */
+    /* majority: */
+    bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
+    uint32_t answers; /* members that have answered */
+    uint32_t refusals, errors; /* of the round */
+    int32_t error;             /* of the round: the one that says most; 0: none */
     uint32_t n, need, round;
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
@@ -67,6 +74,11 @@ void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t cod
 void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
 /* TAKEN: the hold was handed out, so from here on its loss is a loss. */
 void snib__group_given_out(struct snib__group *group);
+/* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
+ * if nothing is, it goes on. */
+void snib__group_overdue(struct snib__group *group);
+/* ... and no majority will answer: ends with an error. */
+void snib__group_silent(struct snib__group *group);
 /* No caller wants it any more. */
 void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */

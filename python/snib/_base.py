@@ -64,6 +64,7 @@ class BaseHoldable(BaseNamed, Generic[H]):
     __slots__ = ("_found",)
 
     _busy: ClassVar[str] = "another owner holds {!r}"
+    _late: ClassVar[str] = "{!r} was not free in time"
     _others: ClassVar[bool] = True  # other callers may release what this caller acquired
 
     def __init__(
@@ -112,7 +113,7 @@ class BaseHoldable(BaseNamed, Generic[H]):
     def _refusal(self, wait: int) -> Error:
         """Why a wait of at most that many milliseconds ended without a hold."""
         if wait:
-            return self._named(Timeout(f"{self.name!r} was not free in time"))
+            return self._named(Timeout(self._late.format(self.name)))
         return self._named(Busy(self._busy.format(self.name)))
 
 

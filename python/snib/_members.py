@@ -75,6 +75,9 @@ class QuorumKind(_Several[H, M]):
 
     kind = "quorum"
 
+    _busy = "no majority of the servers granted {!r}"
+    _late = "no majority of the servers granted {!r} in time"
+
     def __init__(
         self,
         locks: Iterable[M],

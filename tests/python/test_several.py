@@ -206,6 +206,28 @@ def test_a_minority_may_fail(nodes: Nodes) -> None:
         hold.check()
 
 
+@pytest.mark.parametrize("timeout", [0, 0.3, 1.5])
+def test_servers_that_are_down_hold_nothing(nodes: Nodes, timeout: float) -> None:
+    """Nobody has the lock, so no result may say so: neither of a majority nor of all."""
+    quorum, members = nodes.lock("vault"), list(nodes.lock("desk").members)
+    behind = list(nodes.lock("door").members)[::-1]
+    for server in nodes.servers[1:]:
+        server.process.kill()
+        server.process.wait()
+    for lock in (quorum, snib.MultiLock(members), snib.MultiLock(behind)):
+        with pytest.raises((snib.NotConnected, snib.Unreachable)):
+            lock.hold(timeout=timeout)
+
+
+def test_a_refusal_names_no_other_owner(nodes: Nodes) -> None:
+    """What keeps a majority from voting may be something else."""
+    lock = nodes.lock("vault", quarantine=True)
+    with pytest.raises(snib.Busy, match="^no majority of the servers granted 'vault'$"):
+        lock.hold(timeout=0)
+    with pytest.raises(snib.Timeout, match="^no majority of the servers granted 'vault' in time$"):
+        lock.hold(timeout=0.1)
+
+
 def test_a_minority_owns_nothing(nodes: Nodes) -> None:
     nodes.servers[0].admin.set("vault", "precious")
     nodes.servers[1].admin.set("vault", "precious")

@@ -318,19 +318,45 @@ static void check_claim(int node, int name)
 
 /* However short the wait for a lock of one server, its first attempt has the patience of a single
  * try. */
+/* What the result may say depends on it. */
+static void watch_wait(const struct world_process *process, struct world_task *task)
+{
+    for (int i = 0; i < world.node_count; i++) {
+        if (!world.nodes[i].dead && world.nodes[i].paused_until <= world.now) {
+            task->unmute |= 1U << i;
+        }
+    }
+    for (int i = 0; i < WORLD_TASKS; i++) {
+        const struct world_task *other = &process->tasks[i];
+        task->rivalled |= other != task && other->op != NULL && other->members & task->members;
+        task->rivalled |= other != task && other->hold != NULL && other->members & task->members;
+    }
+}
+
 static void check_wait(const struct world_process *process, struct world_task *task)
 {
     if (task->doing != WORLD_WAITS) {
         return;
     }
-    bool known = task->op->told || snib__outer_is(task->op->gate);
-    if (known && task->known_at == 0) {
+    watch_wait(process, task);
+    if (task->op->told && task->known_at == 0) {
         task->known_at = world.now;
     }
-    snib__time until = known ? task->known_at : task->submitted + world.patience / 3;
-    if (task->wait_ends != SNIB__NEVER &&
+    /* The first attempt has the patience of a single try; in a multi lock that of the last member. */
+    snib__time grace = world.patience / 3;
+    snib__time begun = task->submitted;
+    if (snib__outer_is(task->op->gate)) {
+        begun = latest(begun, latest(process->frozen_until, process->late_at));
+        begun = world.majority || task->wait_ends == SNIB__NEVER ? begun
+                                                                 : latest(begun, task->wait_ends);
+    }
+    snib__time until = task->op->told ? task->known_at : begun + grace;
+    bool settled = is_settled(process); /* else a thread is on its way to say so */
+    if (task->wait_ends != SNIB__NEVER && settled &&
         world.now > latest(latest(task->wait_ends, until), process->frozen_until)) {
-        world_fail("a task of %u waits longer than it wanted", process->id);
+        world_fail("a task of %u waits longer than it wanted, from %.3f ms to %.3f ms, grace %.3f",
+                   process->id, (double)task->submitted / 1e6, (double)task->wait_ends / 1e6,
+                   (double)grace / 1e6);
     }
 }
 
@@ -428,6 +454,16 @@ void check_step(void)
     }
 }
 
+/* Only if enough nodes could answer may an acquire end with "not free": a majority, or so many that
+ * their refusals leave none; unless the process itself was in the way. */
+static bool enough_could_answer(const struct world_task *task)
+{
+    uint32_t unmute = (uint32_t)__builtin_popcount(task->unmute),
+             n = task->lock ? task->lock->n : 0;
+    return !world.majority || task->lock == NULL || task->rivalled || unmute >= world.need ||
+           unmute > n - world.need;
+}
+
 void check_result(const struct world_process *process, const struct world_task *task, int32_t code)
 {
     bool closed = is_closed(task->home, task->lock);
@@ -440,8 +476,8 @@ void check_result(const struct world_process *process, const struct world_task *
         honest = troubled || (code == SNIB_CANCELLED && task->cancelled) ||
                  (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
     } else {
-        honest = code == SNIB_BUSY        ? task->once
-                 : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends
+        honest = code == SNIB_BUSY       ? task->once && enough_could_answer(task)
+                 : code == SNIB_TIMEDOUT ? world.now >= task->wait_ends && enough_could_answer(task)
                  : code == SNIB_CANCELLED ? task->cancelled
                  : code == SNIB_ECLOSED   ? closed
                                           : code < 0 && troubled;

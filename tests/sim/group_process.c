@@ -161,6 +161,7 @@ void peer_leave_early(struct world_peer *peer)
 
 static void step_carriers(struct world_process *process)
 {
+    snib__time due = process->step_at;
     world.stepping = true;
     while (process->list_count > 0) {
         void *list = process->lists[0];
@@ -168,6 +169,9 @@ static void step_carriers(struct world_process *process)
         memmove(process->lists, process->lists + 1,
                 (size_t)process->list_count * sizeof process->lists[0]);
         snib__carrier_steps(list);
+        if (world.now > due + WORLD_STEP) {
+            process->late_at = world.now;
+        }
     }
     world.stepping = false;
     process->step_at = SNIB__NEVER;
@@ -196,6 +200,8 @@ static void new_peer(struct world_process *process, int node)
     snprintf(config.uuid, sizeof config.uuid, "%08x-%04x-8000-8000-%012llx", process->id,
              (unsigned)(node & 0xff), (unsigned long long)(world.seed & 0xffffffffffff));
     memcpy(peer->client.uuid, config.uuid, sizeof config.uuid);
+    peer->client.patience = world.patience;
+    peer->client.options.try_timeout_ms = (int64_t)(world.patience / 3 / SNIB__MS);
     peer->client.driver.engine = snib__engine_new(&config);
     char all[64];
     size_t n = 0;

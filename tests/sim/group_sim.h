@@ -122,6 +122,8 @@ struct world_task {
     const struct world_lock *lock;
     uint32_t members;
     bool once, cancelled;
+    bool rivalled;   /* another task of the process had to do with these members meanwhile */
+    uint32_t unmute; /* nodes that could answer at some time of the wait */
     snib__time submitted, wait_ends, known_at; /* known_at: that the lock is held; 0: not yet */
 };
 
@@ -130,6 +132,7 @@ struct world_process {
     bool dead, closing;
     snib__time ends_at; /* of a closing process */
     snib__time frozen_until;
+    snib__time late_at;    /* when its carriers were stepped after others had run for long */
     snib__time left_until; /* a hold that it has abandoned may last so long */
     struct world_peer peers[WORLD_NODES];
     struct snib__lock locks[WORLD_LOCKS];

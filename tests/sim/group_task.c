@@ -127,6 +127,8 @@ static void begin(struct world_process *process, struct world_task *task)
     task->once = how.wait == 0;
     task->submitted = world.now;
     task->known_at = 0;
+    task->rivalled = false;
+    task->unmute = 0;
     task->wait_ends = mode == 1 ? world.now + how.wait : SNIB__NEVER;
     task->wake = world_chance(4) ? world.now + world_draw(world.lease) : SNIB__NEVER;
     if (!task->op->done && task->wanted != NULL) {

@@ -99,8 +99,33 @@ MUTANTS = [
     Mutant(
         "a vote lost while collecting is forgotten",
         "locks/group.c",
-        "group_refused(group, group_lost_code(reason));",
+        "group_tally(group, group_lost_code(reason));",
         "(void)group_lost_code(reason);",
+        "unit_group",
+    ),
+    Mutant(
+        "a majority's wait ends as busy whatever has answered",
+        "locks/group.c",
+        "return group->heard ? SNIB_BUSY : 0;",
+        "return SNIB_BUSY;",
+    ),
+    Mutant(
+        "refusals that leave no majority are not known",
+        "locks/group.c",
+        "    group->heard |= group->refusals > group->n - group->need;",
+        "",
+    ),
+    Mutant(
+        "a short wait for a majority has no patience",
+        "api/group.c",
+        "if (overdue && now >= c->tried_until)",
+        "if (overdue)",
+    ),
+    Mutant(
+        "the end of a majority's wait wakes nobody",
+        "api/group.c",
+        "now < c->wait_until || !c->tried ? c->wait_until : c->tried_until;",
+        "SNIB__NEVER;",
     ),
     Mutant(
         "what was lost before it was given out ends the acquire",
@@ -294,15 +319,8 @@ MUTANTS = [
     Mutant(
         "a round is contested by what the last one heard",
         "locks/group.c",
-        "group->phase = SNIB__GROUP_COLLECTING; group->failure = 0;",
-        "group->phase = SNIB__GROUP_COLLECTING;",
-        "unit_group",
-    ),
-    Mutant(
-        "a release tells an error of the acquisition",
-        "locks/group.c",
-        "group->phase = SNIB__GROUP_GIVING; group->failure = 0;",
-        "group->phase = SNIB__GROUP_GIVING;",
+        "    group->refusals = group->errors = 0;\n",
+        "    group->errors = 0;\n",
         "unit_group",
     ),
     Mutant(
