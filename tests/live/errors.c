@@ -108,6 +108,12 @@ static void outcomes_name_it(void **state)
     says(snib_lock_acquire(must_lock(client, name), 0, 0, &none, &error), SNIB_BUSY, &error,
          "nnn\"...: another owner holds the lock");
     must_release(hold);
+    snib_lock *latch = must_lock_kind(client, SNIB_LATCH, "start");
+    EXPECT(snib_latch_count(latch, SNIB_COUNT_INIT, 2, NULL, err), SNIB_OK);
+    says(snib_latch_wait(latch, 0, &error), SNIB_BUSY, &error,
+         "latch \"start\": its count is not 0");
+    says(snib_latch_wait(latch, 30, &error), SNIB_TIMEDOUT, &error,
+         "latch \"start\": the wait ended before its count was 0");
     snib_queue_free(queue);
     snib_client_free(client);
     snib_client_free(other);
