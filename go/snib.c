@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "efa22d75551163c0"
+#define SNIB_BUILD_ID "8c18b3f00e59b664"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -812,7 +812,7 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
  * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
- * needs one free. */
+ * needs one free, and one whose event still waits in a queue counts, too. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - free the handle of a hold that was dropped without a release.
@@ -4458,9 +4458,8 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 /* ---- what the group wishes for a member ---- */
 
 /* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
- * being collected, its members never wait, because
- * clients would wait for each other in a circle; a vote that widens an existing majority waits
- * until it is free. */
+ * being collected, its members never wait, because clients would wait for each other in a circle; a vote
+ * that widens an existing majority waits until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
@@ -4471,6 +4470,19 @@ static snib__time carrier_wait(struct carrier *c, snib__time now)
     if (c->once || c->wait_until == SNIB__NEVER)
         return c->once ? 0 : SNIB__NEVER;
     return c->wait_until > now ? c->wait_until - now : 1;
+}
+
+/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
+ * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
+ * free. */
+static int32_t carrier_too_late(struct carrier *c, uint32_t i, snib__time now)
+{
+    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
+        return SNIB_OK;
+    pthread_mutex_lock(&c->mutex);
+    int32_t error = c->group.error;
+    pthread_mutex_unlock(&c->mutex);
+    return error ? error : SNIB_TIMEDOUT;
 }
 
 /* Inside the member's client. */
@@ -4484,10 +4496,9 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms,
                                 .patient = !c->once};
-    if (client->stopped)
-        return code;
-    if (!c->parts->majority && c->tried && now >= c->wait_until && now >= c->tried_until)
-        return SNIB_TIMEDOUT;
+    int32_t late = carrier_too_late(c, i, now);
+    if (client->stopped || late)
+        return client->stopped ? code : late;
     if (!c->tried)
         c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     c->tried = true;
@@ -26759,8 +26770,10 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
         group_review(group);
     } else if (group->phase == SNIB__GROUP_COLLECTING) {
+        int32_t error = group->error;
         group_undo(group); /* start over, because the order is the same everywhere */
         group_ask(group);
+        group->error = error; /* it is the result if there is no time left */
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
         group_end(group, SNIB_LOST);

@@ -202,9 +202,8 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 /* ---- what the group wishes for a member ---- */
 
 /* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
- * being collected, its members never wait, because
- * clients would wait for each other in a circle; a vote that widens an existing majority waits
- * until it is free. */
+ * being collected, its members never wait, because clients would wait for each other in a circle; a vote
+ * that widens an existing majority waits until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
@@ -215,6 +214,19 @@ static snib__time carrier_wait(struct carrier *c, snib__time now)
     if (c->once || c->wait_until == SNIB__NEVER)
         return c->once ? 0 : SNIB__NEVER;
     return c->wait_until > now ? c->wait_until - now : 1;
+}
+
+/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
+ * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
+ * free. */
+static int32_t carrier_too_late(struct carrier *c, uint32_t i, snib__time now)
+{
+    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
+        return SNIB_OK;
+    pthread_mutex_lock(&c->mutex);
+    int32_t error = c->group.error;
+    pthread_mutex_unlock(&c->mutex);
+    return error ? error : SNIB_TIMEDOUT;
 }
 
 /* Inside the member's client. */
@@ -228,10 +240,9 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms,
                                 .patient = !c->once};
-    if (client->stopped)
-        return code;
-    if (!c->parts->majority && c->tried && now >= c->wait_until && now >= c->tried_until)
-        return SNIB_TIMEDOUT;
+    int32_t late = carrier_too_late(c, i, now);
+    if (client->stopped || late)
+        return client->stopped ? code : late;
     if (!c->tried)
         c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     c->tried = true;

@@ -316,8 +316,6 @@ static void check_claim(int node, int name)
 
 /* ---- Waiters ------------------------------------------------------------------------------------ */
 
-/* However short the wait for a lock of one server, its first attempt has the patience of a single
- * try. */
 /* What the result may say depends on it. */
 static void watch_wait(const struct world_process *process, struct world_task *task)
 {
@@ -331,8 +329,15 @@ static void watch_wait(const struct world_process *process, struct world_task *t
         task->rivalled |= other != task && other->op != NULL && other->members & task->members;
         task->rivalled |= other != task && other->hold != NULL && other->members & task->members;
     }
+    for (int i = 0; i < WORLD_NODES * WORLD_NAMES; i++) {
+        const struct world_claim *claim = &world.claims[i / WORLD_NAMES][i % WORLD_NAMES];
+        bool foreign = claim->process != process->id || claim->unwanted_since != 0;
+        task->contended |= (task->members >> i & 1) != 0 && claim->owner[0] != '\0' && foreign;
+    }
 }
 
+/* However short the wait for a lock of one server, its first attempt has the patience of a single
+ * try. */
 static void check_wait(const struct world_process *process, struct world_task *task)
 {
     if (task->doing != WORLD_WAITS) {
@@ -454,17 +459,21 @@ void check_step(void)
     }
 }
 
-/* Only if enough nodes could answer may an acquire end with "not free": a majority, or so many that
- * their refusals leave none; unless the process itself was in the way. */
-static bool enough_could_answer(const struct world_task *task)
+/* An acquire may end with "not free" only if another owner had a member; of a majority, if enough
+ * nodes could answer: a majority, or so many that their refusals leave none.  In either case the
+ * process itself may have been in the way. */
+static bool may_be_unfree(const struct world_task *task)
 {
     uint32_t unmute = (uint32_t)__builtin_popcount(task->unmute),
              n = task->lock ? task->lock->n : 0;
-    return !world.majority || task->lock == NULL || task->rivalled || unmute >= world.need ||
-           unmute > n - world.need;
+    if (task->rivalled) {
+        return true;
+    }
+    return world.majority && n > 0 ? unmute >= world.need || unmute > n - world.need
+                                   : task->contended;
 }
 
-void check_result(const struct world_process *process, const struct world_task *task, int32_t code)
+void check_result(const struct world_process *process, struct world_task *task, int32_t code)
 {
     bool closed = is_closed(task->home, task->lock);
     bool troubled = (world.enabled != 0 && world.now < world.stable_at) || closed;
@@ -476,8 +485,9 @@ void check_result(const struct world_process *process, const struct world_task *
         honest = troubled || (code == SNIB_CANCELLED && task->cancelled) ||
                  (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
     } else {
-        honest = code == SNIB_BUSY       ? task->once && enough_could_answer(task)
-                 : code == SNIB_TIMEDOUT ? world.now >= task->wait_ends && enough_could_answer(task)
+        watch_wait(process, task);
+        honest = code == SNIB_BUSY       ? task->once && may_be_unfree(task)
+                 : code == SNIB_TIMEDOUT ? world.now >= task->wait_ends && may_be_unfree(task)
                  : code == SNIB_CANCELLED ? task->cancelled
                  : code == SNIB_ECLOSED   ? closed
                                           : code < 0 && troubled;

@@ -123,6 +123,7 @@ struct world_task {
     uint32_t members;
     bool once, cancelled;
     bool rivalled;   /* another task of the process had to do with these members meanwhile */
+    bool contended;  /* another owner had one of the members at its server meanwhile */
     uint32_t unmute; /* nodes that could answer at some time of the wait */
     snib__time submitted, wait_ends, known_at; /* known_at: that the lock is held; 0: not yet */
 };
@@ -261,7 +262,7 @@ void task_leave_all(struct world_process *process); /* the program ends */
 /* group_check.c */
 bool check_is_valid(const struct world_hold *hold);
 void check_step(void);
-void check_result(const struct world_process *process, const struct world_task *task, int32_t code);
+void check_result(const struct world_process *process, struct world_task *task, int32_t code);
 void check_lost(const struct world_hold *hold);
 void check_end(void);
 

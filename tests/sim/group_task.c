@@ -102,6 +102,22 @@ static struct snib__op *acquire(struct world_process *process, struct world_task
                                 world.now, out_code);
 }
 
+/* The client of a member still has to do with something else of these names: an attempt that was
+ * given up, or a lost hold. */
+static bool is_in_own_way(const struct world_process *process, const struct world_task *task)
+{
+    for (int i = 0; i < WORLD_NODES * (WORLD_NAMES + 1); i++) {
+        int node = i / (WORLD_NAMES + 1);
+        const struct snib__gate *gate = process->peers[node].gates[i % (WORLD_NAMES + 1)];
+        const struct snib__hold *active = gate != NULL ? snib__gate_active(gate) : NULL;
+        if ((task->members >> (node * WORLD_NAMES) & 3) != 0 && active != NULL &&
+            active != task->op->hold) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void begin(struct world_process *process, struct world_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
@@ -127,7 +143,8 @@ static void begin(struct world_process *process, struct world_task *task)
     task->once = how.wait == 0;
     task->submitted = world.now;
     task->known_at = 0;
-    task->rivalled = false;
+    task->rivalled = is_in_own_way(process, task);
+    task->contended = false;
     task->unmute = 0;
     task->wait_ends = mode == 1 ? world.now + how.wait : SNIB__NEVER;
     task->wake = world_chance(4) ? world.now + world_draw(world.lease) : SNIB__NEVER;

@@ -109,7 +109,7 @@ def run_sim(programs: dict[str, Path], seeds: int) -> Verdict:
     few of each first."""
     runs = []
     if "sim_group" in programs:
-        runs.append([str(programs["sim_group"]), "--seeds", f"1-{max(1, seeds // 5)}"])
+        runs.append([str(programs["sim_group"]), "--seeds", f"1-{max(1, seeds // 3)}"])
     if "sim" in programs:
         runs.append([str(programs["sim_stories"])])
         few = min(seeds, 300)
