@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8c18b3f00e59b664"
+#define SNIB_BUILD_ID "bba14cb6f7b45b31"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -812,7 +812,7 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
  * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
- * needs one free, and one whose event still waits in a queue counts, too. */
+ * needs one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - free the handle of a hold that was dropped without a release.
@@ -2125,7 +2125,9 @@ struct snib__op {
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
     struct snib__asked *asked;
     /* the caller's fields */
-    void *handle;
+    void *handle;   /* NULL: no user has it yet, or none any more */
+    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
+    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
     void *sink;
     void *tells; /* acquire: receives the loss event */
     uint64_t token;
@@ -2244,7 +2246,9 @@ struct snib__hold {
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */
     /* the caller's fields */
-    void *handle;
+    void *handle;   /* NULL: no user has it yet, or none any more */
+    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
+    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
     void *sink;
     uint64_t token;
     /* Last, because holds of gates with one hold at a time are allocated without them (op.c). */
@@ -2649,6 +2653,10 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 /* Give back a hold that an operation got and its caller will not take; re-entries may share it.
  * Inside. */
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+/* No user has its handle any more, and none is told of a loss until one gets a handle again.  Inside. */
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
+/* End a hold that has neither users nor handles.  Inside. */
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */
@@ -5216,16 +5224,26 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
-    if (hold->tell == SNIB__TELL_QUEUED)
-        snib__queue_drop_lost(hold->sink, hold);
-    hold->handle = NULL;
-    snib__witness_forget_hold(client, hold);
-    snib__hold_drop(client->driver.engine, hold, snib__now());
+    hold->slots--;
+    snib__hold_let_go(client, hold);
     snib__driver_leave(&client->driver);
     snib__client_unref(client);
 }
 
-/* Drop one user; the last one frees the hold. */
+/* Inside: one user drops the hold; true: it was the last that had the handle.  Others, whose grants wait
+ * to be taken, will get another one. */
+static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool abandoned)
+{
+    hold->users--;
+    hold->given--;
+    if (abandoned)
+        snib__hold_abandon(client->driver.engine, hold, snib__now());
+    if (hold->given > 0)
+        return false;
+    snib__hold_unhand(client, hold);
+    return true;
+}
+
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -5233,15 +5251,9 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     bool last = code == SNIB_EFORKED;
     if (hold) {
-        last = hold->users <= 1;
-        hold->users -= hold->users > 0;
-        if (abandoned)
-            snib__hold_abandon(client->driver.engine, hold, snib__now());
-        if (last)
-            hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
+        bool current = hold->handle == handle; /* else another thread frees it, too */
+        last = current && held_drop(client, hold, abandoned);
         held_leave(client, handle);
-    } else if (code != SNIB_EFORKED) {
-        return;
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);
@@ -7626,28 +7638,47 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of
- * memory. */
+/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  NULL: out
+ * of memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
     if (!hold->handle) {
-        snib__client_ref(client);
         hold->handle = snib__handle_new(SNIB__HOLD, hold);
         if (!hold->handle)
-            snib__client_unref(client); /* never the last: the caller has one */
+            return NULL;
+        snib__client_ref(client);
+        hold->slots++;
     }
+    hold->given++;
     return hold->handle;
+}
+
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
+{
+    if (hold->tell == SNIB__TELL_QUEUED)
+        snib__queue_drop_lost(hold->sink, hold);
+    snib__witness_forget_hold(client, hold);
+    hold->handle = hold->sink = NULL;
+    hold->tell = 0;
+    if (hold->users == 0)
+        hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
+}
+
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
+{
+    if (hold->users == 0 && hold->slots == 0)
+        snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 {
-    struct snib__engine *engine = client->driver.engine;
     int32_t code;
     hold->users -= hold->users > 0;
-    if (hold->users == 0 && !hold->handle)
-        snib__hold_drop(engine, hold, snib__now());
+    if (hold->users > 0)
+        snib__engine_release(client->driver.engine, hold, snib__now(), &code); /* others share it */
     else
-        snib__engine_release(engine, hold, snib__now(), &code); /* re-entries share it */
+        snib__hold_unhand(client, hold);
+    snib__hold_let_go(client, hold);
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -7657,9 +7688,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
-        out->hold = run_hold_handle(client, op->hold);
-        if (snib__witness_add(client, op->hold, op->tells, op->token) < 0)
-            out->hold = NULL;
+        if (snib__witness_add(client, op->hold, op->tells, op->token) == 0)
+            out->hold = run_hold_handle(client, op->hold);
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {

@@ -32,16 +32,26 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
-    if (hold->tell == SNIB__TELL_QUEUED)
-        snib__queue_drop_lost(hold->sink, hold);
-    hold->handle = NULL;
-    snib__witness_forget_hold(client, hold);
-    snib__hold_drop(client->driver.engine, hold, snib__now());
+    hold->slots--;
+    snib__hold_let_go(client, hold);
     snib__driver_leave(&client->driver);
     snib__client_unref(client);
 }
 
-/* Drop one user; the last one frees the hold. */
+/* Inside: one user drops the hold; true: it was the last that had the handle.  Others, whose grants wait
+ * to be taken, will get another one. */
+static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool abandoned)
+{
+    hold->users--;
+    hold->given--;
+    if (abandoned)
+        snib__hold_abandon(client->driver.engine, hold, snib__now());
+    if (hold->given > 0)
+        return false;
+    snib__hold_unhand(client, hold);
+    return true;
+}
+
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -49,15 +59,9 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     bool last = code == SNIB_EFORKED;
     if (hold) {
-        last = hold->users <= 1;
-        hold->users -= hold->users > 0;
-        if (abandoned)
-            snib__hold_abandon(client->driver.engine, hold, snib__now());
-        if (last)
-            hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
+        bool current = hold->handle == handle; /* else another thread frees it, too */
+        last = current && held_drop(client, hold, abandoned);
         held_leave(client, handle);
-    } else if (code != SNIB_EFORKED) {
-        return;
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);

@@ -146,6 +146,10 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 /* Give back a hold that an operation got and its caller will not take; re-entries may share it.
  * Inside. */
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+/* No user has its handle any more, and none is told of a loss until one gets a handle again.  Inside. */
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
+/* End a hold that has neither users nor handles.  Inside. */
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */

@@ -22,28 +22,47 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of
- * memory. */
+/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  NULL: out
+ * of memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
     if (!hold->handle) {
-        snib__client_ref(client);
         hold->handle = snib__handle_new(SNIB__HOLD, hold);
         if (!hold->handle)
-            snib__client_unref(client); /* never the last: the caller has one */
+            return NULL;
+        snib__client_ref(client);
+        hold->slots++;
     }
+    hold->given++;
     return hold->handle;
+}
+
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
+{
+    if (hold->tell == SNIB__TELL_QUEUED)
+        snib__queue_drop_lost(hold->sink, hold);
+    snib__witness_forget_hold(client, hold);
+    hold->handle = hold->sink = NULL;
+    hold->tell = 0;
+    if (hold->users == 0)
+        hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
+}
+
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
+{
+    if (hold->users == 0 && hold->slots == 0)
+        snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 {
-    struct snib__engine *engine = client->driver.engine;
     int32_t code;
     hold->users -= hold->users > 0;
-    if (hold->users == 0 && !hold->handle)
-        snib__hold_drop(engine, hold, snib__now());
+    if (hold->users > 0)
+        snib__engine_release(client->driver.engine, hold, snib__now(), &code); /* others share it */
     else
-        snib__engine_release(engine, hold, snib__now(), &code); /* re-entries share it */
+        snib__hold_unhand(client, hold);
+    snib__hold_let_go(client, hold);
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -53,9 +72,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
-        out->hold = run_hold_handle(client, op->hold);
-        if (snib__witness_add(client, op->hold, op->tells, op->token) < 0)
-            out->hold = NULL;
+        if (snib__witness_add(client, op->hold, op->tells, op->token) == 0)
+            out->hold = run_hold_handle(client, op->hold);
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {

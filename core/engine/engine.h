@@ -187,7 +187,9 @@ struct snib__op {
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
     struct snib__asked *asked;
     /* the caller's fields */
-    void *handle;
+    void *handle;   /* NULL: no user has it yet, or none any more */
+    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
+    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
     void *sink;
     void *tells; /* acquire: receives the loss event */
     uint64_t token;
@@ -306,7 +308,9 @@ struct snib__hold {
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */
     /* the caller's fields */
-    void *handle;
+    void *handle;   /* NULL: no user has it yet, or none any more */
+    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
+    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
     void *sink;
     uint64_t token;
     /* Last, because holds of gates with one hold at a time are allocated without them (op.c). */

@@ -769,7 +769,7 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
  * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
- * needs one free, and one whose event still waits in a queue counts, too. */
+ * needs one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - free the handle of a hold that was dropped without a release.

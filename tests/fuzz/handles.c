@@ -132,7 +132,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* ---- What was given ---------------------------------------------------------------------------------------- */
 
 enum kind { NOTHING, CLIENT, LOCK, HOLD, OP, QUEUE };
-enum state { FREED, LIVE, UNSURE /* an operation, which ends by itself; a hold that one may keep */ };
+enum state { FREED, LIVE, UNSURE /* an operation, which ends by itself */ };
 
 static struct thing {
     void *handle;
@@ -167,23 +167,6 @@ static bool is_unsure(enum kind kind, const void *handle)
 {
     const struct thing *thing = handle ? thing_of(handle) : NULL;
     return thing && thing->kind == kind && thing->state == UNSURE;
-}
-
-/* An operation that re-enters a hold shares its handle from the grant on, which may be before its event is
- * taken: until it has ended, a freed hold may live on. */
-static bool may_live_on(enum kind kind)
-{
-    for (int i = 0; kind == HOLD && i < THINGS; i++)
-        if (things[i].kind == OP && things[i].state != FREED)
-            return true;
-    return false;
-}
-
-static void forget_ended_holds(void)
-{
-    for (int i = 0; !may_live_on(HOLD) && i < THINGS; i++)
-        if (things[i].kind == HOLD && things[i].state == UNSURE)
-            things[i].state = FREED;
 }
 
 /* A free place; NULL: there is none, so nothing more can be taken. */
@@ -221,7 +204,7 @@ static void gave(const void *handle)
 {
     struct thing *thing = thing_of(handle);
     if (thing && --thing->refs == 0)
-        thing->state = may_live_on(thing->kind) ? UNSURE : FREED;
+        thing->state = FREED;
 }
 
 /* Any handle: one of the list, live or freed, of any kind; or something near it; or nothing. */
@@ -433,10 +416,10 @@ static void release(snib_hold *hold, snib_queue *queue, uint8_t how)
 {
     snib_op *op = UNTOUCHED;
     uint64_t token = ++last_token;
-    bool fits = is_live(HOLD, hold), unsure = is_unsure(HOLD, hold);
+    bool fits = is_live(HOLD, hold);
     clear();
     if (how % 4 < 2) {
-        checked(snib_hold_release(hold, &err), fits, unsure);
+        checked(snib_hold_release(hold, &err), fits, false);
         return;
     }
     if (!place())
@@ -444,7 +427,7 @@ static void release(snib_hold *hold, snib_queue *queue, uint8_t how)
     queue = how & 4 ? queue : NULL;
     int code = how & 1 ? snib_hold_release_submit(hold, queue, token, &op, &err)
                        : snib_hold_release_begin(hold, 0, queue, token, &op, &err);
-    checked(code, fits && (!queue || is_live(QUEUE, queue)), unsure);
+    checked(code, fits && (!queue || is_live(QUEUE, queue)), false);
     MUST((code == (how & 1 ? SNIB_OK : SNIB_AGAIN)) == (op != UNTOUCHED));
     if (op != UNTOUCHED)
         got_op(op, queue, token);
@@ -456,10 +439,6 @@ static void look_at_hold(snib_hold *hold, uint8_t how)
     int32_t reason = 77;
     bool fits = is_live(HOLD, hold);
     clear();
-    if (is_unsure(HOLD, hold)) {
-        checked(snib_hold_check(hold, &err), false, true);
-        return;
-    }
     memset(owner, 'x', sizeof owner);
     switch (how % 7) {
     case 0:
@@ -661,7 +640,6 @@ static void end_lock(snib_lock *lock)
 
 static void step_on(const uint8_t step[STEP])
 {
-    forget_ended_holds();
     void *one = any(step[1]), *other = any(step[2]);
     switch (step[0] % 16) {
     case 0:
@@ -719,7 +697,7 @@ static void end_all(unsigned from)
 {
     for (unsigned i = 0; i < THINGS; i++) {
         struct thing *thing = &things[(from + i) % THINGS];
-        while (thing->state != FREED && thing->refs > 0) {
+        while (thing->state != FREED) {
             if (thing->kind == CLIENT)
                 snib_client_free(thing->handle);
             else if (thing->kind == LOCK)

@@ -284,6 +284,40 @@ static void same_hold_forgotten(void **state)
     assert_int_equal(server_integer(&world->server, "EXISTS queue"), 0);
 }
 
+/* The free of a handle counts for those that had it: freed twice, it takes nothing from the grant that
+ * waits in the queue, which comes with a handle of its own. */
+static void same_hold_freed_twice(void **state)
+{
+    struct world *world = *state;
+    snib_hold *first = must_acquire_as(world->lock, 7, 1000);
+    submit(world, 7, 1000, 1);
+    snib_hold_free(first);
+    snib_hold_free(first);
+    EXPECT(snib_hold_check(first, err), SNIB_EHANDLE);
+    EXPECT(snib_client_ping(world->client, -1, err), SNIB_OK);
+    assert_int_equal(server_integer(&world->server, "EXISTS queue"), 1);
+    snib_hold *hold = expect_done(world, 1, SNIB_OK).hold;
+    EXPECT(snib_hold_check(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    AWAIT(server_integer(&world->server, "EXISTS queue") == 0, 5000);
+}
+
+/* A grant that nobody will take keeps nothing held after the others have freed the hold. */
+static void same_hold_never_fetched(void **state)
+{
+    struct world *world = *state;
+    snib_queue *queue = NULL;
+    EXPECT(snib_queue_new(world->client, &queue, err), SNIB_OK);
+    snib_hold *first = must_acquire_as(world->lock, 7, 1000);
+    EXPECT(snib_lock_acquire_submit(world->lock, 7, 0, queue, 1, NULL, err), SNIB_OK);
+    snib_hold_free(first);
+    EXPECT(snib_client_ping(world->client, -1, err), SNIB_OK);
+    assert_int_equal(server_integer(&world->server, "EXISTS queue"), 1);
+    snib_queue_free(queue);
+    AWAIT(server_integer(&world->server, "EXISTS queue") == 0, 5000);
+    assert_int_equal(must_stats(world->client).held, 0);
+}
+
 static void *acquire_and_free(void *argument)
 {
     struct world *world = argument;
@@ -321,6 +355,8 @@ int main(void)
         TEST(waiting_is_idle),
         TEST(same_hold_unfetched),
         TEST(same_hold_forgotten),
+        TEST(same_hold_freed_twice),
+        TEST(same_hold_never_fetched),
         TEST(same_owner_frees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,21 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a hold freed twice takes the grant that waits in a queue",
+        "api/held.c",
+        "if (hold->given > 0)",
+        "if (hold->users > 0)",
+        "live/queue same_hold_freed_twice",
+    ),
+    Mutant(
+        "a grant that nobody takes keeps its hold",
+        "api/run.c",
+        "        snib__hold_unhand(client, hold);\n"
+        "    snib__hold_let_go(client, hold);",
+        "        snib__hold_unhand(client, hold);",
+        "live/queue same_hold_never_fetched",
+    ),
+    Mutant(
         "a slot does not know its kind",
         "api/handle.c",
         "           (word >> HANDLE_KIND_SHIFT) % HANDLE_KINDS == (uint64_t)kind;",
@@ -219,7 +234,7 @@ MUTANTS = [
     ),
     Mutant(
         "an owner gets again what is about to go",
-        "api/held.c",
+        "api/run.c",
         "hold->owner = 0; /* nobody",
         "(void)0; /* nobody",
         "sim/driver",
@@ -297,7 +312,7 @@ MUTANTS = [
     ),
     Mutant(
         "a loss in a queue outlives its hold",
-        "api/held.c",
+        "api/run.c",
         "if (hold->tell == SNIB__TELL_QUEUED) snib__queue_drop_lost(hold->sink, hold);",
         "",
         "sim/driver",
