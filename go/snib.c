@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bba14cb6f7b45b31"
+#define SNIB_BUILD_ID "eacdfe7135842f9b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7661,7 +7661,7 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
     hold->handle = hold->sink = NULL;
     hold->tell = 0;
     if (hold->users == 0)
-        hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
+        hold->owner = 0; /* it is about to be freed: who re-entered it could not release it */
 }
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)

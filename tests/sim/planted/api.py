@@ -233,13 +233,6 @@ MUTANTS = [
         "faults/exit no_answer",
     ),
     Mutant(
-        "an owner gets again what is about to go",
-        "api/run.c",
-        "hold->owner = 0; /* nobody",
-        "(void)0; /* nobody",
-        "sim/driver",
-    ),
-    Mutant(
         "when the log is full its newest record is lost",
         "engine/engine.c",
         "e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX; e->log_n--; } struct "
