@@ -486,8 +486,8 @@ void check_result(const struct world_process *process, struct world_task *task, 
                  (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
     } else {
         watch_wait(process, task);
-        honest = code == SNIB_BUSY       ? task->once && may_be_unfree(task)
-                 : code == SNIB_TIMEDOUT ? world.now >= task->wait_ends && may_be_unfree(task)
+        honest = code == SNIB_BUSY        ? task->once && may_be_unfree(task)
+                 : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends && may_be_unfree(task)
                  : code == SNIB_CANCELLED ? task->cancelled
                  : code == SNIB_ECLOSED   ? closed
                                           : code < 0 && troubled;
