@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "eacdfe7135842f9b"
+#define SNIB_BUILD_ID "109e3d1e82a55411"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -808,6 +808,30 @@ SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64
 /* Like snib_lock_acquire_begin(): blocks for at most slice_ms, then returns SNIB_AGAIN with *out_op. */
 SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
                                      uint64_t token, snib_op **out_op, snib_error *err);
+
+/* snib_hold_extend - give a live hold another lease, counted from now.
+ *
+ * lease_ms  100 to 86400000: fixed; nothing renews it.  0: the client's lease, renewed from now on.
+ *
+ * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
+ * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
+ *
+ * Blocks   until the server has replied, for at most the client's patience and until the hold is lost.
+ * Returns  SNIB_OK      the server has the new lease; see snib_hold_remaining_ms().
+ *          SNIB_LOST    the hold was or has just been lost; err->reason says why.
+ *          SNIB_NOT_HELD  it was released.
+ *          SNIB_ELEASE, SNIB_ENOTSUP  out of range; a semaphore's permits, or a lock on several servers.
+ *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
+ *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
+ */
+SNIB_API int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err);
+
+/* Like snib_lock_info_submit() and snib_hold_release_begin(); the event has no hold. */
+SNIB_API int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
+SNIB_API int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms,
+                                    snib_queue *queue, uint64_t token, snib_op **out_op,
+                                    snib_error *err);
 
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
@@ -2083,7 +2107,8 @@ enum snib__op_kind {
     SNIB__OP_LIST,
     SNIB__OP_DESCRIBE,
     SNIB__OP_SERVER,
-    SNIB__OP_COUNT
+    SNIB__OP_COUNT,
+    SNIB__OP_EXTEND
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -2125,9 +2150,7 @@ struct snib__op {
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
     struct snib__asked *asked;
     /* the caller's fields */
-    void *handle;   /* NULL: no user has it yet, or none any more */
-    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
-    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
+    void *handle;
     void *sink;
     void *tells; /* acquire: receives the loss event */
     uint64_t token;
@@ -2169,6 +2192,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
+/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
+ * members of groups. */
+struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
+                                     snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
 struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
                                       int32_t *out_code);
@@ -2241,7 +2268,8 @@ struct snib__hold {
     uint32_t count;            /* re-entries: releases still to come */
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
     uint16_t flags;     /* engine */
-    uint8_t phase : 4;  /* enum snib__phase */
+    uint8_t phase : 3;  /* enum snib__phase */
+    uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */
@@ -2628,6 +2656,8 @@ void snib__client_unask(struct snib__client *client, const struct snib__queue *q
 
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
 bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+/* Whether it may be a lock's lease; 0: the client's. */
+bool snib__lease_fits(int64_t lease_ms);
 /* Now + that. */
 snib__time snib__until(snib__time wait);
 
@@ -3332,7 +3362,7 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 /* ---- engine/ask.h -----------------------------------------------------------------------------*/
 
-/* ask.h - what a LIST, DESCRIBE, SERVER or COUNT operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT or EXTEND operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -3342,14 +3372,19 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 
 struct snib__op;
+struct snib__hold;
 
 struct snib__asked {
-    uint64_t cursor;   /* LIST in: where to continue; out: where to continue next, 0 at the end */
-    int64_t n;         /* COUNT */
-    int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;        /* LIST, DESCRIBE, SERVER: the most bytes of text */
-    snib_texts *texts; /* their result, until the caller takes it */
-    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
+    uint64_t cursor; /* LIST in: where to continue; out: where to continue next, 0 at the end */
+    int64_t n;       /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
+    struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
+    uint64_t number;         /* EXTEND */
+    int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
+    uint32_t permits;        /* EXTEND, of a hold that has permits */
+    int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
+    size_t cap;              /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    snib_texts *texts;       /* their result, until the caller takes it */
+    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 
@@ -5161,7 +5196,7 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
 
 /* ---- api/held.c -------------------------------------------------------------------------------*/
 
-/* held.c - holds: inspecting, waiting for a loss, releasing. */
+/* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
 
 /* ---- api/say.h --------------------------------------------------------------------------------*/
 
@@ -5399,29 +5434,65 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
                             "the hold was neither lost nor released in time");
 }
 
-/* ---- releasing ---- */
+/* ---- releasing, and another lease ---- */
 
-static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
-                        snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
+#define HELD_RELEASE (-1)
+
+/* Inside: why the hold can have no other lease; NULL: it can. */
+static const char *held_fixed(const struct snib__hold *hold)
 {
-    struct snib__client *client;
-    struct snib__queue *queue = NULL;
+    switch (snib__gate_kind(hold->gate)) {
+    case SNIB_SEMAPHORE:
+        return "the permits of a semaphore have no lease that could be extended";
+    case SNIB__OUTER:
+        return "a lock on several servers cannot be extended; let the client renew it, or acquire "
+               "it with a longer "
+               "lease";
+    default:
+        return NULL;
+    }
+}
+
+/* Inside: release the hold, or extend it to lease_ms, and leave. */
+static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t lease_ms,
+                    snib_error *err)
+{
+    struct snib__client *client = run->client;
+    struct snib__engine *engine = client->driver.engine;
+    snib__time now = snib__now();
     snib_event event;
+    int32_t code;
+    snib__engine_call(engine, run->slice > 0);
+    struct snib__op *op =
+        lease_ms == HELD_RELEASE
+            ? snib__engine_release(engine, hold, now, &code)
+            : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
+    if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
+        op = snib__engine_nothing(engine, now, &code);
+    run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
+    return snib__run(run, op, code, &event, err);
+}
+
+static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run,
+                      snib_queue *queue_handle, snib_error *err)
+{
+    struct snib__queue *queue = NULL;
     int32_t code;
     if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
         return code;
-    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
-    if (hold && queue && queue->client != client) {
-        held_leave(client, handle);
+    struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
+    const char *fixed = hold && lease_ms != HELD_RELEASE ? held_fixed(hold) : NULL;
+    if (hold && queue && queue->client != run->client) {
+        held_leave(run->client, handle);
         code = snib__fail_queue(err);
+    } else if (fixed) {
+        struct snib__told told = {.code = SNIB_ENOTSUP, .words = fixed};
+        code = snib__fail_told(err, run->client, hold->gate, &told);
+        held_leave(run->client, handle);
     } else if (hold) {
-        struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
-        snib__engine_call(client->driver.engine, slice > 0);
-        struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
-        if (!op && code == SNIB_OK && slice == 0) /* submitted: an event is due all the same */
-            op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
-        code = snib__run(&run, op, code, &event, err);
+        run->queue = queue;
+        run->gate = hold->gate;
+        code = held_run(run, hold, lease_ms, err);
         snib__handle_put(handle);
     }
     if (queue)
@@ -5429,27 +5500,66 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
     return code;
 }
 
+static int held_slice(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
+                      uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct snib__run run = {.token = token, .interruptible = true, .out_op = out_op};
+    if (!out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &run.slice))
+        return snib__fail_wait(err, "slice_ms");
+    return held_begin(hold, lease_ms, &run, queue, err);
+}
+
+static int held_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
+                       snib_op **out_op, snib_error *err)
+{
+    struct snib__run run = {.token = token, .out_op = out_op};
+    int code = held_begin(hold, lease_ms, &run, queue, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
 int snib_hold_release(snib_hold *hold, snib_error *err)
 {
-    return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
+    struct snib__run run = {.slice = SNIB__NEVER};
+    return held_begin(hold, HELD_RELEASE, &run, NULL, err);
 }
 
 int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
                             snib_op **out_op, snib_error *err)
 {
-    snib__time slice;
-    if (!out_op)
-        return snib__fail_null(err, "out_op");
-    if (!snib__wait_ns(slice_ms, &slice))
-        return snib__fail_wait(err, "slice_ms");
-    return held_release(hold, slice, true, queue, token, out_op, err);
+    return held_slice(hold, HELD_RELEASE, slice_ms, queue, token, out_op, err);
 }
 
 int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
                              snib_error *err)
 {
-    int code = held_release(hold, 0, false, queue, token, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    return held_submit(hold, HELD_RELEASE, queue, token, out_op, err);
+}
+
+int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err)
+{
+    struct snib__run run = {.slice = SNIB__NEVER};
+    return snib__lease_fits(lease_ms) ? held_begin(hold, lease_ms, &run, NULL, err)
+                                      : snib__fail(err, SNIB_ELEASE, 0, NULL);
+}
+
+int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
+                           uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return snib__lease_fits(lease_ms)
+               ? held_slice(hold, lease_ms, slice_ms, queue, token, out_op, err)
+               : snib__fail(err, SNIB_ELEASE, 0, NULL);
+}
+
+int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
+{
+    if (!snib__lease_fits(lease_ms))
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    if (!queue && !out_op)
+        return snib__fail_silent(err);
+    return held_submit(hold, lease_ms, queue, token, out_op, err);
 }
 
 /* ---- api/lock.c -------------------------------------------------------------------------------*/
@@ -5471,6 +5581,11 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
+bool snib__lease_fits(int64_t lease_ms)
+{
+    return lease_ms == 0 || (lease_ms >= LOCK_LEASE_MIN && lease_ms <= LOCK_LEASE_MAX);
+}
+
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
@@ -5481,7 +5596,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
             return snib__fail(err, SNIB_EOPTION, 0, NULL);
     if (from)
         memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    if (to->lease_ms != 0 && (to->lease_ms < LOCK_LEASE_MIN || to->lease_ms > LOCK_LEASE_MAX))
+    if (!snib__lease_fits(to->lease_ms))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
@@ -7988,7 +8103,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
-    bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS;
+    bool sentence =
+        told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS || told->code == SNIB_ENOTSUP;
     if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
@@ -12145,6 +12261,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * doubt.c     what a missing or doubtful reply allows the engine to conclude
  * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
+ * extend.c    another lease for a live hold
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -12324,6 +12441,7 @@ struct snib__batch {
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
     bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */
+    bool exact;               /* lease_ms may shorten the lease */
     bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
     bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
@@ -12467,7 +12585,7 @@ struct snib__engine {
     bool told_insecure;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
-    uint32_t live_n;
+    uint32_t live_n, extending; /* of the live operations: extensions */
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -12860,7 +12978,20 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 
+/* extend.c */
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+                        const struct snib__op *op);
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+                         const struct snib__value *reply, uint32_t n, snib__time now);
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+/* End the operations of a hold that was lost just now. */
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+
 /* ask.c */
+/* An operation with a payload; NULL with *out_code, or already done. */
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                 const char *text, size_t n, snib__time now, int32_t *out_code);
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
@@ -13223,9 +13354,9 @@ static const struct snib__script_text {
      "    end\n"
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
-     "local function take()\n"
+     "local function take(left)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -13250,7 +13381,7 @@ static const struct snib__script_text {
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
-     "    return take() or token(uncounted)\n"
+     "    return take(left) or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
@@ -13268,7 +13399,7 @@ static const struct snib__script_text {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take()\n"
+     "    local refused = take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -13309,13 +13440,13 @@ static const struct snib__script_text {
      "if left == -2 then\n"
      "    grant(ARGV[5])\n"
      "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
-     "        return take() or token(false)\n"
+     "        return take(left) or token(false)\n"
      "    end\n"
      "end\n"
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7679, "a54512d7d7dac71c89ac9b88b0693b51f59ce093"},
+     7727, "b21382dbfef685aca9597c6b05fb981dbfd814a7"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -13603,17 +13734,18 @@ static const struct snib__script_text {
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
      4749, "08a90796dd3648bd033556467a1ee9fb4484d7f0"},
     {"fair_renew",
+     "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
      "    local lock, queue, places = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]\n"
      "    local held = redis.pcall('hexists', lock, ARGV[i + 1])\n"
      "    if held == 1 then\n"
      "        local left = redis.call('pttl', lock)\n"
-     "        if ARGV[1] ~= '0' then\n"
-     "            redis.call('pexpire', lock, ARGV[1])\n"
+     "        local longer = math.abs(lease) - left\n"
+     "        if lease < 0 or (lease > 0 and longer > 0) then\n"
+     "            redis.call('pexpire', lock, math.abs(lease))\n"
      "        end\n"
-     "        local longer = tonumber(ARGV[1]) - left\n"
-     "        if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then\n"
+     "        if lease ~= 0 and longer > 0 and redis.call('exists', queue) == 1 then\n"
      "            for _, member in ipairs(redis.pcall('lrange', queue, 0, -1)) do\n"
      "                if string.sub(member, 15, 15) == '8' then\n"
      "                    break\n"
@@ -13635,7 +13767,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     1164, "372ded5662e75de6aeb662a8a9dde4bfe78b0bec"},
+     1223, "cabbbf40a10236a0935a17164808ebfe60769abe"},
     {"fenced_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
@@ -13651,19 +13783,21 @@ static const struct snib__script_text {
      "    return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
      "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { token }\n",
-     684, "ca39810baca173848432500361c7baa3534cb823"},
+     718, "9cc7894839b677e3e137eee8aa9506123465081f"},
     {"fenced_transfer",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -13678,7 +13812,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     668, "ae5c4122cb59853796f62648a6605d8285edb13f"},
+     740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
     {"latch_acquire",
      "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
      "if not value then\n"
@@ -13826,7 +13960,9 @@ static const struct snib__script_text {
      "    local left = redis.call('pttl', lock)\n"
      "    if kind == 'r' then\n"
      "        local mode = redis.call('hget', lock, 'mode') or 'read'\n"
-     "        redis.call('set', own, 1, 'px', lease)\n"
+     "        if redis.call('pttl', own) < tonumber(lease) then\n"
+     "            redis.call('set', own, 1, 'px', lease)\n"
+     "        end\n"
      "        redis.call('hset', lock, 'mode', mode, owner, 1)\n"
      "    elseif kind == 'w' then\n"
      "        if redis.call('hget', lock, 'mode') == 'read' and redis.call('hexists', lock, owner) == 0 then\n"
@@ -13866,7 +14002,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3017, "040c202342fe83d979cadfc8dfcc1689dc773b68"},
+     3091, "5228a1a45226a1cf79866dbcc4ede5df892348e5"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -13931,7 +14067,7 @@ static const struct snib__script_text {
      "return held == 0 and 0 or held == #kinds and 1 or 2\n",
      2073, "e74b2ed507361bbfdff576dc319146dc686af9b4"},
     {"multi_renew",
-     "local lease = tonumber(ARGV[1])\n"
+     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local at = 0\n"
      "local function check(kind, lock, owner)\n"
      "    local field = kind == 'w' and owner .. ':write' or owner\n"
@@ -13947,7 +14083,7 @@ static const struct snib__script_text {
      "    if redis.call('pttl', lock) < lease then\n"
      "        redis.call('pexpire', lock, lease)\n"
      "    end\n"
-     "    if kind == 'r' and redis.call('pexpire', own, lease) == 0 then\n"
+     "    if kind == 'r' and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then\n"
      "        redis.call('set', own, 1, 'px', lease)\n"
      "    end\n"
      "end\n"
@@ -13974,20 +14110,20 @@ static const struct snib__script_text {
      "    at = at + 2 * #kinds\n"
      "end\n"
      "return lost\n",
-     1328, "356f654315ea6bbd25d013f5facb5e276ef551a3"},
+     1402, "4ea407f7916636012ebca49bfacc2fbe6f33f2cc"},
     {"mutex_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    return left\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
      "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     389, "a58cb94438069ea82f6b67d91665dadf04097711"},
+     423, "fb167e44726fa324bbb4d0efadb5cf053ae48e35"},
     {"mutex_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
@@ -14020,12 +14156,13 @@ static const struct snib__script_text {
      "return 1 + receivers\n",
      196, "05522e27e705bb9e71e045f66def4d4f0a4cd8eb"},
     {"mutex_renew",
+     "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
      "for i = 1, #KEYS do\n"
      "    local held = redis.pcall('hexists', KEYS[i], ARGV[i + 1])\n"
      "    if held == 1 then\n"
-     "        if ARGV[1] ~= '0' then\n"
-     "            redis.call('pexpire', KEYS[i], ARGV[1])\n"
+     "        if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then\n"
+     "            redis.call('pexpire', KEYS[i], math.abs(lease))\n"
      "        end\n"
      "    elseif held == 0 then\n"
      "        redis.call('hdel', KEYS[i], ARGV[i + 1])\n"
@@ -14039,10 +14176,13 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     543, "32e88f4b7a065519f0767a2135699043bfb64ed7"},
+     633, "e72d3fd79040a49b78d82b089fe5be2659b38fbc"},
     {"mutex_transfer",
-     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "local first = redis.call('hdel', KEYS[1], ARGV[1]) == 1\n"
+     "if not first and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "    return 0\n"
+     "elseif not first and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[3]) then\n"
+     "    return 1 -- the lease has been extended since: see mutex_acquire\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
      "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
@@ -14051,21 +14191,23 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return 1\n",
-     374, "041f75ae6aa982856f2ebae7aba62b5e53c7d833"},
+     542, "73fb949a2231d970cb1bdb740df3685abb9b1a5a"},
     {"mutexes_acquire",
      "local call, pcall = redis.call, redis.pcall\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
+     "local held = {} -- the ms that are left of this owner's leases\n"
      "if call('exists', unpack(KEYS)) > 0 then\n"
      "    for i = 1, #KEYS do\n"
      "        local left = call('pttl', KEYS[i])\n"
      "        if left ~= -2 and call('hexists', KEYS[i], owner) == 0 then\n"
      "            return { i - 1, left }\n"
      "        end\n"
+     "        held[i] = left\n"
      "    end\n"
      "end\n"
      "for i = 1, #KEYS do\n"
      "    call('hset', KEYS[i], owner, 1)\n"
-     "    local set = pcall('pexpire', KEYS[i], lease)\n"
+     "    local set = (held[i] or -2) < tonumber(lease) and pcall('pexpire', KEYS[i], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        for taken = 1, i do\n"
      "            call('hdel', KEYS[taken], owner)\n"
@@ -14074,7 +14216,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     649, "8d871e4f8977de6b1ce360f79450ae07e3f0e782"},
+     778, "f217ede77b780410157ae7b3c72afbb7339c2328"},
     {"mutexes_release",
      "local pcall = redis.pcall\n"
      "local owner, released, refused = ARGV[1], 0, nil\n"
@@ -14127,7 +14269,8 @@ static const struct snib__script_text {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
@@ -14144,7 +14287,7 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1542, "a01cabd6af389c461715bfcf8b62630933a4e536"},
+     1646, "601b5197af943d14a72bf6131782d2ffa9d1e42e"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -14232,7 +14375,7 @@ static const struct snib__script_text {
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local lease = tonumber(ARGV[1])\n"
+     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local function renew(key, first, last)\n"
      "    local longer = {}\n"
      "    for i = first, last do\n"
@@ -14263,16 +14406,18 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     1024, "ab6832640cab852365a2ee429dcb47ef4fdeb9b9"},
+     1062, "b4fbb8db5920929ef907033c0ea7fbeb41b06ff9"},
     {"plain_acquire",
      "local owner = redis.call('get', KEYS[1])\n"
      "if owner and owner ~= ARGV[1] then\n"
      "    local ours = string.find(owner, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$')\n"
      "    return { redis.call('pttl', KEYS[1]), ours and 0 or 1 }\n"
+     "elseif owner and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[2]) then\n"
+     "    return nil -- an earlier try worked, and the lease has been extended since: see mutex_acquire\n"
      "end\n"
      "redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])\n"
      "return nil\n",
-     275, "be794147cb36e2cc1766621fedcf55437e635bbe"},
+     444, "5c400b561291bf0ce5e7899c679ae963edf63f99"},
     {"plain_force",
      "if not redis.call('get', KEYS[1]) then\n"
      "    return 0\n"
@@ -14302,12 +14447,13 @@ static const struct snib__script_text {
      "return 1 + receivers\n",
      219, "ba87e28a2d08393bf59cd25c7f3baedd6b8c8c52"},
     {"plain_renew",
+     "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
      "for i = 1, #KEYS do\n"
      "    local owner = redis.pcall('get', KEYS[i])\n"
      "    if owner == ARGV[i + 1] then\n"
-     "        if ARGV[1] ~= '0' then\n"
-     "            redis.call('pexpire', KEYS[i], ARGV[1])\n"
+     "        if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then\n"
+     "            redis.call('pexpire', KEYS[i], math.abs(lease))\n"
      "        end\n"
      "    else\n"
      "        local proof = redis.pcall('hdel', KEYS[i], '')\n"
@@ -14319,18 +14465,18 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     511, "58bd6996b14585ebccd6001f0a991384f0a838a4"},
+     601, "ded28413ff26067846abf57067dd0c8d3644327c"},
     {"plain_transfer",
      "local owner = redis.call('get', KEYS[1])\n"
      "if owner == ARGV[2] then\n"
-     "    return redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    return redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) and redis.call('pexpire', KEYS[1], ARGV[3]) or 1\n"
      "elseif owner ~= ARGV[1] then\n"
      "    return 0\n"
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])\n"
      "return 1\n",
-     250, "082677aa8e2e3ea957663243e51d52992e2f7722"},
+     307, "81ec4c035e550925072496da47491736e897f4c8"},
     {"quorum_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -14378,7 +14524,9 @@ static const struct snib__script_text {
      "        return math.min(mark, 20)\n"
      "    end\n"
      "end\n"
-     "redis.call('set', KEYS[2], 1, 'px', ARGV[2])\n"
+     "if redis.call('pttl', KEYS[2]) < tonumber(ARGV[2]) then\n"
+     "    redis.call('set', KEYS[2], 1, 'px', ARGV[2])\n"
+     "end\n"
      "redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)\n"
      "if left < tonumber(ARGV[2]) then\n"
      "    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
@@ -14388,7 +14536,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     1070, "c8eabb4230a4ef7d44380a0f7fd9c85d4ae09dea"},
+     1134, "7714e94276b05a7f525a9c7d812cbc97f132f53b"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
@@ -14474,7 +14622,7 @@ static const struct snib__script_text {
      "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
      1654, "ed094716bcab10906ad58446090a307cc11ce762"},
     {"read_renew",
-     "local lease = tonumber(ARGV[1])\n"
+     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local lost = {}\n"
      "for i = 1, #KEYS / 2 do\n"
      "    local lock, own = KEYS[2 * i - 1], KEYS[2 * i]\n"
@@ -14483,7 +14631,7 @@ static const struct snib__script_text {
      "        if lease > 0 and redis.call('pttl', lock) < lease then\n"
      "            redis.call('pexpire', lock, lease)\n"
      "        end\n"
-     "        if lease > 0 and redis.call('pexpire', own, lease) == 0 then\n"
+     "        if lease > 0 and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then\n"
      "            redis.call('set', own, 1, 'px', lease)\n"
      "        end\n"
      "    elseif held == 0 then\n"
@@ -14498,7 +14646,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     780, "cdbec73d2f5ed8d4109bb2673b20ee4156075330"},
+     854, "a32b6068ce8d751f8338af940280f6c0e2862266"},
     {"semaphore_acquire",
      "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
      "if not value then\n"
@@ -14693,7 +14841,7 @@ static const struct snib__script_text {
      "return 1 + receivers\n",
      374, "e8657c2e60f4de876ddec766d033d1168948220e"},
     {"write_renew",
-     "local lease = tonumber(ARGV[1])\n"
+     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local lost = {}\n"
      "for i = 1, #KEYS do\n"
      "    local field = ARGV[i + 1] .. ':write'\n"
@@ -14714,7 +14862,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     638, "46f92c3ed72a05ae1cdc19178737e30577eb5ac0"},
+     676, "4b95ef1923d9e13a417dde45722c4dfb77025e3d"},
     {"write_transfer",
      "local field = ARGV[2] .. ':write'\n"
      "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
@@ -15016,9 +15164,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
-     "local function take()\n"
+     "local function take(left)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -15043,7 +15191,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
-     "    return take() or token(uncounted)\n"
+     "    return take(left) or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
@@ -15061,7 +15209,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take()\n"
+     "    local refused = take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -15102,13 +15250,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if left == -2 then\n"
      "    grant(ARGV[5])\n"
      "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
-     "        return take() or token(false)\n"
+     "        return take(left) or token(false)\n"
      "    end\n"
      "end\n"
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7686, "2689ad50cf3d2d4703c47a11da5bc65839ad44c6"},
+     7734, "bbca1d7ed4a9d476d430d762248de37b144c8936"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -15392,7 +15540,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -15407,7 +15557,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     669, "2de2396f8cbb2c3cf1b2136a34225f30fbc6f6f6"},
+     741, "19725edc94861a4935a370f769f6b866c19af534"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local get, init = '1', '2'\n"
@@ -15611,7 +15761,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
@@ -15628,7 +15779,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1543, "d86d831cf502ee5cd164c037fb39c256b93ed091"},
+     1647, "50c563b9b76d79ead60022d2d36c93b3d2a74fa8"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -16245,9 +16396,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
-     "local function take()\n"
+     "local function take(left)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -16272,7 +16423,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
      "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
-     "    return take() or token(uncounted)\n"
+     "    return take(left) or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
@@ -16290,7 +16441,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take()\n"
+     "    local refused = take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -16331,13 +16482,13 @@ static const struct snib__script_text snib__script_both[] = {
      "if left == -2 then\n"
      "    grant(ARGV[5])\n"
      "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
-     "        return take() or token(false)\n"
+     "        return take(left) or token(false)\n"
      "    end\n"
      "end\n"
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7993, "c1792ee133b98ed6d15e9ff107673fdca31245a4"},
+     8041, "a75a0daf7008127ce183f5667ee916df630c0109"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -16645,7 +16796,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
      "    return { redis.call('get', KEYS[2]) or '0' }\n"
      "end\n"
      "local counted = redis.pcall('incr', KEYS[2])\n"
@@ -16660,7 +16813,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { redis.call('get', KEYS[2]) }\n",
-     991, "84f01285d8af81076c442d4be085506654b5b2f4"},
+     1063, "03c88869f401434180061adb8ee30eaeace1e5df"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
      "local function announce(channel, text)\n"
@@ -16936,7 +17089,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local taken = {}\n"
      "for i = 3, #ARGV do\n"
-     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0\n"
+     "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
@@ -16953,7 +17107,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1865, "b9a79415c9a6eea097fdf006c7e4dd8e210d52ce"},
+     1969, "2e59df888228974c357db4dd1cee7a0b463000b3"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -17444,7 +17598,7 @@ void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish
 #define ASK_LIST_BYTES                                                                             \
     640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
-static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
     if (!op->gate)
@@ -17466,14 +17620,14 @@ struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *ga
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                     int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
-    return op ? ask_start(e, op, now) : NULL;
+    return op ? snib__ask_start(e, op, now) : NULL;
 }
 
 struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
@@ -17485,12 +17639,11 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     op->once = wait == 0;
     if (wait != SNIB__NEVER)
         op->deadline = now + (op->once ? e->config.try_timeout : wait);
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
-/* An operation with a payload; NULL with *out_code, or already done. */
-static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
-                                  const char *text, size_t n, snib__time now, int32_t *out_code)
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                 const char *text, size_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
     if (!op)
@@ -17510,39 +17663,39 @@ struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, cons
                                    size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
-        ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
+        snib__ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cursor = cursor;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->what = what;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->what = what;
@@ -17552,7 +17705,7 @@ struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *g
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 bool snib__ask_once(const struct snib__op *op)
@@ -17634,6 +17787,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return op->gate->kind->info(out, e, op->gate);
     if (op->kind == SNIB__OP_FORCE)
         return op->gate->kind->force(out, e, op->gate);
+    if (op->kind == SNIB__OP_EXTEND)
+        return snib__extend_encode(e, out, op);
     if (op->kind == SNIB__OP_COUNT)
         return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
     if (op->kind == SNIB__OP_DESCRIBE)
@@ -19911,6 +20066,134 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
         }
 }
 
+/* ---- engine/extend.c --------------------------------------------------------------------------*/
+
+/* extend.c - a live hold gets another lease.
+ *
+ * A query of the hold's gate that changes the lease on the way.  Copies of it, of renewals, of the acquisition
+ * and of a transfer may reach the server in any order, also long after their connection was given up; so no
+ * script shortens the lease of its own owner, and a fixed lease keeps the later of two deadlines.  Until the
+ * answer comes, the hold is what it was: its watchdog renews it, or its old lease ends it.  The server is asked
+ * for at least what is left until the present deadline, which may be less there since a failover or a step of
+ * its clock.
+ */
+
+#include <string.h>
+
+/* Whether the operation's hold is still held.  If its time is over it is lost now, which ends the operation. */
+static bool extend_held(struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->asked->hold;
+    return hold->number == op->asked->number && hold->phase == SNIB__HELD &&
+           !snib__hold_over(e, hold, now);
+}
+
+/* What the server must give for the deadline to hold that the hold has, or may get from a renewal meanwhile. */
+static int64_t extend_least_ms(const struct snib__engine *e, const struct snib__hold *hold,
+                               snib__time now)
+{
+    snib__time least =
+        hold->lease_ms ? snib__lease_until(now, hold->deadline) + SNIB__MS - 1 : e->config.lease;
+    return (int64_t)(least / SNIB__MS);
+}
+
+struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
+                                     snib__time lease, snib__time now, int32_t *out_code)
+{
+    *out_code = SNIB_ENOTSUP;
+    if (!hold->gate->kind->renew)
+        return NULL;
+    snib__hold_over(e, hold, now);
+    *out_code = hold->phase == SNIB__LOST ? SNIB_LOST : SNIB_NOT_HELD;
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_EXTEND, hold->gate, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->hold = hold;
+    op->asked->number = hold->number;
+    op->asked->permits = hold->permits;
+    op->asked->n = (int64_t)(lease / SNIB__MS);
+    op->asked->least_ms = extend_least_ms(e, hold, now);
+    op->deadline = snib__hold_end(hold);
+    e->extending++;
+    return snib__ask_start(e, op, now);
+}
+
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (op->kind != SNIB__OP_EXTEND || op->asked->hold != hold ||
+            op->asked->number != hold->number)
+            continue;
+        op->reason = hold->reason;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_LOST);
+    }
+}
+
+/* The hold may be gone by now, and its memory in use again: the request names the owner that it had. */
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+                        const struct snib__op *op)
+{
+    struct snib__hold then = {
+        .gate = op->gate, .number = op->asked->number, .permits = op->asked->permits};
+    struct snib__hold *one = &then;
+    int64_t lease_ms = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
+    lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;
+    return op->gate->kind->renew(out, e, &one, 1, lease_ms);
+}
+
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                         snib__time sent_at, snib__time now)
+{
+    snib__hold_stop(e, hold);
+    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
+    hold->flags &= (uint16_t) ~(SNIB__INHERITED | SNIB__FIRST);
+    hold->unsure = false;
+    snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
+    if (lease_ms == 0 || deadline > hold->deadline)
+        hold->deadline = deadline;
+    if (lease_ms == 0)
+        snib__watchdog_add(e, hold);
+    else
+        snib__watchdog_fixed(hold, sent_at, now);
+    snib__hold_arm(e, hold, now);
+    e->stats.renewals++;
+}
+
+/* The reply is that of a renewal: the index of a hold that is gone, and whether its key exists. */
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+                         const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__hold *hold = op->asked->hold;
+    bool held = extend_held(e, op, now);
+    if (op->done)
+        return;
+    if (reply->type != SNIB__RESP_ARRAY || !held) {
+        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
+    } else if (n > 2) {
+        int reason = reply[2].integer                ? SNIB_REASON_TAKEN
+                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+                                                     : SNIB_REASON_DELETED;
+        snib__hold_lose(e, hold, reason, now); /* with the operation */
+    } else {
+        extend_apply(e, hold, op->asked->n, sent_at, now);
+        snib__op_done(e, op, SNIB_OK);
+    }
+}
+
+/* The end of the hold, as the operation knew it, has come.  0: it has moved, or the operation is done. */
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    bool held = extend_held(e, op, now);
+    if (held)
+        op->deadline = snib__hold_end(op->asked->hold);
+    return held || op->done ? 0 : SNIB_NOT_HELD;
+}
+
 /* ---- engine/gate.c ----------------------------------------------------------------------------*/
 
 /* gate.c - one lock name in this process: which hold tries, is held or is released, and what waits.
@@ -20615,7 +20898,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
-/* Give a hold under the watchdog a fixed lease from now on. */
+/* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
+ * could shorten a later extension, so such a hold is not extended. */
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -20624,6 +20908,7 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags |= SNIB__FIRST; /* until it is confirmed */
+    hold->exact = true;
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
     snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now);
@@ -20702,6 +20987,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
+    if (e->extending > 0)
+        snib__extend_lost(e, hold, now);
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
@@ -22409,6 +22696,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     default:
         if (error)
             snib__op_fail(e, request->subject, error, text, reply->count);
+        else if (((struct snib__op *)request->subject)->kind == SNIB__OP_EXTEND)
+            snib__extend_answer(e, request->subject, request->sent_at, reply, n, now);
         else
             snib__ask_answer(e, request->subject, reply, n, conn->resp);
     }
@@ -22646,6 +22935,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     if (op->live_next)
         op->live_next->live_prev = op->live_prev;
     e->live_n--;
+    e->extending -= op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold;
     if (code == SNIB_TIMEDOUT)
         e->stats.timeouts++;
     op->next = NULL;
@@ -22769,8 +23059,10 @@ static bool op_unheard(const struct snib__op *op)
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
-static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
+static int32_t op_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
+    if (op->kind == SNIB__OP_EXTEND)
+        return snib__extend_overdue(e, op, now);
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since || op_unheard(op))
         return snib__op_unreached(e, op);
@@ -22806,7 +23098,8 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
                    : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
                                                 : 0;
     if (code == 0) {
-        snib__op_arm(e, op);
+        if (!op->done)
+            snib__op_arm(e, op);
         return;
     }
     snib__gate_leave(e, op, now);
@@ -23919,7 +24212,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         for (uint32_t i = 0; i < batch->n; i++)
             holds[i] = batch->of[i].hold;
         kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
-        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
+        return kind->renew(out, e, holds, batch->n,
+                           batch->exact ? -batch->lease_ms : batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_WAIT:
@@ -26070,6 +26364,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
         return -1;
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
+    batch->exact = !batch->asks && hold->exact;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
@@ -26208,6 +26503,7 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
                                snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__FIRST;
+    hold->exact = false;
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     if (hold->lease_ms == 0)
         snib__watchdog_add(e, hold);

@@ -766,6 +766,30 @@ SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64
 SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
+/* snib_hold_extend - give a live hold another lease, counted from now.
+ *
+ * lease_ms  100 to 86400000: fixed; nothing renews it.  0: the client's lease, renewed from now on.
+ *
+ * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
+ * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
+ *
+ * Blocks   until the server has replied, for at most the client's patience and until the hold is lost.
+ * Returns  SNIB_OK      the server has the new lease; see snib_hold_remaining_ms().
+ *          SNIB_LOST    the hold was or has just been lost; err->reason says why.
+ *          SNIB_NOT_HELD  it was released.
+ *          SNIB_ELEASE, SNIB_ENOTSUP  out of range; a semaphore's permits, or a lock on several servers.
+ *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
+ *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
+ */
+SNIB_API int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err);
+
+/* Like snib_lock_info_submit() and snib_hold_release_begin(); the event has no hold. */
+SNIB_API int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
+SNIB_API int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms,
+                                    snib_queue *queue, uint64_t token, snib_op **out_op,
+                                    snib_error *err);
+
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
  * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
  * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire

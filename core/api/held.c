@@ -1,5 +1,6 @@
-/* held.c - holds: inspecting, waiting for a loss, releasing. */
+/* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
 #include "api/say.h"
+#include "locks/kind.h"
 
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
@@ -207,29 +208,65 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
                             "the hold was neither lost nor released in time");
 }
 
-/* ---- releasing ---- */
+/* ---- releasing, and another lease ---- */
 
-static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
-                        snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
+#define HELD_RELEASE (-1)
+
+/* Inside: why the hold can have no other lease; NULL: it can. */
+static const char *held_fixed(const struct snib__hold *hold)
 {
-    struct snib__client *client;
-    struct snib__queue *queue = NULL;
+    switch (snib__gate_kind(hold->gate)) {
+    case SNIB_SEMAPHORE:
+        return "the permits of a semaphore have no lease that could be extended";
+    case SNIB__OUTER:
+        return "a lock on several servers cannot be extended; let the client renew it, or acquire "
+               "it with a longer "
+               "lease";
+    default:
+        return NULL;
+    }
+}
+
+/* Inside: release the hold, or extend it to lease_ms, and leave. */
+static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t lease_ms,
+                    snib_error *err)
+{
+    struct snib__client *client = run->client;
+    struct snib__engine *engine = client->driver.engine;
+    snib__time now = snib__now();
     snib_event event;
+    int32_t code;
+    snib__engine_call(engine, run->slice > 0);
+    struct snib__op *op =
+        lease_ms == HELD_RELEASE
+            ? snib__engine_release(engine, hold, now, &code)
+            : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
+    if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
+        op = snib__engine_nothing(engine, now, &code);
+    run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
+    return snib__run(run, op, code, &event, err);
+}
+
+static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run,
+                      snib_queue *queue_handle, snib_error *err)
+{
+    struct snib__queue *queue = NULL;
     int32_t code;
     if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
         return code;
-    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
-    if (hold && queue && queue->client != client) {
-        held_leave(client, handle);
+    struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
+    const char *fixed = hold && lease_ms != HELD_RELEASE ? held_fixed(hold) : NULL;
+    if (hold && queue && queue->client != run->client) {
+        held_leave(run->client, handle);
         code = snib__fail_queue(err);
+    } else if (fixed) {
+        struct snib__told told = {.code = SNIB_ENOTSUP, .words = fixed};
+        code = snib__fail_told(err, run->client, hold->gate, &told);
+        held_leave(run->client, handle);
     } else if (hold) {
-        struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
-        snib__engine_call(client->driver.engine, slice > 0);
-        struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
-        if (!op && code == SNIB_OK && slice == 0) /* submitted: an event is due all the same */
-            op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
-        code = snib__run(&run, op, code, &event, err);
+        run->queue = queue;
+        run->gate = hold->gate;
+        code = held_run(run, hold, lease_ms, err);
         snib__handle_put(handle);
     }
     if (queue)
@@ -237,25 +274,64 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
     return code;
 }
 
+static int held_slice(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
+                      uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct snib__run run = {.token = token, .interruptible = true, .out_op = out_op};
+    if (!out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &run.slice))
+        return snib__fail_wait(err, "slice_ms");
+    return held_begin(hold, lease_ms, &run, queue, err);
+}
+
+static int held_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
+                       snib_op **out_op, snib_error *err)
+{
+    struct snib__run run = {.token = token, .out_op = out_op};
+    int code = held_begin(hold, lease_ms, &run, queue, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
 int snib_hold_release(snib_hold *hold, snib_error *err)
 {
-    return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
+    struct snib__run run = {.slice = SNIB__NEVER};
+    return held_begin(hold, HELD_RELEASE, &run, NULL, err);
 }
 
 int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
                             snib_op **out_op, snib_error *err)
 {
-    snib__time slice;
-    if (!out_op)
-        return snib__fail_null(err, "out_op");
-    if (!snib__wait_ns(slice_ms, &slice))
-        return snib__fail_wait(err, "slice_ms");
-    return held_release(hold, slice, true, queue, token, out_op, err);
+    return held_slice(hold, HELD_RELEASE, slice_ms, queue, token, out_op, err);
 }
 
 int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
                              snib_error *err)
 {
-    int code = held_release(hold, 0, false, queue, token, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    return held_submit(hold, HELD_RELEASE, queue, token, out_op, err);
+}
+
+int snib_hold_extend(snib_hold *hold, int64_t lease_ms, snib_error *err)
+{
+    struct snib__run run = {.slice = SNIB__NEVER};
+    return snib__lease_fits(lease_ms) ? held_begin(hold, lease_ms, &run, NULL, err)
+                                      : snib__fail(err, SNIB_ELEASE, 0, NULL);
+}
+
+int snib_hold_extend_begin(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_queue *queue,
+                           uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return snib__lease_fits(lease_ms)
+               ? held_slice(hold, lease_ms, slice_ms, queue, token, out_op, err)
+               : snib__fail(err, SNIB_ELEASE, 0, NULL);
+}
+
+int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
+{
+    if (!snib__lease_fits(lease_ms))
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    if (!queue && !out_op)
+        return snib__fail_silent(err);
+    return held_submit(hold, lease_ms, queue, token, out_op, err);
 }

@@ -19,6 +19,11 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
+bool snib__lease_fits(int64_t lease_ms)
+{
+    return lease_ms == 0 || (lease_ms >= LOCK_LEASE_MIN && lease_ms <= LOCK_LEASE_MAX);
+}
+
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
@@ -29,7 +34,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
             return snib__fail(err, SNIB_EOPTION, 0, NULL);
     if (from)
         memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
-    if (to->lease_ms != 0 && (to->lease_ms < LOCK_LEASE_MIN || to->lease_ms > LOCK_LEASE_MAX))
+    if (!snib__lease_fits(to->lease_ms))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0, NULL);

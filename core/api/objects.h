@@ -121,6 +121,8 @@ void snib__client_unask(struct snib__client *client, const struct snib__queue *q
 
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
 bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+/* Whether it may be a lock's lease; 0: the client's. */
+bool snib__lease_fits(int64_t lease_ms);
 /* Now + that. */
 snib__time snib__until(snib__time wait);
 

@@ -11,7 +11,7 @@
 #define ASK_LIST_BYTES                                                                             \
     640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
-static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
     if (!op->gate)
@@ -33,14 +33,14 @@ struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *ga
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                     int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
-    return op ? ask_start(e, op, now) : NULL;
+    return op ? snib__ask_start(e, op, now) : NULL;
 }
 
 struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
@@ -52,12 +52,11 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     op->once = wait == 0;
     if (wait != SNIB__NEVER)
         op->deadline = now + (op->once ? e->config.try_timeout : wait);
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
-/* An operation with a payload; NULL with *out_code, or already done. */
-static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
-                                  const char *text, size_t n, snib__time now, int32_t *out_code)
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                 const char *text, size_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
     if (!op)
@@ -77,39 +76,39 @@ struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, cons
                                    size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
-        ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
+        snib__ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cursor = cursor;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->what = what;
     op->asked->cap = cap;
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->what = what;
@@ -119,7 +118,7 @@ struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *g
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    return ask_start(e, op, now);
+    return snib__ask_start(e, op, now);
 }
 
 bool snib__ask_once(const struct snib__op *op)
@@ -201,6 +200,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return op->gate->kind->info(out, e, op->gate);
     if (op->kind == SNIB__OP_FORCE)
         return op->gate->kind->force(out, e, op->gate);
+    if (op->kind == SNIB__OP_EXTEND)
+        return snib__extend_encode(e, out, op);
     if (op->kind == SNIB__OP_COUNT)
         return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
     if (op->kind == SNIB__OP_DESCRIBE)

@@ -1,4 +1,4 @@
-/* ask.h - what a LIST, DESCRIBE, SERVER or COUNT operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT or EXTEND operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -9,14 +9,19 @@
 #include "snib.h"
 
 struct snib__op;
+struct snib__hold;
 
 struct snib__asked {
-    uint64_t cursor;   /* LIST in: where to continue; out: where to continue next, 0 at the end */
-    int64_t n;         /* COUNT */
-    int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;        /* LIST, DESCRIBE, SERVER: the most bytes of text */
-    snib_texts *texts; /* their result, until the caller takes it */
-    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
+    uint64_t cursor; /* LIST in: where to continue; out: where to continue next, 0 at the end */
+    int64_t n;       /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
+    struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
+    uint64_t number;         /* EXTEND */
+    int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
+    uint32_t permits;        /* EXTEND, of a hold that has permits */
+    int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
+    size_t cap;              /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    snib_texts *texts;       /* their result, until the caller takes it */
+    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 

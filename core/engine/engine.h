@@ -145,7 +145,8 @@ enum snib__op_kind {
     SNIB__OP_LIST,
     SNIB__OP_DESCRIBE,
     SNIB__OP_SERVER,
-    SNIB__OP_COUNT
+    SNIB__OP_COUNT,
+    SNIB__OP_EXTEND
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -187,9 +188,7 @@ struct snib__op {
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
     struct snib__asked *asked;
     /* the caller's fields */
-    void *handle;   /* NULL: no user has it yet, or none any more */
-    uint32_t given; /* users that have the handle; the others' grants wait to be taken */
-    uint32_t slots; /* handles, present and former, that are not destroyed: threads may use them */
+    void *handle;
     void *sink;
     void *tells; /* acquire: receives the loss event */
     uint64_t token;
@@ -231,6 +230,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
+/* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
+ * members of groups. */
+struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
+                                     snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
 struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
                                       int32_t *out_code);
@@ -303,7 +306,8 @@ struct snib__hold {
     uint32_t count;            /* re-entries: releases still to come */
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
     uint16_t flags;     /* engine */
-    uint8_t phase : 4;  /* enum snib__phase */
+    uint8_t phase : 3;  /* enum snib__phase */
+    uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
     uint8_t replicas;   /* durability: replicas that had the grant when it was made */

@@ -93,7 +93,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
-/* Give a hold under the watchdog a fixed lease from now on. */
+/* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
+ * could shorten a later extension, so such a hold is not extended. */
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -102,6 +103,7 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags |= SNIB__FIRST; /* until it is confirmed */
+    hold->exact = true;
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
     snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now);
@@ -180,6 +182,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
+    if (e->extending > 0)
+        snib__extend_lost(e, hold, now);
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);

@@ -15,6 +15,7 @@
  * doubt.c     what a missing or doubtful reply allows the engine to conclude
  * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
+ * extend.c    another lease for a live hold
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -197,6 +198,7 @@ struct snib__batch {
     int64_t lease_ms;         /* 0: query only */
     int32_t kind;             /* of all holds in it */
     bool asks;                /* about one hold; its deadline stays, whatever lease_ms says */
+    bool exact;               /* lease_ms may shorten the lease */
     bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
     bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
@@ -340,7 +342,7 @@ struct snib__engine {
     bool told_insecure;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
-    uint32_t live_n;
+    uint32_t live_n, extending; /* of the live operations: extensions */
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -733,7 +735,20 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 
+/* extend.c */
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+                        const struct snib__op *op);
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+                         const struct snib__value *reply, uint32_t n, snib__time now);
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+/* End the operations of a hold that was lost just now. */
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+
 /* ask.c */
+/* An operation with a payload; NULL with *out_code, or already done. */
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                 const char *text, size_t n, snib__time now, int32_t *out_code);
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,

@@ -469,6 +469,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     default:
         if (error)
             snib__op_fail(e, request->subject, error, text, reply->count);
+        else if (((struct snib__op *)request->subject)->kind == SNIB__OP_EXTEND)
+            snib__extend_answer(e, request->subject, request->sent_at, reply, n, now);
         else
             snib__ask_answer(e, request->subject, reply, n, conn->resp);
     }

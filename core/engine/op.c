@@ -219,6 +219,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     if (op->live_next)
         op->live_next->live_prev = op->live_prev;
     e->live_n--;
+    e->extending -= op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold;
     if (code == SNIB_TIMEDOUT)
         e->stats.timeouts++;
     op->next = NULL;
@@ -342,8 +343,10 @@ static bool op_unheard(const struct snib__op *op)
 }
 
 /* Its wait is over.  Only while the server answers may the result say that the lock is held. */
-static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
+static int32_t op_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
+    if (op->kind == SNIB__OP_EXTEND)
+        return snib__extend_overdue(e, op, now);
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since || op_unheard(op))
         return snib__op_unreached(e, op);
@@ -379,7 +382,8 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
                    : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
                                                 : 0;
     if (code == 0) {
-        snib__op_arm(e, op);
+        if (!op->done)
+            snib__op_arm(e, op);
         return;
     }
     snib__gate_leave(e, op, now);

@@ -41,7 +41,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         for (uint32_t i = 0; i < batch->n; i++)
             holds[i] = batch->of[i].hold;
         kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
-        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
+        return kind->renew(out, e, holds, batch->n,
+                           batch->exact ? -batch->lease_ms : batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_WAIT:

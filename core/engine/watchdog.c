@@ -271,6 +271,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
         return -1;
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
+    batch->exact = !batch->asks && hold->exact;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
@@ -409,6 +410,7 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
                                snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__FIRST;
+    hold->exact = false;
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     if (hold->lease_ms == 0)
         snib__watchdog_add(e, hold);

@@ -14,9 +14,10 @@ local function token(fresh)
     return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'
 end
 
-local function take()
+-- left: the ms of the lock's lease.  An extended one is not shortened, see mutex_acquire.
+local function take(left)
     redis.call('hset', KEYS[1], owner, 1)
-    local set = redis.pcall('pexpire', KEYS[1], lease)
+    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1
     if set ~= 1 then
         redis.call('hdel', KEYS[1], owner)
         return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
@@ -46,7 +47,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     -- An earlier try worked, or a release has granted the lock; confirm it with the full lease.
     -- A counter deleted in the meantime starts again.
     local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'
-    return take() or token(uncounted)
+    return take(left) or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
 -- Lower numbers of the client are stale places: a replica that became the master has brought them back.
@@ -67,7 +68,7 @@ local head = purge()
 if left == -2 and (not head or head == owner) then
     -- The token comes first, because it may be refused.
     local fenced = token(true)
-    local refused = take()
+    local refused = take(left)
     if refused then
         return refused
     end
@@ -110,7 +111,7 @@ end
 if left == -2 then
     grant(ARGV[5])
     if redis.call('hexists', KEYS[1], owner) == 1 then
-        return take() or token(false)
+        return take(left) or token(false)
     end
 end
 local holder = redis.call('hkeys', KEYS[1])[1]

@@ -1,20 +1,21 @@
 -- Renew many fair locks, each only if its owner still holds it.
--- KEYS[3i-2] lock   KEYS[3i-1] queue   KEYS[3i] places   ARGV[1] lease in ms, 0 to check only
+-- KEYS[3i-2] lock   KEYS[3i-1] queue   KEYS[3i] places   ARGV[1] lease in ms, as in mutex_renew
 -- ARGV[i + 1] owner of lock i
 -- Reply: as mutex_renew.lua.
 -- Waiters ahead of the first Snib waiter rely on the lease they saw: an extension is added to their places.
 -- The first Snib waiter pushes its own place and all behind it.
+local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS / 3 do
     local lock, queue, places = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
     local held = redis.pcall('hexists', lock, ARGV[i + 1])
     if held == 1 then
         local left = redis.call('pttl', lock)
-        if ARGV[1] ~= '0' then
-            redis.call('pexpire', lock, ARGV[1])
+        local longer = math.abs(lease) - left
+        if lease < 0 or (lease > 0 and longer > 0) then
+            redis.call('pexpire', lock, math.abs(lease))
         end
-        local longer = tonumber(ARGV[1]) - left
-        if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then
+        if lease ~= 0 and longer > 0 and redis.call('exists', queue) == 1 then
             -- Other data under the queue's name must not fail the other holds of the batch.
             for _, member in ipairs(redis.pcall('lrange', queue, 0, -1)) do
                 if string.sub(member, 15, 15) == '8' then

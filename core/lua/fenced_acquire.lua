@@ -18,7 +18,7 @@ if tonumber(token) < 1 then
     return redis.error_reply('ERR the counter of fencing tokens is below 1')
 end
 redis.call('hset', KEYS[1], ARGV[1], 1)
-local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
+local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
 if set ~= 1 then
     redis.call('hdel', KEYS[1], ARGV[1])
     return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')

@@ -7,8 +7,10 @@ if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
     if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
         return 0
     end
-    -- The engine counts the lease from this request.
-    redis.call('pexpire', KEYS[1], ARGV[3])
+    -- The engine counts the lease from this request, unless it has been extended since: see mutex_acquire.
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
+        redis.call('pexpire', KEYS[1], ARGV[3])
+    end
     return { redis.call('get', KEYS[2]) or '0' }
 end
 local counted = redis.pcall('incr', KEYS[2])

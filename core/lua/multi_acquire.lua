@@ -61,7 +61,9 @@ local function take(kind, lock, own)
     local left = redis.call('pttl', lock)
     if kind == 'r' then
         local mode = redis.call('hget', lock, 'mode') or 'read'
-        redis.call('set', own, 1, 'px', lease)
+        if redis.call('pttl', own) < tonumber(lease) then
+            redis.call('set', own, 1, 'px', lease)
+        end
         redis.call('hset', lock, 'mode', mode, owner, 1)
     elseif kind == 'w' then
         if redis.call('hget', lock, 'mode') == 'read' and redis.call('hexists', lock, owner) == 0 then

@@ -1,13 +1,16 @@
 -- Renew many mutexes, each only if its owner still holds it.
 -- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
+-- A lease is never shortened, because requests may come in any order; one below 0 is set exactly, negated, for
+-- members of a multi lock, which are not extended.
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
 -- 1 (another owner holds it, or it is no longer a lock) or 0 (it is gone).  Empty: all renewed.
+local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS do
     local held = redis.pcall('hexists', KEYS[i], ARGV[i + 1])
     if held == 1 then
-        if ARGV[1] ~= '0' then
-            redis.call('pexpire', KEYS[i], ARGV[1])
+        if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then
+            redis.call('pexpire', KEYS[i], math.abs(lease))
         end
     elseif held == 0 then
         -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.

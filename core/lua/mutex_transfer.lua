@@ -2,8 +2,11 @@
 -- KEYS[1] lock   ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms
 -- Reply: 1 the new owner holds it (also when an earlier try of this request did it); 0 the old owner
 -- did not hold it.
-if redis.call('hdel', KEYS[1], ARGV[1]) == 0 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+local first = redis.call('hdel', KEYS[1], ARGV[1]) == 1
+if not first and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
     return 0
+elseif not first and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[3]) then
+    return 1 -- the lease has been extended since: see mutex_acquire
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
 local set = redis.pcall('pexpire', KEYS[1], ARGV[3])

@@ -3,6 +3,7 @@
 -- Reply: as multi_acquire.
 local call, pcall = redis.call, redis.pcall
 local owner, lease = ARGV[1], ARGV[2]
+local held = {} -- the ms that are left of this owner's leases
 
 -- Usually all of them are free: one command instead of many.
 if call('exists', unpack(KEYS)) > 0 then
@@ -11,11 +12,12 @@ if call('exists', unpack(KEYS)) > 0 then
         if left ~= -2 and call('hexists', KEYS[i], owner) == 0 then
             return { i - 1, left }
         end
+        held[i] = left
     end
 end
 for i = 1, #KEYS do
     call('hset', KEYS[i], owner, 1)
-    local set = pcall('pexpire', KEYS[i], lease)
+    local set = (held[i] or -2) < tonumber(lease) and pcall('pexpire', KEYS[i], lease) or 1
     if set ~= 1 then
         for taken = 1, i do
             call('hdel', KEYS[taken], owner)

@@ -43,7 +43,8 @@ if not mine and value < n then
 end
 local taken = {}
 for i = 3, #ARGV do
-    taken[#taken + 1] = now + ARGV[1]
+    local extended = mine and redis.call('zscore', KEYS[2], ARGV[i]) or 0
+    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))
     taken[#taken + 1] = ARGV[i]
 end
 redis.call('zadd', KEYS[2], unpack(taken))

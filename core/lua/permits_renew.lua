@@ -5,7 +5,7 @@
 -- holds, or the key has other data) or 0 (none are).  Empty: all renewed.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lease = tonumber(ARGV[1])
+local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew
 
 -- Renew the ids from ARGV[first] to ARGV[last]; false: one is gone or expired.
 local function renew(key, first, last)

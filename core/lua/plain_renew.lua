@@ -1,13 +1,14 @@
 -- Renew many plain locks, each only if its owner still holds it.
--- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
+-- KEYS[i] lock   ARGV[1] lease in ms, as in mutex_renew   ARGV[i + 1] owner of KEYS[i]
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
 -- 1 (another owner holds it, or it is no longer a lock) or 0 (it is gone).  Empty: all renewed.
+local lease = tonumber(ARGV[1])
 local lost = {}
 for i = 1, #KEYS do
     local owner = redis.pcall('get', KEYS[i])
     if owner == ARGV[i + 1] then
-        if ARGV[1] ~= '0' then
-            redis.call('pexpire', KEYS[i], ARGV[1])
+        if lease < 0 or (lease > 0 and redis.call('pttl', KEYS[i]) < lease) then
+            redis.call('pexpire', KEYS[i], math.abs(lease))
         end
     else
         -- A replica's "not held" proves nothing.  This write changes nothing on a master, and a replica refuses it.

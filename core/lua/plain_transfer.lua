@@ -4,8 +4,8 @@
 -- did not hold it.
 local owner = redis.call('get', KEYS[1])
 if owner == ARGV[2] then
-    -- The engine counts the lease from this request.
-    return redis.call('pexpire', KEYS[1], ARGV[3])
+    -- The engine counts the lease from this request, unless it has been extended since: see mutex_acquire.
+    return redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) and redis.call('pexpire', KEYS[1], ARGV[3]) or 1
 elseif owner ~= ARGV[1] then
     return 0
 end

@@ -25,7 +25,9 @@ elseif left == -2 then
         return math.min(mark, 20)
     end
 end
-redis.call('set', KEYS[2], 1, 'px', ARGV[2])
+if redis.call('pttl', KEYS[2]) < tonumber(ARGV[2]) then
+    redis.call('set', KEYS[2], 1, 'px', ARGV[2])
+end
 redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)
 -- The lock lives as long as the longest of its holds; never leave it without a TTL.
 if left < tonumber(ARGV[2]) then

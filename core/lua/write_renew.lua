@@ -2,7 +2,7 @@
 -- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
 -- 1 (the lock or other data under its name exists) or 0 (it is gone).  Empty: all renewed.
-local lease = tonumber(ARGV[1])
+local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew
 local lost = {}
 for i = 1, #KEYS do
     local field = ARGV[i + 1] .. ':write'

@@ -419,7 +419,9 @@ static void release(snib_hold *hold, snib_queue *queue, uint8_t how)
     bool fits = is_live(HOLD, hold);
     clear();
     if (how % 4 < 2) {
-        checked(snib_hold_release(hold, &err), fits, false);
+        checked(how & 8 ? snib_hold_extend(hold, how & 16 ? 0 : 1000, &err)
+                        : snib_hold_release(hold, &err),
+                fits, false);
         return;
     }
     if (!place())

@@ -163,7 +163,7 @@ struct sim_hold { /* what a process' program holds */
     snib__time limit; /* of its max_hold; SNIB__NEVER: none */
 };
 
-enum sim_doing { DOING_NOTHING, DOING_WAIT, DOING_HOLD, DOING_RELEASE, DOING_ASK };
+enum sim_doing { DOING_NOTHING, DOING_WAIT, DOING_HOLD, DOING_EXTEND, DOING_RELEASE, DOING_ASK };
 
 struct sim_task {
     int doing;
@@ -178,6 +178,8 @@ struct sim_task {
     snib__time submitted, wait_ends, max_hold;
     snib__time tries_until; /* so long its first attempt may be under way, however short its wait */
     snib__time told_at;     /* when the lock was known to be held; 0: not yet */
+    snib__time
+        extends_to; /* the deadline that an extension gives at least, by the process' clock */
 };
 
 #define SIM_LINKS (1 + SNIB__LANES_MAX) /* for commands, for messages, further lanes */
@@ -324,6 +326,7 @@ struct sim {
     int32_t lanes;    /* command connections per process */
     bool unequal;     /* clients differ in leases, limits and patience */
     bool long_leases; /* fixed ones may outlast steps of the server's clock */
+    bool extends;     /* holders change their leases */
     bool focused;     /* the world is about these two faults: */
     int focus[2];
     uint64_t enabled; /* set of enum sim_fault */
@@ -376,7 +379,8 @@ struct sim_totals {
     uint64_t faults[FAULT_COUNT];
     uint64_t lanes; /* requests by further lanes; how many of them were lost: */
     uint64_t lanes_lost;
-    uint64_t granted, reentered, handed_over, refused, timed_out, cancelled, released, lost, failed;
+    uint64_t granted, reentered, extended, handed_over, refused, timed_out, cancelled, released,
+        lost, failed;
     uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
 };
 
@@ -549,6 +553,7 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
 void check_passed(struct sim_process *process, const struct sim_task *task); /* a latch */
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code);
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code);
+void check_extended(const struct sim_process *process, const struct sim_task *task);
 void check_lost(struct sim_process *process, const struct sim_hold *hold);
 void check_closed(struct sim_process *process);
 void check_end(void);

@@ -313,6 +313,23 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     check_attempts(process, task->number, task->use.side);
 }
 
+/* An extension promises at least the new lease, and only a hold that is lost refuses it. */
+void check_extended(const struct sim_process *process, const struct sim_task *task)
+{
+    const struct snib__hold *hold = task->hold->hold;
+    int32_t code = task->op->code;
+    bool is_held = hold->phase == SNIB__HELD, alone = task->hold->users == 1;
+    bool honest = code == SNIB_OK     ? !is_held || !alone || hold->deadline >= task->extends_to
+                  : code == SNIB_LOST ? !is_held && task->op->reason == hold->reason
+                  : code == SNIB_CANCELLED
+                      ? task->cancelled
+                      : code < 0 && (sim.now < sim.stable_at || process->gone_at != SNIB__NEVER);
+    if (!honest) {
+        sim_fail("%u:%llu: an extension ended with %s", process->id,
+                 (unsigned long long)task->hold->number, snib_code_name(code));
+    }
+}
+
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code)
 {
     struct sim_owner *owner = owner_of(process, hold);

@@ -286,6 +286,12 @@ static void complete(struct sim_process *process, struct snib__op *op)
         check_not_granted(process, task, op->code);
         set_free(process, &task->use); /* the task queued behind it is first now */
         task_rest(task);
+    } else if (task->doing == DOING_EXTEND) {
+        totals.extended += op->code == SNIB_OK;
+        check_extended(process, task);
+        task->doing = DOING_HOLD;
+        task->cancelled = false;
+        task->wake = sim.now + task_hold_for();
     } else if (task->doing == DOING_RELEASE) {
         totals.released += op->code == SNIB_OK;
         if (op->code != SNIB_CANCELLED || !task->cancelled) {

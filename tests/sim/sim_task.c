@@ -1,8 +1,9 @@
 /* sim_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit;
  * fresh or explicit owner; renewed or fixed lease; one lock or several), may cancel at any moment,
- * hold, release or simply drop the hold, change numbers, and now and then send a query. */
+ * hold, change the lease, release or simply drop the hold, change numbers, and now and then send a query. */
 #include "sim.h"
 
+#include "engine/internal.h"
 #include "locks/kind.h"
 #include "snib.h"
 
@@ -233,6 +234,41 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
     }
 }
 
+/* ---- Another lease ------------------------------------------------------------------------------ */
+
+/* False: it cannot be asked for. */
+static bool extend(struct sim_process *process, struct sim_task *task)
+{
+    struct sim_hold *hold = task->hold;
+    if (hold->use.kind == SNIB_SEMAPHORE || hold->released || hold->told) {
+        return false;
+    }
+    int32_t code;
+    snib__time lease = fixed_lease(), now = sim_clock(process);
+    struct sim_owner *owner = check_owner(process, hold->number, hold->use.side);
+    snib__time longest = lease ? lease : process->lease, before = owner->lease;
+    owner->lease = longest > before ? longest : before; /* it may arrive although it fails here */
+    snib__engine_call(process->engine, !sim_chance(4));
+    task->op = snib__engine_extend(process->engine, hold->hold, lease, now, &code);
+    snib__engine_call(process->engine, false);
+    sim_trace("%u task %d extends %llu by %.1f ms", process->id, (int)(task - process->tasks),
+              (unsigned long long)hold->number, (double)lease / 1e6);
+    if (task->op == NULL) {
+        process_pump(process); /* the loss that this has found is reported at the same moment */
+        bool no_memory = code == SNIB_ENOMEM && memory_is_short();
+        if (code == SNIB_LOST ? !hold->told : !no_memory) {
+            sim_fail("%u:%llu: an extension without an operation gave %s", process->id,
+                     (unsigned long long)hold->number, snib_code_name(code));
+        }
+        task->wake = sim.now + task_hold_for();
+        return true;
+    }
+    task->doing = DOING_EXTEND;
+    task->extends_to = snib__lease_end(now, longest);
+    task->wake = sim_chance(8) ? sim.now + sim_draw(4 * sim.delay) : SNIB__NEVER;
+    return true;
+}
+
 /* ---- Releasing ---------------------------------------------------------------------------------- */
 
 /* The program forgets it without a release: only its lease ends it. */
@@ -310,7 +346,9 @@ void task_move(struct sim_process *process, struct sim_task *task)
         }
         break;
     case DOING_HOLD:
-        release(process, task);
+        if (!sim.extends || !sim_chance(3) || !extend(process, task)) {
+            release(process, task);
+        }
         break;
     default:
         cancel(process, task);

@@ -101,6 +101,9 @@ static const char *hold_calls(const struct handles *h, int want)
     ANSWERS(snib_hold_token(h->hold));
     ANSWERS(snib_hold_owner(h->hold, owner, &error));
     ANSWERS(snib_hold_wait(h->hold, -1, &reason, &error));
+    ANSWERS(snib_hold_extend(h->hold, 1000, &error));
+    ANSWERS(snib_hold_extend_submit(h->hold, 1000, NULL, 0, &op, &error));
+    ANSWERS(snib_hold_extend_begin(h->hold, 1000, 50, NULL, 0, &op, &error));
     ANSWERS(snib_hold_release(h->hold, &error));
     ANSWERS(snib_hold_release_submit(h->hold, NULL, 0, &op, &error));
     ANSWERS(snib_hold_release_begin(h->hold, 50, NULL, 0, &op, &error));

@@ -167,6 +167,8 @@ static void nowhere_for_a_result(void **state)
             snib_semaphore_acquire_begin(w.semaphore, 1, 0, 0, q, 0, OUT, NULL, ERR));
     REFUSED(SNIB_EINVAL, "out_op", snib_latch_wait_begin(w.latch, 0, 0, q, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "out_op", snib_hold_release_begin(NULL, 0, q, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "out_op", snib_hold_extend_begin(NULL, 0, 0, q, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_hold_extend_submit(NULL, 0, NULL, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "lost", snib_lock_acquire_submit(w.mutex, 0, 0, NULL, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "lost", snib_permits_acquire_submit(w.permits, 1, 0, NULL, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "lost",
@@ -199,6 +201,10 @@ static void times(void **state)
                 snib_lock_acquire_begin(w.mutex, 0, 0, t, q, 0, OUT, OUT, ERR));
         REFUSED(SNIB_EINVAL, "slice_ms", snib_latch_wait_begin(w.latch, 0, t, q, 0, OUT, ERR));
         REFUSED(SNIB_EINVAL, "slice_ms", snib_hold_release_begin(NULL, t, q, 0, OUT, ERR));
+        REFUSED(SNIB_EINVAL, "slice_ms", snib_hold_extend_begin(NULL, 0, t, q, 0, OUT, ERR));
+        REFUSED(SNIB_ELEASE, "24 hours", snib_hold_extend(NULL, t, ERR));
+        REFUSED(SNIB_ELEASE, "24 hours", snib_hold_extend_begin(NULL, t, 0, q, 0, OUT, ERR));
+        REFUSED(SNIB_ELEASE, "24 hours", snib_hold_extend_submit(NULL, t, q, 0, OUT, ERR));
         REFUSED(SNIB_EINVAL, "timeout_ms", snib_hold_wait(NULL, t, OUT, ERR));
         REFUSED(SNIB_EINVAL, "timeout_ms", snib_op_wait(NULL, t, OUT, ERR));
         REFUSED(SNIB_EINVAL, "timeout_ms", snib_queue_wait(w.queue, OUT, 1, t, ERR));
@@ -470,6 +476,7 @@ static void of_queue(snib_queue *queue)
     REFUSED(want, "", snib_client_log(w.client, q, SNIB_LOG_INFO, ERR));
     REFUSED(want, "", snib_client_credentials(w.client, q, ERR));
     REFUSED(want, "", snib_hold_release_submit(NULL, q, 0, OUT, ERR));
+    REFUSED(want, "", snib_hold_extend_submit(NULL, 0, q, 0, OUT, ERR));
 }
 
 static void of_hold(snib_hold *hold)
@@ -482,6 +489,9 @@ static void of_hold(snib_hold *hold)
     REFUSED(want, "", snib_hold_release(hold, ERR));
     REFUSED(want, "", snib_hold_release_submit(hold, w.queue, 0, OUT, ERR));
     REFUSED(want, "", snib_hold_release_begin(hold, 0, w.queue, 0, OUT, ERR));
+    REFUSED(want, "", snib_hold_extend(hold, 1000, ERR));
+    REFUSED(want, "", snib_hold_extend_submit(hold, 1000, w.queue, 0, OUT, ERR));
+    REFUSED(want, "", snib_hold_extend_begin(hold, 1000, 0, w.queue, 0, OUT, ERR));
     assert_int_equal(snib_hold_state(hold, NULL), want);
     assert_int_equal(snib_hold_remaining_ms(hold), want);
     assert_int_equal(snib_hold_token(hold), want);

@@ -206,7 +206,7 @@ def test_multi_keeps_what_others_need(run: Scripts) -> None:
 def test_mutexes(run: Scripts) -> None:
     """Members that are all mutexes have scripts with one key for each."""
     keys, channels = ["a", "b"], ["ca", "cb"]
-    assert run("mutexes_acquire", keys, A, 30000) is None
+    assert run("mutexes_acquire", keys, A, 10000) is None
     assert run("mutexes_acquire", keys, A, 20000) is None, "a repeat"
     assert run.state() == {"a": {A: "1"}, "b": {A: "1"}}
     for key in keys:

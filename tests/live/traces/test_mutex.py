@@ -10,9 +10,11 @@ def test_mutex(run: Scripts) -> None:
     assert run("mutex_acquire", "k", A, 30000) is None
     # The count stays 1: Snib counts re-entries in the process, so a repeated request is harmless.
     assert run("mutex_acquire", "k", A, 10000) is None
+    run.near("k", 30000), "a late repeat does not shorten the lease"
+    assert run("mutex_acquire", "k", A, 35000) is None
     assert run.state() == {"k": {A: "1"}}
-    run.near("k", 10000)
-    near(run("mutex_acquire", "k", B, 30000), 10000)
+    run.near("k", 35000)
+    near(run("mutex_acquire", "k", B, 30000), 35000)
     assert run("mutex_release", "k", B, MUTEX) == 0
     assert run.heard() == []
     left, owner, count, waiting, token = run("mutex_info", "k", MUTEX)
@@ -93,7 +95,7 @@ def test_spin(run: Scripts) -> None:
 
 
 def test_plain(run: Scripts) -> None:
-    assert run("plain_acquire", "k", A, 30000) is None
+    assert run("plain_acquire", "k", A, 10000) is None
     assert run("plain_acquire", "k", A, 20000) is None, "a repeat"
     assert run.state() == {"k": A}
     run.near("k", 20000)

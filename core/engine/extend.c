@@ -1,0 +1,127 @@
+/* extend.c - a live hold gets another lease.
+ *
+ * A query of the hold's gate that changes the lease on the way.  Copies of it, of renewals, of the acquisition
+ * and of a transfer may reach the server in any order, also long after their connection was given up; so no
+ * script shortens the lease of its own owner, and a fixed lease keeps the later of two deadlines.  Until the
+ * answer comes, the hold is what it was: its watchdog renews it, or its old lease ends it.  The server is asked
+ * for at least what is left until the present deadline, which may be less there since a failover or a step of
+ * its clock.
+ */
+#include "engine/ask.h"
+#include "engine/internal.h"
+
+#include <string.h>
+
+/* Whether the operation's hold is still held.  If its time is over it is lost now, which ends the operation. */
+static bool extend_held(struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->asked->hold;
+    return hold->number == op->asked->number && hold->phase == SNIB__HELD &&
+           !snib__hold_over(e, hold, now);
+}
+
+/* What the server must give for the deadline to hold that the hold has, or may get from a renewal meanwhile. */
+static int64_t extend_least_ms(const struct snib__engine *e, const struct snib__hold *hold,
+                               snib__time now)
+{
+    snib__time least =
+        hold->lease_ms ? snib__lease_until(now, hold->deadline) + SNIB__MS - 1 : e->config.lease;
+    return (int64_t)(least / SNIB__MS);
+}
+
+struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
+                                     snib__time lease, snib__time now, int32_t *out_code)
+{
+    *out_code = SNIB_ENOTSUP;
+    if (!hold->gate->kind->renew)
+        return NULL;
+    snib__hold_over(e, hold, now);
+    *out_code = hold->phase == SNIB__LOST ? SNIB_LOST : SNIB_NOT_HELD;
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_EXTEND, hold->gate, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->hold = hold;
+    op->asked->number = hold->number;
+    op->asked->permits = hold->permits;
+    op->asked->n = (int64_t)(lease / SNIB__MS);
+    op->asked->least_ms = extend_least_ms(e, hold, now);
+    op->deadline = snib__hold_end(hold);
+    e->extending++;
+    return snib__ask_start(e, op, now);
+}
+
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (op->kind != SNIB__OP_EXTEND || op->asked->hold != hold ||
+            op->asked->number != hold->number)
+            continue;
+        op->reason = hold->reason;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_LOST);
+    }
+}
+
+/* The hold may be gone by now, and its memory in use again: the request names the owner that it had. */
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+                        const struct snib__op *op)
+{
+    struct snib__hold then = {
+        .gate = op->gate, .number = op->asked->number, .permits = op->asked->permits};
+    struct snib__hold *one = &then;
+    int64_t lease_ms = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
+    lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;
+    return op->gate->kind->renew(out, e, &one, 1, lease_ms);
+}
+
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                         snib__time sent_at, snib__time now)
+{
+    snib__hold_stop(e, hold);
+    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
+    hold->flags &= (uint16_t) ~(SNIB__INHERITED | SNIB__FIRST);
+    hold->unsure = false;
+    snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
+    if (lease_ms == 0 || deadline > hold->deadline)
+        hold->deadline = deadline;
+    if (lease_ms == 0)
+        snib__watchdog_add(e, hold);
+    else
+        snib__watchdog_fixed(hold, sent_at, now);
+    snib__hold_arm(e, hold, now);
+    e->stats.renewals++;
+}
+
+/* The reply is that of a renewal: the index of a hold that is gone, and whether its key exists. */
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+                         const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__hold *hold = op->asked->hold;
+    bool held = extend_held(e, op, now);
+    if (op->done)
+        return;
+    if (reply->type != SNIB__RESP_ARRAY || !held) {
+        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
+    } else if (n > 2) {
+        int reason = reply[2].integer                ? SNIB_REASON_TAKEN
+                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+                                                     : SNIB_REASON_DELETED;
+        snib__hold_lose(e, hold, reason, now); /* with the operation */
+    } else {
+        extend_apply(e, hold, op->asked->n, sent_at, now);
+        snib__op_done(e, op, SNIB_OK);
+    }
+}
+
+/* The end of the hold, as the operation knew it, has come.  0: it has moved, or the operation is done. */
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    bool held = extend_held(e, op, now);
+    if (held)
+        op->deadline = snib__hold_end(op->asked->hold);
+    return held || op->done ? 0 : SNIB_NOT_HELD;
+}

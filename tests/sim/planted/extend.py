@@ -1,0 +1,88 @@
+"""Planted bugs: a live hold gets another lease."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "an extension counts from its answer",
+        "engine/extend.c",
+        "snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
+        "snib__time deadline = snib__lease_end(now, snib__hold_lease(e, hold)) + 0 * sent_at;",
+    ),
+    Mutant(
+        "an extension counts before it is answered",
+        "engine/extend.c",
+        "    e->extending++;\n",
+        "    e->extending++;\n"
+        "    if (lease) hold->deadline = snib__lease_end(now, lease);\n",
+    ),
+    Mutant(
+        "an extended hold is still renewed",
+        "engine/extend.c",
+        "    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;",
+        "    hold->lease_ms = 0;",
+        "live/extend renewal_ends_and_begins",
+    ),
+    Mutant(
+        "a renewed hold keeps the deadline of its longer lease",
+        "engine/extend.c",
+        "if (lease_ms == 0 || deadline > hold->deadline)",
+        "if (deadline > hold->deadline)",
+    ),
+    Mutant(
+        "an extension is asked for less than the deadline needs",
+        "engine/extend.c",
+        "lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;",
+        "",
+    ),
+    Mutant(
+        "an extension outlives its hold",
+        "engine/hold.c",
+        "if (e->extending > 0)",
+        "if (false)",
+    ),
+    Mutant(
+        "an extension that finds nothing is confirmed",
+        "engine/extend.c",
+        "} else if (n > 2) {",
+        "} else if (n > 2 && false) {",
+    ),
+    Mutant(
+        "a late answer extends a lost hold",
+        "engine/extend.c",
+        "hold->phase == SNIB__HELD && !snib__hold_over(e, hold, now);",
+        "hold->phase == SNIB__HELD + 0 * (int)(now > 0 && e);",
+    ),
+    Mutant(
+        "an extension lifts a doubt about the clock",
+        "engine/extend.c",
+        "    else\n        snib__watchdog_fixed(hold, sent_at, now);\n    snib__hold_arm",
+        "    snib__hold_arm",
+    ),
+    Mutant(
+        "an old renewal shortens a lease",
+        "lua/mutex_renew.lua",
+        "(lease > 0 and redis.call('pttl', KEYS[i]) < lease)",
+        "lease > 0",
+    ),
+    Mutant(
+        "an old request of a mutex shortens its lease",
+        "lua/mutex_acquire.lua",
+        "left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
+        "redis.pcall('pexpire', KEYS[1], ARGV[2])",
+    ),
+    Mutant(
+        "an old request of a plain lock shortens its lease",
+        "lua/plain_acquire.lua",
+        "elseif owner and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[2]) then",
+        "elseif false then",
+        "traces/test_leases.py test_late_requests",
+    ),
+    Mutant(
+        "a hold of several clients keeps the lease of its watchdog",
+        "engine/hold.c",
+        "    hold->exact = true;\n",
+        "",
+        "live/groups",
+    ),
+]
