@@ -313,7 +313,7 @@ MUTANTS = [
     Mutant(
         "a release tells another client's queue",
         "api/held.c",
-        "if (hold && queue && queue->client != client) {",
+        "if (hold && queue && queue->client != run->client) {",
         "if (false) {",
         "sim/driver",
     ),

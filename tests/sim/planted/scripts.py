@@ -37,8 +37,8 @@ MUTANTS = [
     Mutant(
         "acquire leaves no TTL",
         "lua/mutex_acquire.lua",
-        "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])",
-        "local set = 1",
+        "left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
+        "1",
     ),
     Mutant(
         "acquire does not look at the owner",
@@ -61,8 +61,8 @@ MUTANTS = [
     Mutant(
         "hand-over does not look at the owner",
         "lua/mutex_transfer.lua",
-        "redis.call('hdel', KEYS[1], ARGV[1]) == 0 and",
-        "redis.call('del', KEYS[1]) == 0 and",
+        "local first = redis.call('hdel', KEYS[1], ARGV[1]) == 1",
+        "local first = redis.call('del', KEYS[1]) == 1",
     ),
     Mutant(
         "a downgrade wakes nobody",
@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant(
         "a reader's own lease is not renewed",
         "lua/read_renew.lua",
-        "if lease > 0 and redis.call('pexpire', own, lease) == 0 then",
+        "if lease > 0 and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then",
         "if false then",
     ),
     Mutant(
