@@ -435,6 +435,38 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
+/* extend(hold, lease_ms) */
+static PyObject *call_extend(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_hold *hold;
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    int64_t lease_ms;
+    int rc;
+
+    (void)module;
+    if (snib__py_check_count(count, 2))
+        return NULL;
+    hold = snib__py_hold_get(args[0]);
+    lease_ms = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS rc =
+        snib_hold_extend_begin(hold, lease_ms, snib__py_slice_first_ms, NULL, 0, &op, &err);
+    Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
+    {
+        if (finish(op, &event))
+            return NULL;
+        if (event.code != SNIB_OK)
+            return snib__py_raise_event(&event);
+        rc = SNIB_OK;
+    }
+    if (rc != SNIB_OK)
+        return snib__py_raise_error(&err);
+    Py_RETURN_NONE;
+}
+
 /* ping(client, wait_ms) */
 static PyObject *call_ping(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -704,6 +736,7 @@ static PyObject *call_client_stats(PyObject *module, PyObject *object)
 PyMethodDef snib__py_calls[] = {
     {"acquire", SNIB__PY_FAST(call_acquire), METH_FASTCALL, NULL},
     {"release", call_release, METH_O, NULL},
+    {"extend", SNIB__PY_FAST(call_extend), METH_FASTCALL, NULL},
     {"ping", SNIB__PY_FAST(call_ping), METH_FASTCALL, NULL},
     {"lock_info", call_lock_info, METH_O, NULL},
     {"lock_force_release", call_lock_force_release, METH_O, NULL},

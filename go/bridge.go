@@ -208,18 +208,21 @@ func startRelease(hold uint64, sliceMS int64, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
-// question names an operation that returns no hold; its target is a client for a ping, otherwise a lock.
+// question names an operation that returns no hold; its target is a client for a ping, a hold for an extension,
+// otherwise a lock.
 type question C.int32_t
 
 const (
 	askPing         question = C.BRIDGE_PING
 	askInfo         question = C.BRIDGE_INFO
 	askForceRelease question = C.BRIDGE_FORCE_RELEASE
+	askExtend       question = C.BRIDGE_EXTEND
 )
 
-func startAsk(what question, target uint64, waitMS int64, queue, token uint64) started {
+// startAsk starts it; ms is the wait for a ping and the lease for an extension.
+func startAsk(what question, target uint64, ms int64, queue, token uint64) started {
 	var result C.bridge_result
-	code := C.bridge_ask(C.int32_t(what), C.uint64_t(target), C.int64_t(waitMS),
+	code := C.bridge_ask(C.int32_t(what), C.uint64_t(target), C.int64_t(ms),
 		C.uint64_t(queue), C.uint64_t(token), &result)
 	return newStarted(code, &result)
 }

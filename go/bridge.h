@@ -325,7 +325,7 @@ static inline int32_t bridge_hold_owner(uint64_t hold, char out[128], snib_error
     return snib_hold_owner(BRIDGE_AS(snib_hold, hold), out, err);
 }
 
-enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE };
+enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE, BRIDGE_EXTEND };
 
 /* The result of submitting an operation. */
 static inline int32_t bridge_submitted(int code, const snib_op *op, bridge_result *out)
@@ -334,8 +334,9 @@ static inline int32_t bridge_submitted(int code, const snib_op *op, bridge_resul
     return code == SNIB_OK ? SNIB_AGAIN : code;
 }
 
-/* Submit a query that gives no hold.  target: the client for a ping, otherwise the lock. */
-static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait_ms, uint64_t queue,
+/* Submit a query that gives no hold.  target: the client for a ping, the hold for an extension, otherwise the
+ * lock.  ms: the wait for a ping, the lease for an extension. */
+static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t ms, uint64_t queue,
                                  uint64_t token, bridge_result *out)
 {
     snib_queue *q = BRIDGE_AS(snib_queue, queue);
@@ -343,13 +344,16 @@ static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait
     int code = SNIB_EINVAL;
     switch (question) {
     case BRIDGE_PING:
-        code = snib_client_ping_submit(BRIDGE_AS(snib_client, target), wait_ms, q, token, &op, &out->error);
+        code = snib_client_ping_submit(BRIDGE_AS(snib_client, target), ms, q, token, &op, &out->error);
         break;
     case BRIDGE_INFO:
         code = snib_lock_info_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
         break;
     case BRIDGE_FORCE_RELEASE:
         code = snib_lock_force_release_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
+        break;
+    case BRIDGE_EXTEND:
+        code = snib_hold_extend_submit(BRIDGE_AS(snib_hold, target), ms, q, token, &op, &out->error);
         break;
     }
     return bridge_submitted(code, op, out);

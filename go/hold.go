@@ -171,6 +171,34 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return err
 }
 
+// Extend gives the hold another lease, counted from now: a fixed one of 100 ms to 24 h, which nothing renews, or with
+// 0 the client's lease, renewed from now on. The hold never ends earlier than it would have.
+//
+// The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, and [ErrNotSupported] for permits of
+// a semaphore and for a lock on several servers. After any other error the hold keeps the lease that it had, although
+// the server may have the longer one.
+func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	if err := h.check(); err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(h)
+	ms := int64(0)
+	if lease != 0 {
+		ms = atLeastTick(lease).Milliseconds()
+	}
+	c := h.lock.client
+	_, err := c.run(ctx, false, true, func(token uint64) started {
+		return startAsk(askExtend, h.handle, ms, c.events.queue, token)
+	})
+	if err == nil {
+		return nil
+	}
+	if over := h.check(); over != nil { // the loss, or an Unlock meanwhile
+		return over
+	}
+	return h.lock.fail(err)
+}
+
 // leave marks the hold as unlocked and returns its watch; later calls return the error of over.
 func (h *Hold) leave() (*watch, *Error) {
 	h.mu.Lock()

@@ -27,7 +27,7 @@ from ._base import (
 from ._codes import NotHeld
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
-from ._times import acquire_ms, wait_ms
+from ._times import acquire_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,6 +86,21 @@ class Hold(_core.HeldScope, BaseHold):
         self._stage = GIVEN_BACK
         try:
             _core.release(self._handle)
+        except Error as error:
+            raise self._named(error)
+
+    def extend(self, lease: float | None = None) -> None:
+        """Give the hold another lease, counted from now.
+
+        lease  seconds, 0.1 to 86400: fixed, and not renewed; None: the client's lease, renewed
+               from now on
+
+        It never ends earlier than it would have.  Raises Lost if the hold was lost, NotHeld if it
+        was released, NotSupported for a semaphore and for a lock on several servers, and
+        Unreachable if no answer came: then the hold keeps the lease that it had.
+        """
+        try:
+            _core.extend(self._handle, lease_ms(lease))
         except Error as error:
             raise self._named(error)
 

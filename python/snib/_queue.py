@@ -20,7 +20,7 @@ from ._hold import GIVEN_BACK, OWNED
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
 from ._sync import Client
-from ._times import wait_ms
+from ._times import lease_ms, wait_ms
 
 DONE = 1  # snib_event_kind
 
@@ -28,8 +28,8 @@ DONE = 1  # snib_event_kind
 class Event(NamedTuple):
     """The end of an operation, or the loss of a hold.
 
-    ticket  what acquire() or release() returned; a loss has the ticket of the acquire
-    result  the hold, None after a release or a latch, or the exception to raise
+    ticket  what acquire(), extend() or release() returned; a loss has the ticket of the acquire
+    result  the hold, None after an extension, a release or a latch, or the exception to raise
     lost    True for a loss; the result is then a Lost
     """
 
@@ -74,6 +74,11 @@ class Queue:
         ticket = self._start(hold._lock, _core.hold_release_submit, hold._handle)
         hold._stage = GIVEN_BACK
         return ticket
+
+    def extend(self, hold: Hold, lease: float | None = None) -> int:
+        """Start to give the hold another lease, see Hold.extend(); exactly one event will arrive."""
+        submit = _core.hold_extend_submit
+        return self._start(hold._lock, submit, hold._handle, lease_ms(lease))
 
     def _start(self, lock: BaseNamed, submit: Callable[..., int], *arguments: object) -> int:
         ticket = next(self._tickets)

@@ -26,7 +26,7 @@ from .._base import (
 from .._codes import InvalidArgument, NotHeld
 from .._error import Error
 from .._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
-from .._times import acquire_ms, wait_ms
+from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
 
@@ -105,6 +105,24 @@ class Hold(BaseHold):
         Unreachable if no answer came; then the client keeps trying until the lease has ended.
         """
         await self._end(None)
+
+    async def extend(self, lease: float | None = None) -> None:
+        """Give the hold another lease, counted from now.
+
+        lease  seconds, 0.1 to 86400: fixed, and not renewed; None: the client's lease, renewed
+               from now on
+
+        It never ends earlier than it would have.  Raises Lost if the hold was lost, NotHeld if it
+        was released, NotSupported for a semaphore and for a lock on several servers, and
+        Unreachable if no answer came: then the hold keeps the lease that it had.
+        """
+        loop = self._lock._client._loop()
+        try:
+            _, value = await loop.run(_core.hold_extend_submit, self._handle, lease_ms(lease))
+            if value is not None:
+                raise value
+        except Error as error:
+            raise self._named(error)
 
     async def _end(self, error: BaseException | None) -> None:
         """Release; a failure is raised unless the program's own error is propagating."""
