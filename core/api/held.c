@@ -212,7 +212,7 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
 
 #define HELD_RELEASE (-1)
 
-/* Inside: why the hold can have no other lease; NULL: it can. */
+/* Why holds of this kind can have no other lease; NULL: they can. */
 static const char *held_fixed(const struct snib__hold *hold)
 {
     switch (snib__gate_kind(hold->gate)) {
@@ -261,7 +261,10 @@ static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run
         code = snib__fail_queue(err);
     } else if (fixed) {
         struct snib__told told = {.code = SNIB_ENOTSUP, .words = fixed};
-        code = snib__fail_told(err, run->client, hold->gate, &told);
+        int state = snib__hold_state(run->client->driver.engine, hold, snib__now());
+        code = held_told(run->client, hold, state, err);
+        if (code == SNIB_OK) /* it is held */
+            code = snib__fail_told(err, run->client, hold->gate, &told);
         held_leave(run->client, handle);
     } else if (hold) {
         run->queue = queue;

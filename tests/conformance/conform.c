@@ -402,6 +402,13 @@ static void run_check(void)
     print_result(code, error.text);
 }
 
+static void run_extend(void)
+{
+    snib_error error = {0};
+    int code = snib_hold_extend(thing(words[1])->hold, atoll(words[2]), &error);
+    print_result(code, error.text);
+}
+
 static void run_remaining(void)
 {
     puts(snib_hold_remaining_ms(thing(words[1])->hold) > 0 ? "some" : "none");
@@ -561,16 +568,16 @@ static const struct {
     int words_min;
     void (*run)(void);
 } operations[] = {
-    {"client", 2, run_client},       {"close", 2, run_close},     {"server", 2, run_server},
-    {"shutdown", 1, run_shutdown},   {"lock", 4, run_lock},       {"multi", 2, run_multi},
-    {"quorum", 2, run_quorum},       {"acquire", 3, run_acquire}, {"submit", 3, run_submit},
-    {"await", 2, run_await},         {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting},
-    {"downgrade", 4, run_downgrade}, {"wait", 2, run_wait},       {"count", 3, run_count},
-    {"losses", 2, run_losses},       {"release", 2, run_release}, {"check", 2, run_check},
-    {"remaining", 2, run_remaining}, {"token", 2, run_token},     {"lost", 2, run_lost},
-    {"info", 2, run_info},           {"force", 2, run_force},     {"list", 3, run_list},
-    {"describe", 3, run_describe},   {"raw", 2, run_raw},         {"until", 3, run_until},
-    {"kill", 2, run_kill},           {"gone", 2, run_gone},
+    {"client", 2, run_client},       {"close", 2, run_close},         {"server", 2, run_server},
+    {"shutdown", 1, run_shutdown},   {"lock", 4, run_lock},           {"multi", 2, run_multi},
+    {"quorum", 2, run_quorum},       {"acquire", 3, run_acquire},     {"submit", 3, run_submit},
+    {"await", 2, run_await},         {"cancel", 2, run_cancel},       {"waiting", 3, run_waiting},
+    {"downgrade", 4, run_downgrade}, {"wait", 2, run_wait},           {"count", 3, run_count},
+    {"losses", 2, run_losses},       {"release", 2, run_release},     {"check", 2, run_check},
+    {"extend", 3, run_extend},       {"remaining", 2, run_remaining}, {"token", 2, run_token},
+    {"lost", 2, run_lost},           {"info", 2, run_info},           {"force", 2, run_force},
+    {"list", 3, run_list},           {"describe", 3, run_describe},   {"raw", 2, run_raw},
+    {"until", 3, run_until},         {"kill", 2, run_kill},           {"gone", 2, run_gone},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */

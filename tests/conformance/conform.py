@@ -381,6 +381,11 @@ class Interpreter:
         await finished(self.holds[hold].release())
         return "ok"
 
+    async def run_extend(self, options: dict[str, str], hold: str, ms: str) -> str:
+        lease = int(ms) / 1000 or None
+        await finished(self.holds[hold].extend(lease))
+        return "ok"
+
     async def run_check(self, options: dict[str, str], hold: str) -> str:
         self.holds[hold].check()
         return "ok"

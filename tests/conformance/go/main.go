@@ -478,6 +478,9 @@ func (in *interpreter) run(verb string, words []string) string {
 		return in.waiting(in.clients[words[0]], words[1])
 	case "release":
 		return outcome(in.holds[words[0]].Unlock(ctx))
+	case "extend":
+		ms, _ := strconv.Atoi(words[1])
+		return outcome(in.holds[words[0]].Extend(ctx, time.Duration(ms)*time.Millisecond))
 	case "downgrade":
 		hold, err := in.holds[words[1]].Downgrade(ctx)
 		in.holds[words[0]] = hold
