@@ -9,17 +9,19 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { PROCESSES = 50, LEASE_MS = 1000, SETTLE_MS = 30, PROMPT_MS = 20000 };
 
-/* Commands to a process, and its answers. */
+/* Commands to a process, and its answers.  SAY is answered when the replies that had come have been handled. */
 enum task { HOLD = 'h', SAY = 's', JUDGE = 'j' };
 struct answer {
     int64_t safe_until_ns;
@@ -125,6 +127,31 @@ static const char *judge(struct holder *holder, bool *met)
     return wrong;
 }
 
+/* Whether the client has nothing left to do: no socket has bytes that were not read, and no other thread
+ * runs.  What the proxy holds back is all that can still come. */
+static bool is_quiet(int link)
+{
+    char path[64], line[256];
+    int unread;
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != link && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
+            return false;
+    DIR *tasks = opendir("/proc/self/task");
+    bool quiet = tasks != NULL;
+    for (const struct dirent *task; quiet && (task = readdir(tasks));) {
+        if (task->d_name[0] == '.' || atoi(task->d_name) == (int)gettid())
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", task->d_name);
+        FILE *file = fopen(path, "r");
+        quiet = file && fgets(line, sizeof line, file) && strstr(line, ") S ");
+        if (file)
+            fclose(file);
+    }
+    if (tasks)
+        closedir(tasks);
+    return quiet;
+}
+
 static _Noreturn void process_main(int id, int link)
 {
     struct holder holder = {0};
@@ -139,6 +166,7 @@ static _Noreturn void process_main(int id, int link)
             holder.queue = must_queue(holder.client);
             hold(&holder, url, id, round);
         } else if (task == SAY) {
+            AWAIT(is_quiet(link), PROMPT_MS);
             int64_t left_ms = snib_hold_remaining_ms(holder.hold);
             answer.safe_until_ns = now_ns() + (left_ms + 1) * 1000000;
         } else {
@@ -242,13 +270,11 @@ static int stop_once(struct process *processes, struct proxy *proxy, int round)
     for (int i = 0; i < PROCESSES; i++)
         hear(&processes[i]);
     proxy_stall(proxy, TO_CLIENT, true);
-    nap_us(2000); /* replies in flight have arrived */
     int64_t last_ns = safe_until(processes);
     /* Renewals are sent after a third of the lease, and the link gives up a fifth later. */
     int64_t renewed_ns = last_ns - LEASE_MS * 1000000ll * 2 / 3;
     sleep_until(renewed_ns + (round % 4 ? 40 : random() % 150) * 1000000);
-    last_ns =
-        safe_until(processes); /* replies in flight have arrived even if the machine stalled */
+    last_ns = safe_until(processes);
     signal_all(processes, SIGSTOP);
     proxy_stall(proxy, TO_CLIENT, false);
     sleep_until(last_ns + 2000000);
