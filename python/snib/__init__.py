@@ -10,8 +10,8 @@
 A lock behaves like threading.Lock, one from client.rlock() like threading.RLock; times are in
 seconds.  A client also has fair_lock(), fenced_lock(), rwlock(), spin_lock(), plain_lock(),
 semaphore(), permits() and latch(); MultiLock and QuorumLock combine several locks into one.
-snib.aio has the same names for asyncio, and snib.fencing checks tokens.  All exceptions derive
-from snib.Error.
+snib.aio has the same names for asyncio, and snib.fencing checks tokens.  snib.protocols says what a
+test's own lock must have.  All exceptions derive from snib.Error.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from . import aio as aio
     from . import anyio as anyio
     from . import fencing as fencing
+    from . import protocols as protocols
 
 _core.set_errors(_errors.make)
 
@@ -64,7 +65,7 @@ connect = Client
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "anyio", "fencing"):  # slow to import, and many programs do not use asyncio
+    if name in ("aio", "anyio", "fencing", "protocols"):  # slow to import, and many programs do not use asyncio
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 
@@ -102,6 +103,7 @@ __all__ = [
     "aio",
     "connect",
     "fencing",
+    "protocols",
     "release_on_sigterm",
 ]
 __all__ += _codes.__all__

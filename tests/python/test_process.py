@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import statistics
@@ -684,22 +685,31 @@ import snib
 snib.connect(lease="3")
 snib.connect().lock(1)
 snib.connect().lock("a").acquire(timeout="1")
+lock: snib.protocols.Lock = snib.aio.connect().lock("a")
+latch: snib.protocols.Lock = snib.connect().latch("a")
 """
+
+# Every kind of lock, and locks that are none, under the protocols.
+FAKES = [Path(__file__).with_name("fakes.py"), Path(__file__).parents[2] / "docs/examples/fake_lock.py"]
 
 
 def test_types(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(TYPED)
     (tmp_path / "wrong.py").write_text(WRONG)
+    for fakes in FAKES:
+        shutil.copy(fakes, tmp_path)
     check = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", os.devnull]
-    check += ["-m", "good", "-m", "wrong", "-p", "snib"]  # in one run: most of the time goes to what all of them import
+    for name in ("good", "wrong", *(fakes.stem for fakes in FAKES)):
+        check += ["-m", name]
+    check += ["-p", "snib"]  # in one run: most of the time goes to what all of them import
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
     errors = [line.split(" error: ")[0] for line in done.stdout.splitlines() if " note: " not in line]
-    assert errors == ["wrong.py:4:", "wrong.py:5:", "wrong.py:6:"], done.stdout + done.stderr
+    assert errors == [f"wrong.py:{line}:" for line in (4, 5, 6, 7, 8)], done.stdout + done.stderr
 
 
 def test_pyright(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(TYPED)
-    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "good.py"]
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "good.py", *map(str, FAKES)]
     quiet = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # it would check the network for a newer version
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | quiet)
     assert done.returncode == 0, done.stdout
