@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from . import aio as aio
     from . import anyio as anyio
     from . import fencing as fencing
+    from . import prometheus as prometheus
     from . import protocols as protocols
 
 _core.set_errors(_errors.make)
@@ -65,7 +66,8 @@ connect = Client
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "anyio", "fencing", "protocols"):  # slow to import, and many programs do not use asyncio
+    # Slow to import, or with needs of their own, and many programs do not use them.
+    if name in ("aio", "anyio", "fencing", "prometheus", "protocols"):
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 

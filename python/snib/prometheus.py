@@ -1,0 +1,126 @@
+"""A client's counters for Prometheus.
+
+    import prometheus_client
+    import snib.prometheus
+
+    prometheus_client.REGISTRY.register(snib.prometheus.Collector(client))
+
+Each scrape takes one snapshot of the client's statistics, without a round trip.  Requires the
+package prometheus_client.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector as _Collector
+
+from ._client import BaseClient, Stats
+
+__all__ = ["Collector"]
+
+# By the names of Stats, whose meaning snib.h explains.
+_COUNTERS = {
+    "acquisitions": "Holds granted, without re-entries",
+    "reentries": "Re-entries of an owner, without a round trip",
+    "releases": "Holds released",
+    "waits": "Acquisitions that had to wait",
+    "handovers": "Holds passed on inside this process by one command",
+    "timeouts": "Waits that ended at their time limit",
+    "cancels": "Operations that were cancelled",
+    "renewals": "Holds renewed",
+    "renewal_commands": "Commands that renewed holds",
+    "renewal_failures": "Renewals that failed and were retried",
+    "abandoned": "Holds dropped without a release",
+    "rechecks": "Attempts of waiters without a wake-up message",
+    "messages": "Wake-up messages received",
+    "polling": "Waits that poll because their subscription was refused",
+    "connects": "Connections made",
+    "reconnects": "Connections made anew",
+    "commands": "Commands sent, without handshakes",
+    "writes": "System calls that sent commands",
+    "reads": "System calls that received replies",
+    "wakes": "Threads and queues woken",
+    "clock_moves": "Times that the server's clock was set, or ran at another rate",
+}
+_REASONS = ("expired", "taken", "deleted", "unreachable", "max_hold", "closed", "failover")
+_GAUGES = {
+    "held": ("snib_held", 1, "Current holds"),
+    "waiting": ("snib_waiting", 1, "Current waiters"),
+    "memory": ("snib_memory_bytes", 1, "Memory in use by the client, buffers included"),
+    "watchdog_late_us": (
+        "snib_watchdog_late_seconds",
+        1e-6,
+        "The longest delay of a due renewal so far",
+    ),
+}
+_HISTOGRAMS = {
+    "wait_time": ("snib_wait_seconds", "How long acquisitions took that were granted"),
+    "hold_time": ("snib_hold_seconds", "How long holds were held"),
+}
+
+_Labels = list[str]
+_Snapshots = list[tuple[_Labels, Stats]]
+
+
+class Collector(_Collector):
+    """Exposes the statistics of a client, or of several, under names that begin with `snib_`.
+
+    clients  one client of snib, snib.aio or snib.anyio; or a mapping from names to clients, which
+             are then told apart by a label `client`.  It is read anew by each scrape.
+
+    The collector keeps its clients open.  A registry takes one collector: name several clients in
+    one mapping.
+    """
+
+    def __init__(self, clients: BaseClient | Mapping[str, BaseClient]) -> None:
+        self._clients = clients
+
+    def _snapshots(self) -> _Snapshots:
+        if isinstance(self._clients, BaseClient):
+            return [([], self._clients.stats())]
+        return [([name], client.stats()) for name, client in list(self._clients.items())]
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics now; the registry calls it for each scrape."""
+        labels = [] if isinstance(self._clients, BaseClient) else ["client"]
+        snapshots = self._snapshots()
+        for name, text in _COUNTERS.items():
+            counter = CounterMetricFamily(f"snib_{name}", text, labels=labels)
+            for values, stats in snapshots:
+                counter.add_metric(values, getattr(stats, name))
+            yield counter
+        yield _losses(labels, snapshots)
+        for name, (shown, unit, text) in _GAUGES.items():
+            gauge = GaugeMetricFamily(shown, text, labels=labels)
+            for values, stats in snapshots:
+                gauge.add_metric(values, unit * getattr(stats, name))
+            yield gauge
+        for name, (shown, text) in _HISTOGRAMS.items():
+            histogram = HistogramMetricFamily(shown, text, labels=labels)
+            for values, stats in snapshots:
+                # The core counts times and does not add them up, so there is no sum.
+                histogram.add_metric(values, _cumulated(getattr(stats, name)), None)
+            yield histogram
+
+
+def _losses(labels: _Labels, snapshots: _Snapshots) -> Metric:
+    """One counter for all reasons, so that it can be added up."""
+    losses = CounterMetricFamily("snib_losses", "Holds lost, by reason", labels=[*labels, "reason"])
+    for values, stats in snapshots:
+        for reason in _REASONS:
+            losses.add_metric([*values, reason], getattr(stats, f"lost_{reason}"))
+    return losses
+
+
+def _cumulated(counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Bucket i counts times below 2^(i+1) microseconds; the last one also those above."""
+    bounds = [repr(2 ** (i + 1) / 1e6) for i in range(len(counts) - 1)]
+    return list(zip([*bounds, "+Inf"], itertools.accumulate(counts), strict=True))
