@@ -162,7 +162,7 @@ struct topo_hold {
     snib__time overlaps_since;
 };
 
-enum topo_doing { TOPO_RESTS, TOPO_WAITS, TOPO_HOLDS_IT, TOPO_RELEASES, TOPO_ASKS };
+enum topo_doing { TOPO_RESTS, TOPO_WAITS, TOPO_HOLDS_IT, TOPO_EXTENDS, TOPO_RELEASES, TOPO_ASKS };
 
 struct topo_task {
     int doing;
@@ -244,6 +244,7 @@ struct topo {
     uint64_t seed, random, hash, events;
     bool trace, calm, winding_down;
     int focus;    /* enum topo_focus */
+    bool extends; /* holders change their leases */
     bool focused; /* the world is about these two faults: */
     int pair[2];
     snib__time now;
@@ -275,7 +276,8 @@ struct topo {
 };
 
 struct topo_totals {
-    uint64_t events, requests, granted, released, busy, timed_out, cancelled, lost, failed;
+    uint64_t events, requests, granted, extended, released, busy, timed_out, cancelled, lost,
+        failed;
     uint64_t promotions, excused, overlaps;
     uint64_t waits, too_few,
         durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
@@ -394,6 +396,7 @@ void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);
+void check_extended(const struct topo_process *process, const struct topo_task *task);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
 void check_step(void);

@@ -405,6 +405,22 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
 }
 
+/* Only a hold that is lost refuses an extension, and says why it was. */
+void check_extended(const struct topo_process *process, const struct topo_task *task)
+{
+    const struct snib__hold *hold = task->hold->hold;
+    int32_t code = task->op->code;
+    bool is_held = hold->phase == SNIB__HELD;
+    bool honest = code == SNIB_OK          ? is_held || task->hold->users > 1
+                  : code == SNIB_LOST      ? !is_held && task->op->reason == hold->reason
+                  : code == SNIB_CANCELLED ? task->cancelled
+                                           : code < 0 && topo.now < topo.stable_at;
+    if (!honest) {
+        topo_fail("%u:%llu: an extension ended with %s", process->id,
+                  (unsigned long long)task->hold->number, snib_code_name(code));
+    }
+}
+
 /* A lost hold stays lost, for the same reason. */
 static void check_steady(const struct topo_process *process, struct topo_hold *hold, int state)
 {

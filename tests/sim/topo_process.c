@@ -194,6 +194,12 @@ static void complete(struct topo_process *process, struct snib__op *op)
     topo_totals.failed += op->code < 0;
     if (task->doing == TOPO_WAITS && op->code == SNIB_OK) {
         take_hold(process, task);
+    } else if (task->doing == TOPO_EXTENDS) {
+        topo_totals.extended += op->code == SNIB_OK;
+        check_extended(process, task);
+        task->doing = TOPO_HOLDS_IT;
+        task->cancelled = false;
+        task->wake = topo.now + task_hold_for();
     } else if (task->doing == TOPO_RELEASES) {
         topo_totals.released += op->code == SNIB_OK;
         if (op->code < 0 && topo.now > topo.stable_at) {

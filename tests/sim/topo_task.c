@@ -128,6 +128,35 @@ static void release(struct topo_process *process, struct topo_task *task)
     task_rest(task);
 }
 
+/* Another lease for the hold.  False: it cannot be asked for. */
+static bool extend(struct topo_process *process, struct topo_task *task)
+{
+    int32_t code;
+    struct topo_hold *hold = task->hold;
+    snib__time lease = topo_chance(2) ? fixed_lease() : 0;
+    if (hold->released || hold->told) {
+        return false;
+    }
+    check_progress(process);
+    snib__engine_call(process->engine, !topo_chance(4));
+    task->op = snib__engine_extend(process->engine, hold->hold, lease, topo.now, &code);
+    snib__engine_call(process->engine, false);
+    topo_trace("%u task %d extends %llu by %.1f ms", process->id, (int)(task - process->tasks),
+               (unsigned long long)hold->number, (double)lease / 1e6);
+    if (task->op != NULL) {
+        task->doing = TOPO_EXTENDS;
+        task->wake = topo_chance(8) ? topo.now + topo_draw(topo.lease / 8) : SNIB__NEVER;
+        return true;
+    }
+    process_pump(process); /* reports a loss that this has found */
+    if (code != SNIB_LOST || !hold->told) {
+        topo_fail("%u:%llu: an extension without an operation gave %s", process->id,
+                  (unsigned long long)hold->number, snib_code_name(code));
+    }
+    task->wake = topo.now + task_hold_for();
+    return true;
+}
+
 static void cancel(struct topo_process *process, struct topo_task *task)
 {
     task->wake = SNIB__NEVER;
@@ -148,7 +177,9 @@ void task_move(struct topo_process *process, struct topo_task *task)
             begin(process, task);
         }
     } else if (task->doing == TOPO_HOLDS_IT) {
-        release(process, task);
+        if (!topo.extends || !topo_chance(3) || !extend(process, task)) {
+            release(process, task);
+        }
     } else {
         cancel(process, task);
     }
