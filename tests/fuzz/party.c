@@ -274,6 +274,37 @@ void party_acquire(struct party *p, struct snib__gate *gate, const struct snib__
     leave(p);
 }
 
+static struct party_hold *chosen(struct party *p, unsigned which)
+{
+    for (unsigned i = 0; i < PARTY_HOLDS; i++)
+        if (p->holds[(which + i) % PARTY_HOLDS].hold)
+            return &p->holds[(which + i) % PARTY_HOLDS];
+    return NULL;
+}
+
+static bool is_releasing(const struct party *p, const struct snib__hold *hold)
+{
+    for (unsigned i = 0; i < PARTY_OPS; i++)
+        if (p->released[i] == hold)
+            return true;
+    return false;
+}
+
+/* Another lease for a hold, or NULL: there is none that could have it. */
+static struct snib__op *extend(struct party *p, int64_t n, int32_t *code)
+{
+    struct party_hold *held = chosen(p, (unsigned)(n & 0xff));
+    if (!held || is_releasing(p, held->hold))
+        return NULL;
+    bool lost = held->lost;
+    struct snib__op *op = snib__engine_extend(
+        p->e, held->hold, (snib__time)(n / 256 % 3 * 1000) * SNIB__MS, p->now, code);
+    MUST(!lost || !op);
+    MUST(op || *code == SNIB_LOST || *code == SNIB_ENOTSUP || *code == SNIB_ENOMEM ||
+         *code == SNIB_ELIMIT || *code == SNIB_ECLOSED || *code == SNIB_NOT_HELD);
+    return op;
+}
+
 #define ASK_CAP 65536
 
 static struct snib__op *ask(struct party *p, unsigned what, struct snib__gate *gate, int64_t n,
@@ -282,6 +313,7 @@ static struct snib__op *ask(struct party *p, unsigned what, struct snib__gate *g
     size_t length;
     const char *name = snib__gate_name(gate, &length);
     bool counts = snib__kind_of(snib__gate_kind(gate))->count != NULL;
+    struct snib__op *op;
     switch (what % 7) {
     case 0:
         return snib__engine_info(p->e, gate, p->now, code);
@@ -297,10 +329,11 @@ static struct snib__op *ask(struct party *p, unsigned what, struct snib__gate *g
     case 5:
         return snib__engine_server(p->e, 1 + (int32_t)((uint64_t)n % 11), ASK_CAP, p->now, code);
     default:
-        if (!counts)
-            return snib__engine_info(p->e, gate, p->now, code);
-        return snib__engine_count(p->e, gate, 1 + (int32_t)((uint64_t)n % 8), n / 8 + 1, p->now,
-                                  code);
+        if (counts)
+            return snib__engine_count(p->e, gate, 1 + (int32_t)((uint64_t)n % 8), n / 8 + 1, p->now,
+                                      code);
+        op = extend(p, n < 0 ? 0 : n, code);
+        return op ? op : snib__engine_info(p->e, gate, p->now, code);
     }
 }
 
@@ -324,22 +357,6 @@ void party_cancel(struct party *p, unsigned which)
     MUST(snib__engine_cancel(p->e, op, p->now)); /* all that are done have been taken */
     MUST(op->done && op->code == SNIB_CANCELLED);
     leave(p);
-}
-
-static struct party_hold *chosen(struct party *p, unsigned which)
-{
-    for (unsigned i = 0; i < PARTY_HOLDS; i++)
-        if (p->holds[(which + i) % PARTY_HOLDS].hold)
-            return &p->holds[(which + i) % PARTY_HOLDS];
-    return NULL;
-}
-
-static bool is_releasing(const struct party *p, const struct snib__hold *hold)
-{
-    for (unsigned i = 0; i < PARTY_OPS; i++)
-        if (p->released[i] == hold)
-            return true;
-    return false;
 }
 
 void party_release(struct party *p, unsigned which)
