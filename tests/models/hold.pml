@@ -2,7 +2,8 @@
  *
  * Models        core/engine/hold.c (granted, over, lose, settle, abandon, drop), release.c (snib__engine_release,
  *               snib__gate_release_lost, the answer), gate.c (re-entry), core/api/handle.c (get, put, take, recycle),
- *               core/api/held.c (held_give_back, snib__hold_destroy), run.c (the handle is made at the first grant).
+ *               core/api/held.c (held_give_back, snib__hold_destroy), run.c (the handle is made at the first grant,
+ *               and when its last user has gone nobody is told of a loss).
  * World         one lock and one explicit owner, whose calls come from two threads: acquire (again), check, release,
  *               free, abandon, and a check with a handle that the thread has given back.  A deadline passes at any time
  *               and is noticed at any later time; somebody may delete the lock; answers take any time.
@@ -55,7 +56,7 @@ byte owner;                                                      /* of the serve
 bool rest[NUMBERS];                                              /* is being released in the background */
 byte last;                                                       /* the last number given out */
 /* Holds; `used` is false while one is on the free list. */
-bool used[HOLDS], handed[HOLDS], untold[HOLDS], abandoned[HOLDS], enters[HOLDS], late[HOLDS], known[HOLDS];
+bool used[HOLDS], handed[HOLDS], tells[HOLDS], untold[HOLDS], abandoned[HOLDS], enters[HOLDS], late[HOLDS], known[HOLDS];
 mtype phase[HOLDS] = NONE, op[HOLDS] = NONE;                     /* op: WAITS, then the release's result */
 byte number[HOLDS], users[HOLDS], count[HOLDS], handle[HOLDS];   /* handle: 0 is none */
 byte current = NOTHING;                                           /* the gate's hold */
@@ -90,13 +91,13 @@ inline settle(o) {
     if
     :: MAY_SETTLE(o) ->
         used[o] = false; phase[o] = NONE; number[o] = 0; abandoned[o] = false; late[o] = false; known[o] = false;
-        enters[o] = false; count[o] = 0; users[o] = 0
+        enters[o] = false; tells[o] = false; count[o] = 0; users[o] = 0
     :: else
     fi
 }
 
 inline lose(o) {
-    phase[o] = LOST; current = NOTHING; untold[o] = handed[o];
+    phase[o] = LOST; current = NOTHING; untold[o] = handed[o] && tells[o];
     settle(o)
 }
 
@@ -237,7 +238,7 @@ inline put(h, o) {
 
 inline make(o) {
     last++; owner = last;
-    used[o] = true; handed[o] = true; enters[o] = true; phase[o] = HELD;
+    used[o] = true; handed[o] = true; enters[o] = true; tells[o] = true; phase[o] = HELD;
     number[o] = last; users[o] = 1; count[o] = 1; current = o;
     s = (FREE_SLOT(0) -> 0 : 1);
     object[s] = o; references[s] = 1; ended[s] = false;
@@ -350,6 +351,7 @@ proctype Thread(byte u) {
             fi
         fi;
         abandons = false;
+        tells[o] = tells[o] && !is_last; /* nobody is left to be told of a loss */
 #ifndef MUTANT_LAST_ENTERS
         enters[o] = enters[o] && !is_last
 #endif
