@@ -50,8 +50,8 @@ MUTANTS = [
     Mutant(
         "a late answer extends a lost hold",
         "engine/extend.c",
-        "hold->phase == SNIB__HELD && !snib__hold_over(e, hold, now);",
-        "hold->phase == SNIB__HELD + 0 * (int)(now > 0 && e);",
+        "bool held = extend_held(e, op, now);\n    if (op->done)",
+        "bool held = hold->phase == SNIB__HELD;\n    if (op->done)",
     ),
     Mutant(
         "an extension lifts a doubt about the clock",
