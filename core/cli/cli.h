@@ -11,9 +11,9 @@
 enum cli_exit {
     EXIT_NOTHING = 1,    /* release: nothing was held */
     EXIT_FINDINGS = 1,   /* doctor: something should be changed */
-    EXIT_BUSY = 121,     /* run --wait 0: the lock is held */
-    EXIT_TIMEDOUT = 122, /* run: the wait ended */
-    EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran */
+    EXIT_BUSY = 121,     /* run, hold --wait 0: the lock is held */
+    EXIT_TIMEDOUT = 122, /* run, hold: the wait ended */
+    EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran; hold: it was lost */
     EXIT_SERVER = 124,   /* the server is unreachable or answered with an error */
     EXIT_USAGE = 125,    /* bad arguments, or an internal failure */
     EXIT_NOT_RUNNABLE = 126,
@@ -28,14 +28,14 @@ struct cli {
     const char *url;
     const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
     char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
-    int64_t wait_ms;  /* run: -1 no limit */
-    int64_t lease_ms; /* run: 0 the default */
-    int64_t max_hold_ms;   /* run: 0 the URL's */
+    int64_t wait_ms;  /* run, hold: -1 no limit */
+    int64_t lease_ms; /* run, hold: 0 the default */
+    int64_t max_hold_ms;   /* run, hold: 0 the URL's */
     int64_t kill_after_ms; /* run: from SIGTERM to SIGKILL */
-    int64_t permits;       /* run: their total number; 0 if not given */
-    int32_t kind;          /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
+    int64_t permits;       /* run, hold: their total number; 0 if not given */
+    int32_t kind;          /* enum snib_kind; run, hold: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;        /* SNIB_LOCK_* */
-    int busy_code;         /* run: instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
+    int busy_code;         /* instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
     enum cli_on_loss on_loss;
     enum cli_rest rest;
     bool keeps_password; /* run: COMMAND inherits it */
@@ -48,6 +48,7 @@ struct cli {
 
 /* The commands.  Each returns the exit code. */
 int cli_run(const struct cli *cli);
+int cli_hold(const struct cli *cli);
 int cli_info(const struct cli *cli);
 int cli_list(const struct cli *cli);
 int cli_release(const struct cli *cli);
@@ -93,6 +94,9 @@ int cli_fail_errno(const struct cli *cli, const char *what);
 
 /* cli_tell - write one line to stderr: "snib: text", or an object with --json. */
 void cli_tell(const struct cli *cli, const char *event, const char *text);
+
+/* cli_tell_held - the same for a granted lock; token 0: it has none. */
+void cli_tell_held(const struct cli *cli, const char *text, int64_t token);
 
 /* What the server knows about one name.  Numbers that it did not report are CLI_UNTOLD. */
 #define CLI_UNTOLD INT64_MIN

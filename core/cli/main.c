@@ -11,6 +11,8 @@ static const char help[] =
     "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
     "                [--max-hold TIME] [--on-loss term|kill|ignore] [--rest end|wait|ignore]\n"
     "                [--kill-after TIME] [--keep-password] -- COMMAND ARG...\n"
+    "       snib hold NAME [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
+    "                [--max-hold TIME]\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force [KIND] NAME\n"
@@ -18,6 +20,7 @@ static const char help[] =
     "       snib acl PREFIX [KIND]\n"
     "\n"
     "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
+    "  hold     hold the lock NAME until Ctrl-C, SIGTERM, SIGHUP or SIGQUIT\n"
     "  info     show what NAME is, its holders and its waiters\n"
     "  list     list the locks that exist now with their kinds; PATTERN as in Redis's SCAN,\n"
     "           such as 'orders:*'\n"
@@ -34,7 +37,7 @@ static const char help[] =
     "  --spin          like Redisson's spin lock: waiters poll, a release sends no message\n"
     "  --plain         a string, like the locks of redis-py, redsync and node-redlock\n"
     "  --semaphore, --latch  release only\n"
-    "Without KIND, run takes a mutex, and release deletes what it finds.\n"
+    "Without KIND, run and hold take a mutex, and release deletes what it finds.\n"
     "\n"
     "  --fenced        SNIB_TOKEN in COMMAND's environment: a number greater than any earlier\n"
     "                  holder's; for a mutex, --fair and --write\n"
@@ -54,15 +57,16 @@ static const char help[] =
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password\n"
     "  --json          print JSON\n"
-    "  -q, --quiet     do not say that the lock is not free\n"
+    "  -q, --quiet     do not say that the lock is not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
     "  -h, --help, --version\n"
     "\n"
-    "exit codes: run returns COMMAND's, or 128+N if signal N ended it.  snib's own:\n"
+    "exit codes: run returns COMMAND's, or 128+N if signal N ended it; hold returns 0 after a\n"
+    "signal; both return 128+N if signal N came before the lock was granted.  snib's own:\n"
     "    1  release: nothing was held; doctor: something should be changed\n"
     "  121  --wait 0 was given and the lock is held\n"
     "  122  the wait ended before the lock was free\n"
-    "  123  the lock was lost while COMMAND ran\n"
+    "  123  the lock was lost while COMMAND ran (not with --on-loss ignore), or while it was held\n"
     "  124  the server is unreachable or answered with an error\n"
     "  125  bad arguments, or an internal failure of snib\n"
     "  126  COMMAND cannot be run\n"
@@ -126,6 +130,8 @@ static struct option options[] = {
 #define BIT(option) (1U << ((option)-256))
 #define RUN_OPTIONS (BIT(OPTION_KEEP_PASSWORD + 1) - BIT(OPTION_WAIT))
 #define KIND_OPTIONS (BIT(OPTION_LATCH + 1) - BIT(OPTION_FENCED))
+#define COMMAND_ONLY                                                                               \
+    (BIT(OPTION_ON_LOSS) | BIT(OPTION_REST) | BIT(OPTION_KILL_AFTER) | BIT(OPTION_KEEP_PASSWORD))
 #define RELEASE_ONLY (BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH) | BIT(OPTION_FORCE))
 #define EVERYWHERE (BIT(OPTION_VERSION + 1) - BIT(OPTION_URL))
 
@@ -137,6 +143,8 @@ static const struct command {
     unsigned options;
 } commands[] = {
     {"run", cli_run, true, EVERYWHERE | RUN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY)},
+    {"hold", cli_hold, true,
+     EVERYWHERE | (RUN_OPTIONS & ~COMMAND_ONLY) | (KIND_OPTIONS & ~RELEASE_ONLY)},
     {"info", cli_info, true, EVERYWHERE},
     {"list", cli_list, false, EVERYWHERE},
     {"release", cli_release, true, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
@@ -144,6 +152,12 @@ static const struct command {
     {"acl", cli_acl, true,
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
 };
+
+/* Whether the command takes a lock and holds it. */
+static bool is_taking(const struct command *command)
+{
+    return command->run == cli_run || command->run == cli_hold;
+}
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
 
@@ -296,7 +310,7 @@ static int take_command(const char *name, const struct cli *cli, const struct co
     if (!*out)
         return cli_usage(cli, "no such command: ", name);
     for (struct option *option = options; option->name; option++)
-        if (option->val == OPTION_PERMITS && (*out)->run != cli_run)
+        if (option->val == OPTION_PERMITS && !is_taking(*out))
             option->has_arg = no_argument;
     return 0;
 }
@@ -311,7 +325,7 @@ static int settle_kind(struct cli *cli, const struct command *command)
         cli->flags = 0;
     } else if (is_fenced && cli->kind != SNIB_FAIR && cli->kind != SNIB_WRITE) {
         return cli_usage(cli, "--fenced goes with --fair, --write or no kind", "");
-    } else if (cli->kind == 0 && command->run == cli_run) {
+    } else if (cli->kind == 0 && is_taking(command)) {
         cli->kind = SNIB_MUTEX;
     }
     return 0;
@@ -338,7 +352,9 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     if (command->run == cli_doctor && cli->name && strstr(cli->name, "://"))
         return cli_usage(cli, "name the server by --url, not as an argument of ", command->name);
     if (command->run == cli_run && !cli->command)
-        return cli_usage(cli, "a command is missing; write it after --", "");
+        return cli_usage(cli, "a command is missing; write it after --, or use snib hold NAME", "");
+    if (command->run == cli_hold && cli->command)
+        return cli_usage(cli, "hold runs no command; use run NAME -- COMMAND", "");
     if (command->run != cli_run && cli->command)
         return cli_usage(cli, "only run takes a command after --, not ", command->name);
     return 0;
@@ -395,7 +411,8 @@ int main(int argc, char **argv)
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)
-        return cli_usage(&cli, "a command is missing: run, info, list, release, doctor or acl", "");
+        return cli_usage(&cli,
+                         "a command is missing: run, hold, info, list, release, doctor or acl", "");
     int code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);

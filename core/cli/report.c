@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,26 +39,47 @@ char *cli_printable(const char *s)
     return out;
 }
 
-static void tell(const struct cli *cli, const char *event, const char *code, const char *text)
+/* Write a message; with --json as this object, which is freed. */
+static void put(const struct cli *cli, cJSON *object, const char *text)
 {
-    if (!cli->is_json) {
+    char *line = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
+    if (cli->is_json)
+        fprintf(stderr, "%s\n", line ? line : "{}");
+    else
         fprintf(stderr, "snib: %s\n", text);
-        return;
-    }
+    cJSON_free(line);
+    cJSON_Delete(object);
+}
+
+/* A message that a program may read. */
+static cJSON *message(const char *event, const char *code, const char *text)
+{
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "event", event);
     if (code)
         cJSON_AddStringToObject(object, "code", code);
     cJSON_AddStringToObject(object, "text", text);
-    char *line = cJSON_PrintUnformatted(object);
-    fprintf(stderr, "%s\n", line ? line : "{}");
-    cJSON_free(line);
-    cJSON_Delete(object);
+    return object;
+}
+
+static void tell(const struct cli *cli, const char *event, const char *code, const char *text)
+{
+    put(cli, message(event, code, text), text);
 }
 
 void cli_tell(const struct cli *cli, const char *event, const char *text)
 {
     tell(cli, event, NULL, text);
+}
+
+void cli_tell_held(const struct cli *cli, const char *text, int64_t token)
+{
+    cJSON *object = message("held", NULL, text);
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, token);
+    if (token > 0)
+        cJSON_AddRawToObject(object, "token", number); /* may be too large for a double */
+    put(cli, object, text);
 }
 
 void cli_log(const struct cli *cli, const snib_event *record)

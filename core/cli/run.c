@@ -18,27 +18,20 @@
  * is continued.
  */
 #include "guard.h"
+#include "signals.h"
+#include "take.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#define CLOSE_MS 1000 /* for closing the client */
 #define SAY_MIN_MS 10 /* between two messages to the guardian that the lock is held */
-
-/* Tells which operation has ended. */
-enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT };
 
 struct run {
     const struct cli *cli;
-    snib_client *client;
-    snib_lock *lock;
-    snib_queue *queue;
-    snib_hold *hold;
+    struct take take; /* the lock */
     struct guard guard;
     sigset_t old_mask;
     int signals;  /* signalfd */
@@ -47,32 +40,18 @@ struct run {
     pid_t group;  /* COMMAND's; 0: it was not started, or has ended */
     bool is_started;
     bool is_ended;
-    bool is_lost;
-    bool has_terminal; /* COMMAND's group has it */
+    bool is_loss_passed_on; /* the guardian knows of it */
+    bool has_terminal;      /* COMMAND's group has it */
 };
 
 /* ---- Signals and the terminal ---------------------------------------------------------------- */
 
-/* Block the signals that the loop handles, and make them readable.  A signal that was ignored when
- * snib started, as with nohup, stays ignored, here and in COMMAND. */
 static int open_signals(struct run *run)
 {
     static const int handled[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
                                   SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
-    sigset_t mask;
-    sigset_t blocked;
-    sigemptyset(&mask);
-    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
-        struct sigaction old;
-        if (sigaction(handled[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaddset(&mask, handled[i]);
-    }
-    signal(SIGCHLD, SIG_DFL);
-    blocked = mask;
-    sigaddset(&blocked, SIGTTOU); /* or tcsetpgrp() would stop snib */
-    if (sigprocmask(SIG_BLOCK, &blocked, &run->old_mask) != 0)
-        return -1;
-    return run->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    run->signals = signals_open(handled, sizeof handled / sizeof handled[0], &run->old_mask);
+    return run->signals;
 }
 
 static bool is_foreground(const struct run *run)
@@ -114,22 +93,13 @@ static void on_stopped(struct run *run, int sig)
 
 /* ---- The hold and the guardian --------------------------------------------------------------- */
 
-static void on_lost(struct run *run, const char *why)
+/* Tell the guardian of a loss. */
+static void pass_loss_on(struct run *run)
 {
-    char text[320];
-    if (run->is_lost)
+    if (!run->take.is_lost || run->is_loss_passed_on)
         return;
-    run->is_lost = true;
-    snprintf(text, sizeof text, "lock lost while the command ran: %s", why);
-    cli_tell(run->cli, "lost", text);
+    run->is_loss_passed_on = true;
     tell_guard(run, GUARD_LOST, 0);
-}
-
-static void check_hold(struct run *run)
-{
-    snib_error err;
-    if (run->hold && snib_hold_check(run->hold, &err) == SNIB_LOST)
-        on_lost(run, err.text);
 }
 
 /* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns the
@@ -137,8 +107,8 @@ static void check_hold(struct run *run)
  * left. */
 static int tell_held(struct run *run, enum guard_word word)
 {
-    int64_t left_ms = snib_hold_remaining_ms(run->hold);
-    int64_t token = snib_hold_token(run->hold);
+    int64_t left_ms = snib_hold_remaining_ms(run->take.hold);
+    int64_t token = snib_hold_token(run->take.hold);
     struct guard_message message = {
         .word = word,
         .token = token > 0 ? token : 0,
@@ -153,8 +123,7 @@ static int tell_held(struct run *run, enum guard_word word)
 /* The lock was granted: start COMMAND.  Returns -1, or an exit code after reporting the error. */
 static int start_command(struct run *run)
 {
-    check_hold(run);
-    if (run->is_lost)
+    if (run->take.is_lost)
         return EXIT_LOST;
     run->is_started = true;
     tell_held(run, GUARD_GO);
@@ -166,7 +135,7 @@ static void on_failed(struct run *run, int error)
 {
     run->code = error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
     if (error == 0) {
-        on_lost(run, "before it could start");
+        take_lose(&run->take, "before it could start");
         run->code = EXIT_LOST;
     } else {
         errno = error;
@@ -203,8 +172,8 @@ static int take_words(struct run *run)
             run->is_ended = true;
             run->code = message.value;
         } else if (message.word == GUARD_EXPIRED) {
-            check_hold(run); /* it may know the reason */
-            on_lost(run, "snib was stopped, or too slow, for longer than the lease");
+            take_check(&run->take); /* it may know the reason */
+            take_lose(&run->take, "snib was stopped, or too slow, for longer than the lease");
         } else if (message.word == GUARD_DEAF) {
             on_deaf(run, message.value);
         } else if (message.word == GUARD_EMPTY) {
@@ -225,12 +194,12 @@ static int take_words(struct run *run)
 /* Handle the signals that have arrived.  Returns an exit code if snib is to end, else -1. */
 static int take_signals(struct run *run)
 {
-    struct signalfd_siginfo info;
     int code = -1;
-    while (code < 0 && read(run->signals, &info, sizeof info) == sizeof info) {
-        int sig = (int)info.ssi_signo;
+    int sig;
+    while (code < 0 && (sig = signals_next(run->signals)) != 0) {
         if (sig == SIGCONT) {
-            check_hold(run);
+            take_check(&run->take);
+            pass_loss_on(run);
             continue_command(run);
         } else if (run->is_started) {
             tell_guard(run, GUARD_SIGNAL, sig);
@@ -243,57 +212,12 @@ static int take_signals(struct run *run)
     return code;
 }
 
-/* Start acquiring.  Returns -1, or an exit code after reporting the error. */
-static int acquire(struct run *run)
+/* Look at the lock.  Returns an exit code if snib is to end, else -1. */
+static int look_at_lock(struct run *run)
 {
-    snib_error err;
-    int result = snib_lock_acquire_submit(run->lock, 0, run->cli->wait_ms, run->queue,
-                                          TOKEN_ACQUIRE, NULL, &err);
-    return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
-}
-
-/* The same, but first set the number of permits if it was never set. */
-static int begin(struct run *run)
-{
-    snib_error err;
-    if (run->cli->kind != SNIB_PERMITS)
-        return acquire(run);
-    int result = snib_permits_count_submit(run->lock, SNIB_COUNT_INIT, run->cli->permits,
-                                           run->queue, TOKEN_COUNT, NULL, &err);
-    return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
-}
-
-/* An operation succeeded.  Returns an exit code if snib is to end, else -1. */
-static int on_done(struct run *run, const snib_event *event)
-{
-    if (event->token == TOKEN_COUNT)
-        return acquire(run);
-    run->hold = event->hold;
-    return start_command(run);
-}
-
-/* Handle the events that have arrived.  Returns an exit code if snib is to end, else -1. */
-static int take_events(struct run *run)
-{
-    snib_event events[4];
-    snib_error err;
-    int n = snib_queue_drain(run->queue, events, sizeof events / sizeof events[0], &err);
-    if (n < 0)
-        return cli_fail(run->cli, &err);
-    int code = -1;
-    for (int i = 0; i < n && code < 0; i++) {
-        if (events[i].kind == SNIB_EVENT_LOG) {
-            cli_log(run->cli, &events[i]);
-        } else if (events[i].kind == SNIB_EVENT_LOST) {
-            on_lost(run, snib_reason_text(events[i].reason));
-        } else if (events[i].kind == SNIB_EVENT_DONE && events[i].code != SNIB_OK) {
-            err = (snib_error){.code = events[i].code, .os_error = events[i].os_error};
-            snprintf(err.text, sizeof err.text, "%.*s", (int)sizeof err.text - 1, events[i].text);
-            code = cli_fail(run->cli, &err);
-        } else if (events[i].kind == SNIB_EVENT_DONE) {
-            code = on_done(run, &events[i]);
-        }
-    }
+    int code = take_look(&run->take);
+    if (code < 0 && run->take.hold && !run->is_started)
+        code = start_command(run);
     return code;
 }
 
@@ -301,18 +225,19 @@ static int take_events(struct run *run)
 static int loop(struct run *run)
 {
     struct pollfd fds[3] = {{.fd = run->signals, .events = POLLIN},
-                            {.fd = snib_queue_fd(run->queue, NULL), .events = POLLIN},
+                            {.fd = take_fd(&run->take), .events = POLLIN},
                             {.fd = run->guard.link, .events = POLLIN}};
     int code = -1;
     while (code < 0) {
-        int left_ms = run->is_started && !run->is_lost ? tell_held(run, GUARD_HELD) : -1;
+        int left_ms = run->is_started && !run->take.is_lost ? tell_held(run, GUARD_HELD) : -1;
         if (poll(fds, 3, left_ms) < 0 && errno != EINTR)
             return cli_fail_errno(run->cli, "poll");
         code = take_signals(run);
         if (code < 0)
-            code = take_events(run);
+            code = look_at_lock(run);
         if (code < 0)
             code = take_words(run);
+        pass_loss_on(run);
     }
     return code;
 }
@@ -321,35 +246,11 @@ static int loop(struct run *run)
 static int finish(struct run *run, int code)
 {
     snib_error err;
-    int result = snib_hold_check(run->hold, &err);
-    if (result == SNIB_OK)
-        result = snib_hold_release(run->hold, &err);
-    if (result == SNIB_LOST)
-        on_lost(run, err.text);
-    else if (result !=
-             SNIB_OK) /* COMMAND was protected to its end, and the lock ends with its lease */
+    int result = take_release(&run->take, &err);
+    /* COMMAND was protected to its end, and the lock ends with its lease. */
+    if (result != SNIB_OK && result != SNIB_LOST)
         cli_tell(run->cli, "warning", err.text);
-    return run->is_lost && run->cli->on_loss != ON_LOSS_IGNORE ? EXIT_LOST : code;
-}
-
-/* Acquire, run COMMAND, release.  Returns the exit code. */
-static int acquire_and_run(struct run *run)
-{
-    snib_error err;
-    if (snib_queue_new(run->client, &run->queue, &err) != SNIB_OK)
-        return cli_fail(run->cli, &err);
-    if (run->cli->is_verbose)
-        snib_client_log(run->client, run->queue, SNIB_LOG_INFO, NULL);
-    int code = begin(run);
-    if (code < 0)
-        code = loop(run);
-    guard_end(&run->guard); /* after an internal failure, too, nothing runs without the lock */
-    if (run->hold)
-        code = finish(run, code);
-    take_events(run); /* the remaining log records */
-    snib_hold_free(run->hold);
-    snib_queue_free(run->queue);
-    return code;
+    return run->take.is_lost && run->cli->on_loss != ON_LOSS_IGNORE ? EXIT_LOST : code;
 }
 
 int cli_run(const struct cli *cli)
@@ -361,14 +262,12 @@ int cli_run(const struct cli *cli)
     if (errno != 0)
         return cli_fail_errno(cli, "cannot start the guardian");
     run.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
-    int code = cli_open(cli, &run.client);
-    if (code != 0)
-        return code;
-    code = cli_open_lock(cli, run.client, cli->kind, &run.lock);
-    if (code == 0)
-        code = acquire_and_run(&run);
-    snib_lock_free(run.lock);
-    snib_client_close(run.client, CLOSE_MS, NULL);
-    cli_close(cli, run.client);
+    int code = take_open(&run.take, cli);
+    if (code < 0)
+        code = loop(&run);
+    guard_end(&run.guard); /* after an internal failure, too, nothing runs without the lock */
+    if (run.take.hold)
+        code = finish(&run, code);
+    take_close(&run.take);
     return code;
 }

@@ -1,0 +1,80 @@
+/* hold.c - snib hold: hold a lock until a signal asks for its release.
+ *
+ *     waiting --lock granted--> holding --signal--> release, exit 0
+ *        |                         |
+ *        | busy, timed out,        | lock lost
+ *        | error, signal           v
+ *        v                      exit 123
+ *       exit
+ *
+ * There is no command, and so no guardian.  If this process is killed or stopped, the lock ends with its lease. */
+#include "signals.h"
+#include "take.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+
+/* The lock was granted. */
+static void tell_held(const struct take *take)
+{
+    char text[640];
+    char with[48] = "";
+    int64_t token = snib_hold_token(take->hold);
+    if (token > 0)
+        snprintf(with, sizeof with, ", token %" PRId64, token);
+    snprintf(text, sizeof text, "holding %s%s, until Ctrl-C or SIGTERM", take->cli->name, with);
+    if (!take->cli->is_quiet)
+        cli_tell_held(take->cli, text, token);
+}
+
+/* Wait for the lock, then for a signal.  Returns the exit code. */
+static int loop(struct take *take, int signals)
+{
+    struct pollfd fds[2] = {{.fd = signals, .events = POLLIN},
+                            {.fd = take_fd(take), .events = POLLIN}};
+    bool is_told = false;
+    int code = -1;
+    while (code < 0) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return cli_fail_errno(take->cli, "poll");
+        code = take_look(take);
+        int sig = code < 0 ? signals_next(signals) : 0;
+        if (take->is_lost)
+            code = EXIT_LOST;
+        else if (sig)
+            code = take->hold ? 0 : EXIT_SIGNAL + sig;
+        else if (take->hold && !is_told)
+            tell_held(take);
+        is_told = take->hold;
+    }
+    return code;
+}
+
+/* Release the lock.  Returns the exit code. */
+static int finish(struct take *take)
+{
+    snib_error err;
+    int result = take_release(take, &err);
+    if (result == SNIB_OK)
+        return 0;
+    return result == SNIB_LOST ? EXIT_LOST : cli_fail(take->cli, &err);
+}
+
+int cli_hold(const struct cli *cli)
+{
+    static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    struct take take;
+    sigset_t old_mask;
+    int signals = signals_open(handled, sizeof handled / sizeof handled[0], &old_mask);
+    if (signals < 0)
+        return cli_fail_errno(cli, "signals");
+    int code = take_open(&take, cli);
+    if (code < 0)
+        code = loop(&take, signals);
+    if (take.hold && code == 0)
+        code = finish(&take);
+    take_close(&take);
+    return code;
+}

@@ -1,0 +1,41 @@
+/* take.h - the lock's side of run and hold: it is taken, watched and released.
+ *
+ * The caller's loop polls the descriptor and calls take_look() when it is readable. */
+#ifndef SNIB_TAKE_H
+#define SNIB_TAKE_H
+
+#include "cli.h"
+
+struct take {
+    const struct cli *cli;
+    snib_client *client;
+    snib_queue *queue;
+    snib_lock *lock;
+    snib_hold *hold; /* NULL: not granted yet */
+    bool is_lost;    /* and reported */
+};
+
+/* take_open - open what the command line names, and start to acquire it.  Returns -1, or an exit code after
+ * reporting the error. */
+int take_open(struct take *take, const struct cli *cli);
+
+/* take_fd - readable when take_look() has something to do. */
+int take_fd(const struct take *take);
+
+/* take_look - handle what has happened to the lock: afterwards there may be a hold, or it may be lost.  Returns -1,
+ * or an exit code after reporting why the lock was not granted. */
+int take_look(struct take *take);
+
+/* take_check - ask whether the hold is lost by now. */
+void take_check(struct take *take);
+
+/* take_lose - the lock is lost; report it, once. */
+void take_lose(struct take *take, const char *why);
+
+/* take_release - release the hold.  SNIB_OK; SNIB_LOST after reporting it; or an error with *err. */
+int take_release(struct take *take, snib_error *err);
+
+/* take_close - end everything, and report the remaining log records. */
+void take_close(struct take *take);
+
+#endif

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""snib hold: a lock without a command, until a signal comes."""
+import json
+import re
+import signal
+import unittest
+
+from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase
+from server import Server, wait_for
+
+OTHER = "11111111-1111-8111-8111-111111111111:1"
+
+
+class Hold(CommandCase):
+    def held(self, *words, **options):
+        """Start snib hold; return it once it has said that it holds the lock."""
+        process = self.start("hold", *words, **options)
+        self.assertRegex(process.stdout.readline(), "held|holding")
+        return process
+
+    def test_held_until_a_signal(self):
+        for name in ("INT", "TERM", "HUP", "QUIT"):
+            with self.subTest(name=name):
+                process = self.start("hold", "a")
+                self.assertEqual(process.stdout.readline(), "snib: holding a, until Ctrl-C or SIGTERM\n")
+                self.assertEqual(self.server("HLEN", "a"), 1)
+                self.assertGreater(self.server("PTTL", "a"), 20000)
+                process.send_signal(getattr(signal, "SIG" + name))
+                self.assertEqual(self.end(process), (0, ""))
+                self.assertFree("a")
+
+    def test_ignored_signals_stay_ignored(self):
+        process = self.held("a", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end(process), (0, ""))
+
+    def test_signal_while_waiting(self):
+        self.held("a")
+        for name in ("INT", "TERM", "HUP", "QUIT"):
+            number = getattr(signal, "SIG" + name)
+            process = self.start("hold", "a", "-q")
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+            process.send_signal(number)
+            self.assertEqual(self.end(process), (128 + number, ""))
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscription to end")
+
+    def test_waits_for_the_lock(self):
+        first = self.held("a")
+        second = self.start("hold", "a", "-v")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+        first.terminate()
+        while "holding a" not in (line := second.stdout.readline()):
+            self.assertNotEqual(line, "")
+        self.assertEqual(self.end(first)[0], 0)
+        second.terminate()
+        self.assertEqual(self.end(second)[0], 0)
+        self.assertFree("a")
+
+    def test_renewed(self):
+        process = self.held("a", "--lease", LEASE)
+        owner = self.server("HKEYS", "a")
+        left = [self.server("PTTL", "a")]
+
+        def renewed():
+            left.append(self.server("PTTL", "a"))
+            return left[-1] > left[-2]
+
+        wait_for(renewed, "a renewal")
+        self.assertEqual(self.server("HKEYS", "a"), owner)
+        process.terminate()
+        self.assertEqual(self.end(process)[0], 0)
+
+    def test_not_free_in_time(self):
+        self.held("a")
+        for wait, code in (("0", BUSY), ("100ms", TIMEDOUT)):
+            done = self.snib("hold", "a", "--wait", wait)
+            self.assertEqual((done.returncode, done.stdout), (code, ""))
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertEqual(self.snib("hold", "a", "--wait", wait, "--busy-code", "9").returncode, 9)
+            done = self.snib("hold", "a", "--wait", wait, "-q")
+            self.assertEqual((done.returncode, done.stderr), (code, ""))
+
+    def test_quiet(self):
+        process = self.start("hold", "a", "-q")
+        wait_for(lambda: self.server("EXISTS", "a"), "the lock")
+        process.terminate()
+        self.assertEqual(self.end(process), (0, ""))
+        process = self.start("hold", "a", "-q")
+        wait_for(lambda: self.server("EXISTS", "a"), "the lock")
+        self.server("DEL", "a")
+        process.terminate()
+        code, text = self.end(process)
+        self.assertEqual(code, LOST)
+        self.assertIn("lost", text)
+
+    def test_lost(self):
+        process = self.held("a", "--lease", LEASE)
+        self.server("DEL", "a")
+        self.server("HSET", "a", OTHER, 1)
+        self.assertEqual(self.end(process), (LOST, "snib: lock lost: taken\n"))
+        self.assertEqual(self.server("HGET", "a", OTHER), "1")
+        self.server("DEL", "a")
+        process = self.held("a", "--max-hold", "300ms")
+        self.assertEqual(self.end(process), (LOST, "snib: lock lost: max hold\n"))
+        self.assertFree("a")
+
+    def test_lost_found_at_the_release(self):
+        process = self.held("a")
+        self.server("DEL", "a")
+        process.terminate()
+        code, text = self.end(process)
+        self.assertEqual(code, LOST)
+        self.assertIn("lost", text)
+
+    def test_release_that_is_not_confirmed(self):
+        other = Server()
+        self.addCleanup(other.stop)
+        process = self.held("a", "--url", other.url + "?patience=100ms&reply_timeout=60s")
+        other.process.send_signal(signal.SIGSTOP)
+        process.terminate()
+        try:
+            code, text = self.end(process)
+        finally:
+            other.process.send_signal(signal.SIGCONT)
+        self.assertEqual(code, SERVER)
+        self.assertRegex(text, "^snib: mutex \"a\": ")
+
+    def test_server_away(self):
+        done = self.snib("hold", "a", "--url", f"unix://{self.folder.name}/nobody")
+        self.assertEqual((done.returncode, done.stdout), (SERVER, ""))
+        self.assertIn("nobody", done.stderr)
+
+    def test_kinds(self):
+        for options, kind in (((), "mutex"), (("--fair",), "mutex"), (("--read",), "read"), (("--write",), "write"),
+                              (("--permits", "2"), "permits"), (("--plain",), "plain"), (("--spin",), "mutex")):
+            with self.subTest(options=options):
+                process = self.held("a", *options)
+                self.assertEqual(json.loads(self.snib("info", "a", "--json").stdout)["kind"], kind)
+                process.terminate()
+                self.assertEqual(self.end(process), (0, ""))
+                self.server("FLUSHALL")
+
+    def test_token(self):
+        tokens = []
+        for _ in range(2):
+            process = self.start("hold", "a", "--fenced", "--json")
+            line = json.loads(process.stdout.readline())
+            self.assertEqual(line["event"], "held")
+            tokens.append(line["token"])
+            process.terminate()
+            self.assertEqual(self.end(process), (0, ""))
+        self.assertGreater(tokens[1], tokens[0])
+        process = self.start("hold", "a", "--fenced")
+        self.assertTrue(re.search(r"token (\d+),", process.stdout.readline()))
+
+    def test_bad_usage(self):
+        bad = {("hold",): "name", ("hold", "a", "--", "true"): "run NAME -- COMMAND",
+               ("hold", "a", "--on-loss", "kill"): "--on-loss", ("hold", "a", "--rest", "wait"): "--rest",
+               ("hold", "a", "--kill-after", "1s"): "--kill-after", ("hold", "a", "--keep-password"): "--keep-password",
+               ("hold", "a", "--force"): "--force", ("hold", "a", "--latch"): "--latch",
+               ("hold", "a", "--permits"): "--permits", ("hold", "a", "--wait", "x"): "--wait",
+               ("hold", "a", "--read", "--fair"): "--fair", ("hold", "a\nb"): "name"}
+        for words, text in bad.items():
+            with self.subTest(words=words):
+                done = self.snib(*words)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
+                self.assertIn(text, done.stderr)
+        self.assertEqual(self.server("DBSIZE"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
