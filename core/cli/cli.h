@@ -24,12 +24,16 @@ enum cli_exit {
 enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
 enum cli_rest { REST_END, REST_WAIT, REST_IGNORE };
 
+#define CLI_NAMES_MAX 100
+
 struct cli {
     const char *url;
     const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
-    char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
-    int64_t wait_ms;  /* run, hold: -1 no limit */
-    int64_t lease_ms; /* run, hold: 0 the default */
+    const char *names[CLI_NAMES_MAX]; /* run, hold: all names, of which `name` is the first */
+    int names_n;
+    char **command;        /* run: argv of COMMAND, ended by NULL; NULL if not given */
+    int64_t wait_ms;       /* run, hold: -1 no limit */
+    int64_t lease_ms;      /* run, hold: 0 the default */
     int64_t max_hold_ms;   /* run, hold: 0 the URL's */
     int64_t kill_after_ms; /* run: from SIGTERM to SIGKILL */
     int64_t permits;       /* run, hold: their total number; 0 if not given */
@@ -80,8 +84,12 @@ void cli_close(const struct cli *cli, snib_client *client);
 /* cli_log - report a log record. */
 void cli_log(const struct cli *cli, const snib_event *record);
 
-/* cli_open_lock - the lock of the command line, as this kind; as cli_open(). */
-int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock);
+/* cli_open_lock - a lock as the command line says, but of this kind and name; as cli_open(). */
+int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, const char *name,
+                  snib_lock **out_lock);
+
+/* cli_open_all - one lock that takes all of these or none; as cli_open(). */
+int cli_open_all(const struct cli *cli, snib_lock *const *locks, snib_lock **out_lock);
 
 /* cli_usage - report a usage error, `what` followed by `which`, and return its exit code. */
 int cli_usage(const struct cli *cli, const char *what, const char *which);
@@ -126,6 +134,9 @@ int cli_describe(snib_client *client, const char *name, struct description *out,
 
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
+
+/* cli_names - all names of the command line with this between them; to be freed. */
+char *cli_names(const struct cli *cli, const char *between);
 
 /* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */
 char *cli_printable(const char *s);

@@ -60,8 +60,11 @@ static void cut_password(char *url)
 static int set_environment(const struct cli *cli, int64_t token)
 {
     char text[24];
+    char *names = cli_names(cli, "\n");
+    int told = setenv("SNIB_LOCK", names, 1);
+    free(names);
     snprintf(text, sizeof text, "%" PRId64, token);
-    if (setenv("SNIB_LOCK", cli->name, 1) != 0 || unsetenv("SNIB_TOKEN") != 0 ||
+    if (told != 0 || unsetenv("SNIB_TOKEN") != 0 ||
         (token > 0 && setenv("SNIB_TOKEN", text, 1) != 0))
         return errno;
     const char *url = getenv("SNIB_URL");

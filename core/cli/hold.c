@@ -15,18 +15,23 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The lock was granted. */
 static void tell_held(const struct take *take)
 {
-    char text[640];
+    char *names = cli_names(take->cli, ", ");
+    char *text;
     char with[48] = "";
     int64_t token = snib_hold_token(take->hold);
     if (token > 0)
         snprintf(with, sizeof with, ", token %" PRId64, token);
-    snprintf(text, sizeof text, "holding %s%s, until Ctrl-C or SIGTERM", take->cli->name, with);
+    if (asprintf(&text, "holding %s%s, until Ctrl-C or SIGTERM", names, with) < 0)
+        abort();
     if (!take->cli->is_quiet)
         cli_tell_held(take->cli, text, token);
+    free(text);
+    free(names);
 }
 
 /* Wait for the lock, then for a signal.  Returns the exit code. */

@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
+    "usage: snib run NAME... [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
     "                [--max-hold TIME] [--on-loss term|kill|ignore] [--rest end|wait|ignore]\n"
     "                [--kill-after TIME] [--keep-password] -- COMMAND ARG...\n"
-    "       snib hold NAME [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
+    "       snib hold NAME... [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
     "                [--max-hold TIME]\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
@@ -19,7 +19,8 @@ static const char help[] =
     "       snib doctor [PREFIX]\n"
     "       snib acl PREFIX [KIND]\n"
     "\n"
-    "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
+    "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment;\n"
+    "           several names: all of these locks, or none\n"
     "  hold     hold the lock NAME until Ctrl-C, SIGTERM, SIGHUP or SIGQUIT\n"
     "  info     show what NAME is, its holders and its waiters\n"
     "  list     list the locks that exist now with their kinds; PATTERN as in Redis's SCAN,\n"
@@ -140,16 +141,18 @@ static const struct command {
     const char *name;
     int (*run)(const struct cli *cli);
     bool needs_name;
+    int names_max;
     unsigned options;
 } commands[] = {
-    {"run", cli_run, true, EVERYWHERE | RUN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY)},
-    {"hold", cli_hold, true,
+    {"run", cli_run, true, CLI_NAMES_MAX,
+     EVERYWHERE | RUN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY)},
+    {"hold", cli_hold, true, CLI_NAMES_MAX,
      EVERYWHERE | (RUN_OPTIONS & ~COMMAND_ONLY) | (KIND_OPTIONS & ~RELEASE_ONLY)},
-    {"info", cli_info, true, EVERYWHERE},
-    {"list", cli_list, false, EVERYWHERE},
-    {"release", cli_release, true, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
-    {"doctor", cli_doctor, false, EVERYWHERE},
-    {"acl", cli_acl, true,
+    {"info", cli_info, true, 1, EVERYWHERE},
+    {"list", cli_list, false, 1, EVERYWHERE},
+    {"release", cli_release, true, 1, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
+    {"doctor", cli_doctor, false, 1, EVERYWHERE},
+    {"acl", cli_acl, true, 1,
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
 };
 
@@ -351,6 +354,9 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
                          command->name);
     if (command->run == cli_doctor && cli->name && strstr(cli->name, "://"))
         return cli_usage(cli, "name the server by --url, not as an argument of ", command->name);
+    if (cli->names_n > 1 && cli->flags & SNIB_LOCK_FENCED)
+        return cli_usage(cli,
+                         "--fenced is for one lock, but this is a second name: ", cli->names[1]);
     if (command->run == cli_run && !cli->command)
         return cli_usage(cli, "a command is missing; write it after --, or use snib hold NAME", "");
     if (command->run == cli_hold && cli->command)
@@ -399,15 +405,16 @@ int main(int argc, char **argv)
             code = take_option(id, optarg, &cli);
         else if (!command)
             code = take_command(optarg, &cli, &command);
-        else if (!cli.name)
-            cli.name = optarg;
-        else
+        else if (cli.names_n == command->names_max)
             code = cli_usage(&cli, "too many arguments: ", optarg);
+        else
+            cli.names[cli.names_n++] = optarg;
         if (code != 0)
             return code;
         if (id >= 256)
             given |= BIT(id);
     }
+    cli.name = cli.names[0];
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)

@@ -63,14 +63,28 @@ void cli_close(const struct cli *cli, snib_client *client)
     snib_client_free(client);
 }
 
-int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock)
+static snib_lock_options options_of_lock(const struct cli *cli)
 {
     snib_lock_options lock_options;
-    snib_error err;
     snib_lock_options_init(&lock_options, sizeof lock_options);
     lock_options.flags = cli->flags;
     lock_options.max_hold_ms = cli->max_hold_ms;
-    int result =
-        snib_lock_new(client, kind, cli->name, strlen(cli->name), &lock_options, out_lock, &err);
+    return lock_options;
+}
+
+int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, const char *name,
+                  snib_lock **out_lock)
+{
+    snib_lock_options lock_options = options_of_lock(cli);
+    snib_error err;
+    int result = snib_lock_new(client, kind, name, strlen(name), &lock_options, out_lock, &err);
+    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
+}
+
+int cli_open_all(const struct cli *cli, snib_lock *const *locks, snib_lock **out_lock)
+{
+    snib_lock_options lock_options = options_of_lock(cli);
+    snib_error err;
+    int result = snib_multi_new(locks, (uint32_t)cli->names_n, &lock_options, out_lock, &err);
     return result == SNIB_OK ? 0 : cli_fail(cli, &err);
 }

@@ -39,6 +39,21 @@ char *cli_printable(const char *s)
     return out;
 }
 
+char *cli_names(const struct cli *cli, const char *between)
+{
+    size_t cap = 1;
+    for (int i = 0; i < cli->names_n; i++)
+        cap += strlen(between) + strlen(cli->names[i]);
+    char *out = calloc(1, cap);
+    if (!out)
+        abort();
+    for (int i = 0; i < cli->names_n; i++) {
+        strcat(out, i > 0 ? between : "");
+        strcat(out, cli->names[i]);
+    }
+    return out;
+}
+
 /* Write a message; with --json as this object, which is freed. */
 static void put(const struct cli *cli, cJSON *object, const char *text)
 {

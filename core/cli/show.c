@@ -315,7 +315,7 @@ static int release(const struct cli *cli, snib_client *client, int32_t kind)
 {
     snib_lock *lock;
     snib_error err;
-    int code = cli_open_lock(cli, client, kind, &lock);
+    int code = cli_open_lock(cli, client, kind, cli->name, &lock);
     if (code != 0)
         return code;
     int result = snib_lock_force_release(lock, &err);

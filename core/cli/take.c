@@ -19,15 +19,32 @@ static int acquire(struct take *take)
     return result == SNIB_OK ? -1 : cli_fail(take->cli, &err);
 }
 
-/* The same, but first set the number of permits if it was never set. */
+/* The same, but first set each number of permits if it was never set. */
 static int begin(struct take *take)
 {
     snib_error err;
-    if (take->cli->kind != SNIB_PERMITS)
+    if (take->cli->kind != SNIB_PERMITS || take->counted_n == take->locks_n)
         return acquire(take);
-    int result = snib_permits_count_submit(take->lock, SNIB_COUNT_INIT, take->cli->permits,
-                                           take->queue, TOKEN_COUNT, NULL, &err);
+    int result =
+        snib_permits_count_submit(take->locks[take->counted_n++], SNIB_COUNT_INIT,
+                                  take->cli->permits, take->queue, TOKEN_COUNT, NULL, &err);
     return result == SNIB_OK ? -1 : cli_fail(take->cli, &err);
+}
+
+/* Returns 0, or an exit code after reporting the error. */
+static int open_locks(struct take *take)
+{
+    const struct cli *cli = take->cli;
+    int code = 0;
+    while (code == 0 && take->locks_n < cli->names_n) {
+        int i = take->locks_n;
+        code = cli_open_lock(cli, take->client, cli->kind, cli->names[i], &take->locks[i]);
+        take->locks_n += code == 0;
+    }
+    if (code != 0)
+        return code;
+    take->lock = take->locks[0];
+    return take->locks_n > 1 ? cli_open_all(cli, take->locks, &take->lock) : 0;
 }
 
 int take_open(struct take *take, const struct cli *cli)
@@ -36,7 +53,7 @@ int take_open(struct take *take, const struct cli *cli)
     *take = (struct take){.cli = cli};
     int code = cli_open_quietly(cli, &take->client);
     if (code == 0)
-        code = cli_open_lock(cli, take->client, cli->kind, &take->lock);
+        code = open_locks(take);
     if (code != 0)
         return code;
     if (snib_queue_new(take->client, &take->queue, &err) != SNIB_OK)
@@ -60,7 +77,7 @@ static int on_done(struct take *take, const snib_event *event)
         return cli_fail(take->cli, &err);
     }
     if (event->token == TOKEN_COUNT)
-        return acquire(take);
+        return begin(take);
     take->hold = event->hold;
     take_check(take);
     return -1;
@@ -121,7 +138,10 @@ void take_close(struct take *take)
         take_look(take); /* the remaining log records */
     snib_hold_free(take->hold);
     snib_queue_free(take->queue);
-    snib_lock_free(take->lock);
+    if (take->lock != take->locks[0])
+        snib_lock_free(take->lock);
+    for (int i = 0; i < take->locks_n; i++)
+        snib_lock_free(take->locks[i]);
     snib_client_close(take->client, CLOSE_MS, NULL);
     snib_client_free(take->client);
 }

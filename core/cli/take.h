@@ -10,7 +10,10 @@ struct take {
     const struct cli *cli;
     snib_client *client;
     snib_queue *queue;
-    snib_lock *lock;
+    snib_lock *locks[CLI_NAMES_MAX]; /* one for each name */
+    int locks_n;
+    int counted_n;   /* locks whose number of permits was asked for */
+    snib_lock *lock; /* all of them */
     snib_hold *hold; /* NULL: not granted yet */
     bool is_lost;    /* and reported */
 };

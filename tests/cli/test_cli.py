@@ -324,7 +324,7 @@ class Cli(CommandCase):
         command = ["--", "touch", marker]
         bad = [
             [], ["walk"], ["run"], ["run", "a"], ["run", "a", "--"], ["run", *command],
-            ["run", "a", "b", *command], ["run", "a", "touch", marker], ["run", "a", "--wait"],
+            ["run", "a", "touch", marker], ["run", "a", "--wait"],
             ["--no", "run", "a", *command], ["run", "a", "--wait", *command],
             ["info"], ["info", "a", "b"], ["info", "a", *command],
             ["info", "a", "--wait", "1s"], ["list", "--lease", "1s"], ["info", "--force", "a"],
