@@ -67,6 +67,11 @@ int64_t cli_read_ms(const char *text);
 /* cli_read_number - read a number from min to max; -1 if it is none. */
 int64_t cli_read_number(const char *text, int64_t min, int64_t max);
 
+/* cli_now_ns - CLOCK_BOOTTIME. */
+#define MS_NS 1000000LL
+#define SECOND_NS 1000000000LL
+int64_t cli_now_ns(void);
+
 /* cli_open - open a client as the command line says; returns 0, or an exit code after reporting the
  * error. */
 int cli_open(const struct cli *cli, snib_client **out_client);
@@ -132,8 +137,14 @@ struct row {
 /* cli_describe - ask for a description; returns 0 or a negative code. */
 int cli_describe(snib_client *client, const char *name, struct description *out, snib_error *err);
 
+/* cli_read_description - the same from the event of an operation. */
+void cli_read_description(const snib_texts *texts, struct description *out);
+
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
+
+/* cli_tell_waiting - the same for a lock that is waited for; owner: the holder, NULL if it is unknown. */
+void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner);
 
 /* cli_names - all names of the command line with this between them; to be freed. */
 char *cli_names(const struct cli *cli, const char *between);

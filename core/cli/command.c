@@ -87,7 +87,7 @@ int command_exec(const struct cli *cli, const struct guard_message *go, const si
     int error = set_environment(cli, go->token);
     if (error)
         return error;
-    if (guard_now_ns() >= go->deadline_ns)
+    if (cli_now_ns() >= go->deadline_ns)
         return 0;
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(cli->command[0], cli->command);

@@ -34,23 +34,34 @@ static void take_number(const char *text, struct description *out)
     }
 }
 
-int cli_describe(snib_client *client, const char *name, struct description *out, snib_error *err)
+/* Read the kind and the numbers. */
+static void read_texts(struct description *out)
 {
-    uint32_t count = 0;
-    out->used = 0;
     out->kind = "free";
     out->token = out->available = out->total = out->count = out->waiting = out->more = CLI_UNTOLD;
-    int result = snib_client_describe(client, name, strlen(name), out->text, sizeof out->text,
-                                      &out->used, &count, err);
-    if (result != SNIB_OK)
-        return result;
     for (const char *at = NULL; (at = next_text(out, at));) {
         const char *kind = after(at, "kind");
         if (kind)
             out->kind = kind;
         take_number(at, out);
     }
-    return SNIB_OK;
+}
+
+int cli_describe(snib_client *client, const char *name, struct description *out, snib_error *err)
+{
+    uint32_t count = 0;
+    int result = snib_client_describe(client, name, strlen(name), out->text, sizeof out->text,
+                                      &out->used, &count, err);
+    if (result == SNIB_OK)
+        read_texts(out);
+    return result;
+}
+
+void cli_read_description(const snib_texts *texts, struct description *out)
+{
+    out->used = texts->used < sizeof out->text ? texts->used : 0;
+    memcpy(out->text, texts->text, out->used);
+    read_texts(out);
 }
 
 /* Remove the last word and return it as a number. */

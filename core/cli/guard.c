@@ -28,7 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS 1000000000
 #define AGAIN_NS (SECOND_NS / 20) /* between two rounds of SIGKILL */
 #define DEAF_NS (1LL * SECOND_NS) /* time to die of SIGKILL before a process is reported */
 
@@ -52,17 +51,10 @@ struct ward {
     int64_t killed_ns;   /* the first SIGKILL; 0: none */
 };
 
-int64_t guard_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
 /* Between SIGTERM and SIGKILL. */
 static int64_t kill_after_ns(const struct ward *ward)
 {
-    return ward->cli->kill_after_ms * (SECOND_NS / 1000);
+    return ward->cli->kill_after_ms * MS_NS;
 }
 
 static void say(const struct ward *ward, enum guard_word word, int32_t value)
@@ -150,7 +142,7 @@ static int signal_all(struct ward *ward, int sig, pid_t *out_deaf)
 static void kill_all(struct ward *ward)
 {
     pid_t deaf = 0;
-    int64_t now = guard_now_ns();
+    int64_t now = cli_now_ns();
     if (ward->command > 0)
         kill(-ward->command, SIGKILL); /* hits the group as a whole, whatever it forks */
     signal_all(ward, SIGKILL, &deaf);
@@ -170,7 +162,7 @@ static void end_all(struct ward *ward, int64_t grace_ns)
         kill(ward->command, SIGKILL);
         ward->is_denied = true;
     }
-    int64_t kill_ns = guard_now_ns() + grace_ns;
+    int64_t kill_ns = cli_now_ns() + grace_ns;
     bool is_begun = ward->kill_ns != INT64_MAX;
     ward->kill_ns = kill_ns < ward->kill_ns ? kill_ns : ward->kill_ns;
     if (grace_ns <= 0) {
@@ -200,7 +192,7 @@ static void on_orphaned(struct ward *ward)
     if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
         _exit(0);
     int64_t grace_ns =
-        ward->deadline_ns == INT64_MAX ? INT64_MAX : (ward->deadline_ns - guard_now_ns()) / 4 * 3;
+        ward->deadline_ns == INT64_MAX ? INT64_MAX : (ward->deadline_ns - cli_now_ns()) / 4 * 3;
     if (ward->cli->on_loss == ON_LOSS_KILL)
         grace_ns = 0;
     end_all(ward, grace_ns < kill_after_ns(ward) ? grace_ns : kill_after_ns(ward));
@@ -211,7 +203,7 @@ static void on_time(struct ward *ward)
     uint64_t count;
     ssize_t n = read(ward->timer, &count, sizeof count);
     (void)n; /* the clock decides, not the timer */
-    int64_t now = guard_now_ns();
+    int64_t now = cli_now_ns();
     if (now >= ward->kill_ns)
         kill_all(ward);
     if (now >= ward->deadline_ns && !ward->is_lost && (ward->command > 0 || ward->is_over)) {

@@ -59,9 +59,6 @@ int guard_hear(const struct guard *guard, struct guard_message *out);
 /* guard_end - close the link and wait until the guardian, and so COMMAND, has ended. */
 void guard_end(struct guard *guard);
 
-/* guard_now_ns - CLOCK_BOOTTIME. */
-int64_t guard_now_ns(void);
-
 /* command_exec - become COMMAND unless the deadline has passed (command.c).  Returns errno, or 0 if
  * it was too late. */
 int command_exec(const struct cli *cli, const struct guard_message *go, const sigset_t *mask);

@@ -42,7 +42,7 @@ static int loop(struct take *take, int signals)
     bool is_told = false;
     int code = -1;
     while (code < 0) {
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        if (poll(fds, 2, take_left_ms(take)) < 0 && errno != EINTR)
             return cli_fail_errno(take->cli, "poll");
         code = take_look(take);
         int sig = code < 0 ? signals_next(signals) : 0;

@@ -58,7 +58,7 @@ static const char help[] =
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password\n"
     "  --json          print JSON\n"
-    "  -q, --quiet     do not say that the lock is not free, or held\n"
+    "  -q, --quiet     do not say that the lock is waited for, not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
     "  -h, --help, --version\n"
     "\n"

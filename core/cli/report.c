@@ -97,6 +97,15 @@ void cli_tell_held(const struct cli *cli, const char *text, int64_t token)
     put(cli, object, text);
 }
 
+void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner)
+{
+    cJSON *object = message("waiting", NULL, text);
+    cJSON_AddStringToObject(object, "name", name);
+    if (owner)
+        cJSON_AddStringToObject(object, "owner", owner);
+    put(cli, object, text);
+}
+
 void cli_log(const struct cli *cli, const snib_event *record)
 {
     static const char *const levels[] = {"log", "error", "warning", "info"};

@@ -112,7 +112,7 @@ static int tell_held(struct run *run, enum guard_word word)
     struct guard_message message = {
         .word = word,
         .token = token > 0 ? token : 0,
-        .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : guard_now_ns() + (left_ms + 1) * 1000000};
+        .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : cli_now_ns() + (left_ms + 1) * 1000000};
     if (left_ms > 0) /* else it is lost, and an event will say so */
         guard_tell(&run->guard, &message);
     if (left_ms == INT64_MAX)
@@ -229,7 +229,9 @@ static int loop(struct run *run)
                             {.fd = run->guard.link, .events = POLLIN}};
     int code = -1;
     while (code < 0) {
-        int left_ms = run->is_started && !run->take.is_lost ? tell_held(run, GUARD_HELD) : -1;
+        int left_ms = !run->is_started    ? take_left_ms(&run->take)
+                      : run->take.is_lost ? -1
+                                          : tell_held(run, GUARD_HELD);
         if (poll(fds, 3, left_ms) < 0 && errno != EINTR)
             return cli_fail_errno(run->cli, "poll");
         code = take_signals(run);

@@ -6,7 +6,7 @@
 #define CLOSE_MS 1000 /* for closing the client */
 
 /* Tells which operation has ended. */
-enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT };
+enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT, TOKEN_WAITING };
 
 /* ---- Taking ---------------------------------------------------------------------------------- */
 
@@ -60,7 +60,13 @@ int take_open(struct take *take, const struct cli *cli)
         return cli_fail(cli, &err);
     if (cli->is_verbose)
         snib_client_log(take->client, take->queue, SNIB_LOG_INFO, NULL);
+    waiting_begin(&take->waiting, cli, take->client, take->queue, TOKEN_WAITING);
     return begin(take);
+}
+
+int take_left_ms(const struct take *take)
+{
+    return waiting_left_ms(&take->waiting);
 }
 
 int take_fd(const struct take *take)
@@ -78,6 +84,7 @@ static int on_done(struct take *take, const snib_event *event)
     }
     if (event->token == TOKEN_COUNT)
         return begin(take);
+    waiting_end(&take->waiting);
     take->hold = event->hold;
     take_check(take);
     return -1;
@@ -96,9 +103,13 @@ int take_look(struct take *take)
             cli_log(take->cli, &events[i]);
         else if (events[i].kind == SNIB_EVENT_LOST)
             take_lose(take, snib_reason_text(events[i].reason));
+        else if (events[i].kind == SNIB_EVENT_DONE && events[i].token == TOKEN_WAITING)
+            waiting_hear(&take->waiting, &events[i]);
         else if (events[i].kind == SNIB_EVENT_DONE)
             code = on_done(take, &events[i]);
     }
+    if (code < 0)
+        waiting_look(&take->waiting);
     return code;
 }
 
@@ -134,6 +145,7 @@ int take_release(struct take *take, snib_error *err)
 
 void take_close(struct take *take)
 {
+    waiting_end(&take->waiting);
     if (take->queue)
         take_look(take); /* the remaining log records */
     snib_hold_free(take->hold);

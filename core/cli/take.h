@@ -1,10 +1,10 @@
 /* take.h - the lock's side of run and hold: it is taken, watched and released.
  *
- * The caller's loop polls the descriptor and calls take_look() when it is readable. */
+ * The caller's loop polls the descriptor, for as long as take_left_ms() says, and then calls take_look(). */
 #ifndef SNIB_TAKE_H
 #define SNIB_TAKE_H
 
-#include "cli.h"
+#include "waiting.h"
 
 struct take {
     const struct cli *cli;
@@ -14,6 +14,7 @@ struct take {
     int locks_n;
     int counted_n;   /* locks whose number of permits was asked for */
     snib_lock *lock; /* all of them */
+    struct waiting waiting;
     snib_hold *hold; /* NULL: not granted yet */
     bool is_lost;    /* and reported */
 };
@@ -21,6 +22,9 @@ struct take {
 /* take_open - open what the command line names, and start to acquire it.  Returns -1, or an exit code after
  * reporting the error. */
 int take_open(struct take *take, const struct cli *cli);
+
+/* take_left_ms - until take_look() has something to do in any case; -1: no limit. */
+int take_left_ms(const struct take *take);
 
 /* take_fd - readable when take_look() has something to do. */
 int take_fd(const struct take *take);

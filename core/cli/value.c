@@ -1,10 +1,11 @@
-/* value.c - the values of options: times and numbers. */
+/* value.c - times and numbers: the values of options, and the clock. */
 #include "cli.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #define FAR 1000000000 /* above every range, in every unit */
 
@@ -69,4 +70,11 @@ int64_t cli_read_number(const char *text, int64_t min, int64_t max)
     errno = 0;
     intmax_t number = strtoimax(text, &end, 10);
     return errno == 0 && *end == '\0' && number >= min && number <= max ? number : -1;
+}
+
+int64_t cli_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
 }

@@ -98,7 +98,7 @@ class Cli(CommandCase):
 
     def test_waits_for_the_lock(self):
         first = self.hold("a")
-        second = self.start("run", "a", "--wait", "20s", "--", "echo", "mine")
+        second = self.start("run", "a", "-q", "--wait", "20s", "--", "echo", "mine")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
         first.terminate()
         self.assertEqual(self.end(second), (0, "mine\n"))
@@ -209,7 +209,7 @@ class Cli(CommandCase):
                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.assertEqual(self.end(ignoring), (0, "lives\n"))
         self.hold("a")
-        waiting = self.start("run", "a", "--", "true",
+        waiting = self.start("run", "a", "-q", "--", "true",
                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
         waiting.send_signal(signal.SIGHUP)
@@ -221,7 +221,7 @@ class Cli(CommandCase):
         self.server("PEXPIRE", "a", 60000)
         for name in ("TERM", "INT", "HUP"):
             number = getattr(signal, "SIG" + name)
-            process = self.start("run", "a", "--", "echo", "ran")
+            process = self.start("run", "a", "-q", "--", "echo", "ran")
             wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
             process.send_signal(number)
             self.assertEqual(self.end(process), (128 + number, ""))

@@ -71,7 +71,7 @@ class Acl(CommandCase):
         self.env, before = {**self.env, **env}, self.env
         try:
             holder = self.hold("app:x", *run, script=f"echo ready; {self.until_go()}")
-            waiter = self.start("run", "app:x", *run, "-v", "--", "echo", "went")
+            waiter = self.start("run", "app:x", *run, "-q", "-v", "--", "echo", "went")
             if run != ["--read"]:
                 self.waiting(run)
             self.go()

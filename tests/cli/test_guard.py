@@ -122,7 +122,7 @@ class Guard(CommandCase):
     def test_children_of_a_shell_that_became_snib(self):
         """They end while snib waits, as in a container's entry point, and snib keeps waiting."""
         holder = self.hold("busy", script=f"echo ready; {self.until_go()}")
-        shell = f'(read line <{self.folder.name}/pipe) & exec {SNIB} run busy -- echo went'
+        shell = f'(read line <{self.folder.name}/pipe) & exec {SNIB} run busy -q -- echo went'
         os.mkfifo(f"{self.folder.name}/pipe")
         waiter = subprocess.Popen(["sh", "-c", shell], env=self.env, text=True, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -43,7 +43,7 @@ class Kinds(CommandCase):
                 self.server("FLUSHALL")
                 holder = self.hold("a", *options)
                 self.assertTrue(self.run_busy("a", *options))
-                waiter = self.start("run", "a", *options, "--", "echo", "mine")
+                waiter = self.start("run", "a", "-q", *options, "--", "echo", "mine")
                 if "--spin" not in options and "--plain" not in options: # these poll
                     wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
                 self.stop(holder)
@@ -68,7 +68,7 @@ class Kinds(CommandCase):
         order = f"{self.folder.name}/order"
         waiters = []
         for number in range(3):
-            waiters.append(self.start("run", "a", "--fair", "--", "sh", "-c",
+            waiters.append(self.start("run", "a", "-q", "--fair", "--", "sh", "-c",
                                       f"echo {number} >> {order}"))
             wait_for(lambda: self.server("LLEN", "redisson_lock_queue:{a}") == len(waiters),
                      "the waiter to queue")
@@ -95,7 +95,7 @@ class Kinds(CommandCase):
         self.assertTrue(self.run_busy("a", "--permits", "2"))
         self.assertTrue(self.run_busy("a", "--permits", "5")) # the number was set before
         self.assertEqual(self.info("a")["total"], 2)
-        waiter = self.start("run", "a", "--permits", "2", "--", "echo", "mine")
+        waiter = self.start("run", "a", "-q", "--permits", "2", "--", "echo", "mine")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
         self.stop(holders[0])
         self.assertEqual(self.end(waiter), (0, "mine\n"))
@@ -247,7 +247,7 @@ class Kinds(CommandCase):
             with self.subTest(options=options):
                 self.server("FLUSHALL")
                 self.hold("a", *options)
-                waiter = self.start("run", "a", *options, "--", "echo", "mine")
+                waiter = self.start("run", "a", "-q", *options, "--", "echo", "mine")
                 wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
                 self.assertEqual(self.snib("release", "--force", "a").returncode, 0)
                 self.assertEqual(self.end(waiter), (0, "mine\n"))

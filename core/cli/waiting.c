@@ -1,0 +1,129 @@
+/* waiting.c - see waiting.h.
+ *
+ * One name after the other is asked about, until one is held.  If none is, the lock was free for a moment, and the
+ * next round begins a second later. */
+#include "waiting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void waiting_begin(struct waiting *waiting, const struct cli *cli, snib_client *client,
+                   snib_queue *queue, uint64_t token)
+{
+    *waiting = (struct waiting){.cli = cli, .client = client, .queue = queue, .token = token};
+    bool is_short = cli->wait_ms >= 0 && cli->wait_ms * MS_NS <= SECOND_NS;
+    waiting->next_ns = cli->is_quiet || is_short ? INT64_MAX : cli_now_ns() + SECOND_NS;
+}
+
+void waiting_end(struct waiting *waiting)
+{
+    waiting->next_ns = INT64_MAX;
+    waiting->at = -1;
+}
+
+int waiting_left_ms(const struct waiting *waiting)
+{
+    if (waiting->next_ns == INT64_MAX)
+        return -1;
+    int64_t left_ns = waiting->next_ns - cli_now_ns();
+    return left_ns > 0 ? (int)(left_ns / MS_NS) + 1 : 0;
+}
+
+/* Ask about the present name. */
+static void ask(struct waiting *waiting)
+{
+    const char *name = waiting->cli->names[waiting->at];
+    waiting->next_ns = INT64_MAX;
+    if (snib_client_describe_submit(waiting->client, name, strlen(name), waiting->queue,
+                                    waiting->token, NULL, NULL) != SNIB_OK)
+        waiting_end(waiting); /* nobody is told, but the wait continues */
+}
+
+void waiting_look(struct waiting *waiting)
+{
+    if (waiting->next_ns == INT64_MAX || cli_now_ns() < waiting->next_ns)
+        return;
+    waiting->why[0] = '\0';
+    ask(waiting);
+}
+
+/* The first holder, and how many there are; 0: the lock is free. */
+static int64_t find_holders(const struct description *description, struct row *out)
+{
+    const char *at = NULL;
+    struct row row;
+    int64_t n = 0;
+    while (description->available <= 0 && cli_next_row(description, &at, &row)) {
+        if (strcmp(row.word, "waiter") == 0)
+            continue;
+        if (n++ == 0)
+            *out = row;
+    }
+    return n > 0 && description->more > 0 ? n + description->more : n;
+}
+
+static void tell(struct waiting *waiting, const struct row *holder, int64_t n)
+{
+    const char *name = waiting->cli->names[waiting->at];
+    char lease[64] = "no lease";
+    char more[48] = "";
+    char *text;
+    if (holder->left_ms >= 0)
+        snprintf(lease, sizeof lease, "lease ends in %" PRId64 ".%03d s", holder->left_ms / 1000,
+                 (int)(holder->left_ms % 1000));
+    if (n > 1)
+        snprintf(more, sizeof more, " and %" PRId64 " more", n - 1);
+    if (asprintf(&text, "waiting for %s, held by %s%s (%s)%s", name,
+                 strcmp(holder->word, "permit") == 0 ? "permit " : "", holder->owner, lease,
+                 more) < 0)
+        abort();
+    cli_tell_waiting(waiting->cli, text, name, holder->owner);
+    free(text);
+}
+
+static void tell_unknown(struct waiting *waiting)
+{
+    const char *name = waiting->cli->names[0];
+    char *text;
+    if (asprintf(&text, "waiting for %s, its holder is unknown: %s", name, waiting->why) < 0)
+        abort();
+    cli_tell_waiting(waiting->cli, text, name, NULL);
+    free(text);
+}
+
+/* No name was held in this round. */
+static void end_round(struct waiting *waiting)
+{
+    bool is_unknown = waiting->why[0] != '\0';
+    if (is_unknown)
+        tell_unknown(waiting);
+    waiting->at = 0;
+    waiting->next_ns = is_unknown ? INT64_MAX : cli_now_ns() + SECOND_NS;
+}
+
+void waiting_hear(struct waiting *waiting, const snib_event *event)
+{
+    static struct description description;
+    struct row holder;
+    int64_t n = 0;
+    if (waiting->at >= 0 && event->code != SNIB_OK) {
+        snprintf(waiting->why, sizeof waiting->why, "%s", event->text);
+    } else if (waiting->at >= 0) {
+        cli_read_description(event->texts, &description);
+        n = find_holders(&description, &holder);
+    }
+    if (event->code == SNIB_OK)
+        snib_texts_free(event->texts);
+    if (waiting->at < 0) /* it is held by now */
+        return;
+    if (n > 0) {
+        tell(waiting, &holder, n);
+        waiting_end(waiting);
+    } else if (++waiting->at < waiting->cli->names_n) {
+        ask(waiting);
+    } else {
+        end_round(waiting);
+    }
+}
