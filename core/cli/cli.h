@@ -25,9 +25,13 @@ enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
 enum cli_rest { REST_END, REST_WAIT, REST_IGNORE };
 
 #define CLI_NAMES_MAX 100
+#define CLI_URLS_MAX 15
 
 struct cli {
     const char *url;
+    const char
+        *urls[CLI_URLS_MAX]; /* run, hold: the servers of a quorum, of which `url` is the first */
+    int urls_n;              /* --url was given so often */
     const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
     const char *names[CLI_NAMES_MAX]; /* run, hold: all names, of which `name` is the first */
     int names_n;
@@ -79,6 +83,9 @@ int cli_open(const struct cli *cli, snib_client **out_client);
 /* cli_open_quietly - another client, without a log; as cli_open(). */
 int cli_open_quietly(const struct cli *cli, snib_client **out_client);
 
+/* cli_open_at - the same for another server. */
+int cli_open_at(const struct cli *cli, const char *url, snib_client **out_client);
+
 /* cli_open_durable - another client, whose grants wait for one replica and say whether it had them;
  * SNIB_OK or the error's code. */
 int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err);
@@ -93,8 +100,11 @@ void cli_log(const struct cli *cli, const snib_event *record);
 int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, const char *name,
                   snib_lock **out_lock);
 
-/* cli_open_all - one lock that takes all of these or none; as cli_open(). */
-int cli_open_all(const struct cli *cli, snib_lock *const *locks, snib_lock **out_lock);
+/* cli_open_all - one lock that takes all of these n or none; as cli_open(). */
+int cli_open_all(const struct cli *cli, snib_lock *const *locks, int n, snib_lock **out_lock);
+
+/* cli_open_quorum - one lock that takes most of these n, each on a server of its own; as cli_open(). */
+int cli_open_quorum(const struct cli *cli, snib_lock *const *locks, int n, snib_lock **out_lock);
 
 /* cli_usage - report a usage error, `what` followed by `which`, and return its exit code. */
 int cli_usage(const struct cli *cli, const char *what, const char *which);

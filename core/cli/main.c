@@ -56,7 +56,8 @@ static const char help[] =
     "  --force         required by release\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
-    "                  replace the URL's user name and password\n"
+    "                  replace the URL's user name and password;\n"
+    "                  run, hold: three or more for a quorum lock, held on most of these servers\n"
     "  --json          print JSON\n"
     "  -q, --quiet     do not say that the lock is waited for, not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
@@ -274,7 +275,11 @@ static int take_option(int id, const char *value, struct cli *cli)
         cli->is_forced = true;
         return 0;
     case OPTION_URL:
-        cli->url = value;
+        if (cli->urls_n == CLI_URLS_MAX)
+            return cli_usage(cli,
+                             "a quorum has at most 15 servers, so this --url is too many: ", value);
+        cli->urls[cli->urls_n++] = value;
+        cli->url = cli->urls[0];
         cli->has_url = true;
         return 0;
     case OPTION_JSON:
@@ -334,6 +339,23 @@ static int settle_kind(struct cli *cli, const struct command *command)
     return 0;
 }
 
+/* Check that several --url make a quorum.  Returns 0, or an exit code after reporting the error. */
+static int check_quorum(const struct cli *cli, const struct command *command)
+{
+    if (!is_taking(command))
+        return cli_usage(cli, "only run and hold take more than one --url, not ", command->name);
+    if (cli->urls_n == 2)
+        return cli_usage(cli, "a quorum has 3 to 15 servers: add a third --url, or give one", "");
+    if (cli->names_n > 1)
+        return cli_usage(
+            cli,
+            "several --url make a quorum of one lock, but this is a second name: ", cli->names[1]);
+    if (cli->kind || cli->flags)
+        return cli_usage(
+            cli, "several --url make a quorum of mutexes, so do not add a kind or --fenced", "");
+    return 0;
+}
+
 /* Check that the command takes what was given.  Returns 0, or an exit code after reporting the
  * error. */
 static int check(const struct cli *cli, const struct command *command, unsigned given)
@@ -357,6 +379,11 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     if (cli->names_n > 1 && cli->flags & SNIB_LOCK_FENCED)
         return cli_usage(cli,
                          "--fenced is for one lock, but this is a second name: ", cli->names[1]);
+    if (cli->urls_n > 1) {
+        int code = check_quorum(cli, command);
+        if (code != 0)
+            return code;
+    }
     if (command->run == cli_run && !cli->command)
         return cli_usage(cli, "a command is missing; write it after --, or use snib hold NAME", "");
     if (command->run == cli_hold && cli->command)

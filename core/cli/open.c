@@ -12,22 +12,28 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-static int open_with(const struct cli *cli, snib_client_options *client_options,
+static int open_with(const struct cli *cli, const char *url, snib_client_options *client_options,
                      snib_client **out_client, snib_error *err)
 {
     client_options->lease_ms = cli->lease_ms;
     client_options->username = environment("SNIB_USERNAME");
     client_options->password = environment("SNIB_PASSWORD");
     client_options->password_file = environment("SNIB_PASSWORD_FILE");
-    return snib_client_open(cli->url, client_options, out_client, err);
+    return snib_client_open(url, client_options, out_client, err);
 }
 
-int cli_open_quietly(const struct cli *cli, snib_client **out_client)
+int cli_open_at(const struct cli *cli, const char *url, snib_client **out_client)
 {
     snib_client_options client_options;
     snib_error err;
     snib_client_options_init(&client_options, sizeof client_options);
-    return open_with(cli, &client_options, out_client, &err) == SNIB_OK ? 0 : cli_fail(cli, &err);
+    int result = open_with(cli, url, &client_options, out_client, &err);
+    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
+}
+
+int cli_open_quietly(const struct cli *cli, snib_client **out_client)
+{
+    return cli_open_at(cli, cli->url, out_client);
 }
 
 int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err)
@@ -36,7 +42,7 @@ int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error
     snib_client_options_init(&client_options, sizeof client_options);
     client_options.durability = 1;
     client_options.durability_policy = SNIB_DURABILITY_REPORT;
-    return open_with(cli, &client_options, out_client, err);
+    return open_with(cli, cli->url, &client_options, out_client, err);
 }
 
 int cli_open(const struct cli *cli, snib_client **out_client)
@@ -81,10 +87,20 @@ int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, cons
     return result == SNIB_OK ? 0 : cli_fail(cli, &err);
 }
 
-int cli_open_all(const struct cli *cli, snib_lock *const *locks, snib_lock **out_lock)
+int cli_open_all(const struct cli *cli, snib_lock *const *locks, int n, snib_lock **out_lock)
 {
     snib_lock_options lock_options = options_of_lock(cli);
     snib_error err;
-    int result = snib_multi_new(locks, (uint32_t)cli->names_n, &lock_options, out_lock, &err);
+    int result = snib_multi_new(locks, (uint32_t)n, &lock_options, out_lock, &err);
+    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
+}
+
+int cli_open_quorum(const struct cli *cli, snib_lock *const *locks, int n, snib_lock **out_lock)
+{
+    snib_lock_options lock_options = options_of_lock(cli);
+    snib_error err;
+    int result = snib_quorum_new(locks, (uint32_t)n, &lock_options, out_lock, &err);
+    if (result == SNIB_EINVAL) /* two are on the same server */
+        return cli_usage(cli, "--url: ", err.text);
     return result == SNIB_OK ? 0 : cli_fail(cli, &err);
 }

@@ -2,6 +2,7 @@
 #include "take.h"
 
 #include <stdio.h>
+#include <sys/epoll.h>
 
 #define CLOSE_MS 1000 /* for closing the client */
 
@@ -14,7 +15,7 @@ enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT, TOKEN_WAITING };
 static int acquire(struct take *take)
 {
     snib_error err;
-    int result = snib_lock_acquire_submit(take->lock, 0, take->cli->wait_ms, take->queue,
+    int result = snib_lock_acquire_submit(take->lock, 0, take->cli->wait_ms, take->queues[0],
                                           TOKEN_ACQUIRE, NULL, &err);
     return result == SNIB_OK ? -1 : cli_fail(take->cli, &err);
 }
@@ -27,40 +28,67 @@ static int begin(struct take *take)
         return acquire(take);
     int result =
         snib_permits_count_submit(take->locks[take->counted_n++], SNIB_COUNT_INIT,
-                                  take->cli->permits, take->queue, TOKEN_COUNT, NULL, &err);
+                                  take->cli->permits, take->queues[0], TOKEN_COUNT, NULL, &err);
     return result == SNIB_OK ? -1 : cli_fail(take->cli, &err);
 }
 
-/* Returns 0, or an exit code after reporting the error. */
-static int open_locks(struct take *take)
+/* Open the next server's client.  Returns 0, or an exit code after reporting the error. */
+static int open_client(struct take *take, const char *url)
 {
-    const struct cli *cli = take->cli;
-    int code = 0;
-    while (code == 0 && take->locks_n < cli->names_n) {
-        int i = take->locks_n;
-        code = cli_open_lock(cli, take->client, cli->kind, cli->names[i], &take->locks[i]);
-        take->locks_n += code == 0;
-    }
+    snib_error err;
+    int i = take->clients_n;
+    int code = cli_open_at(take->cli, url, &take->clients[i]);
     if (code != 0)
         return code;
+    take->clients_n++;
+    if (snib_queue_new(take->clients[i], &take->queues[i], &err) != SNIB_OK)
+        return cli_fail(take->cli, &err);
+    if (take->cli->is_verbose)
+        snib_client_log(take->clients[i], take->queues[i], SNIB_LOG_INFO, NULL);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(take->set, EPOLL_CTL_ADD, snib_queue_fd(take->queues[i], NULL), &event) != 0)
+        return cli_fail_errno(take->cli, "epoll");
+    return 0;
+}
+
+/* Open the lock of a name.  The same. */
+static int open_lock(struct take *take, snib_client *client, const char *name)
+{
+    int code = cli_open_lock(take->cli, client, take->cli->kind, name, &take->locks[take->locks_n]);
+    take->locks_n += code == 0;
+    return code;
+}
+
+/* The name on the server, or on each of several servers.  The same. */
+static int open_all(struct take *take)
+{
+    const struct cli *cli = take->cli;
+    bool is_quorum = cli->urls_n > 1;
+    int code = is_quorum ? 0 : open_client(take, cli->url);
+    for (int i = 0; code == 0 && is_quorum && i < cli->urls_n; i++) {
+        code = open_client(take, cli->urls[i]);
+        if (code == 0)
+            code = open_lock(take, take->clients[i], cli->name);
+    }
+    for (int i = 0; code == 0 && !is_quorum && i < cli->names_n; i++)
+        code = open_lock(take, take->clients[0], cli->names[i]);
     take->lock = take->locks[0];
-    return take->locks_n > 1 ? cli_open_all(cli, take->locks, &take->lock) : 0;
+    if (code == 0 && is_quorum)
+        code = cli_open_quorum(cli, take->locks, take->locks_n, &take->lock);
+    else if (code == 0 && take->locks_n > 1)
+        code = cli_open_all(cli, take->locks, take->locks_n, &take->lock);
+    return code;
 }
 
 int take_open(struct take *take, const struct cli *cli)
 {
-    snib_error err;
-    *take = (struct take){.cli = cli};
-    int code = cli_open_quietly(cli, &take->client);
-    if (code == 0)
-        code = open_locks(take);
+    *take = (struct take){.cli = cli, .set = epoll_create1(EPOLL_CLOEXEC)};
+    if (take->set < 0)
+        return cli_fail_errno(cli, "epoll");
+    int code = open_all(take);
     if (code != 0)
         return code;
-    if (snib_queue_new(take->client, &take->queue, &err) != SNIB_OK)
-        return cli_fail(cli, &err);
-    if (cli->is_verbose)
-        snib_client_log(take->client, take->queue, SNIB_LOG_INFO, NULL);
-    waiting_begin(&take->waiting, cli, take->client, take->queue, TOKEN_WAITING);
+    waiting_begin(&take->waiting, cli, take->clients, take->queues, TOKEN_WAITING);
     return begin(take);
 }
 
@@ -71,7 +99,7 @@ int take_left_ms(const struct take *take)
 
 int take_fd(const struct take *take)
 {
-    return snib_queue_fd(take->queue, NULL);
+    return take->set;
 }
 
 /* An operation has ended.  Returns -1, or an exit code after reporting the error. */
@@ -90,23 +118,32 @@ static int on_done(struct take *take, const snib_event *event)
     return -1;
 }
 
+static int on_event(struct take *take, const snib_event *event)
+{
+    if (event->kind == SNIB_EVENT_LOG)
+        cli_log(take->cli, event);
+    else if (event->kind == SNIB_EVENT_LOST)
+        take_lose(take, snib_reason_text(event->reason));
+    else if (event->kind == SNIB_EVENT_DONE && event->token == TOKEN_WAITING)
+        waiting_hear(&take->waiting, event);
+    else if (event->kind == SNIB_EVENT_DONE)
+        return on_done(take, event);
+    return -1;
+}
+
 int take_look(struct take *take)
 {
     snib_event events[4];
     snib_error err;
-    int n = snib_queue_drain(take->queue, events, sizeof events / sizeof events[0], &err);
-    if (n < 0)
-        return cli_fail(take->cli, &err);
     int code = -1;
-    for (int i = 0; i < n; i++) {
-        if (events[i].kind == SNIB_EVENT_LOG)
-            cli_log(take->cli, &events[i]);
-        else if (events[i].kind == SNIB_EVENT_LOST)
-            take_lose(take, snib_reason_text(events[i].reason));
-        else if (events[i].kind == SNIB_EVENT_DONE && events[i].token == TOKEN_WAITING)
-            waiting_hear(&take->waiting, &events[i]);
-        else if (events[i].kind == SNIB_EVENT_DONE)
-            code = on_done(take, &events[i]);
+    for (int i = 0; i < take->clients_n && code < 0; i++) {
+        int n = snib_queue_drain(take->queues[i], events, sizeof events / sizeof events[0], &err);
+        if (n < 0)
+            return cli_fail(take->cli, &err);
+        for (int k = 0; k < n; k++) {
+            int ended = on_event(take, &events[k]);
+            code = code < 0 ? ended : code;
+        }
     }
     if (code < 0)
         waiting_look(&take->waiting);
@@ -146,14 +183,15 @@ int take_release(struct take *take, snib_error *err)
 void take_close(struct take *take)
 {
     waiting_end(&take->waiting);
-    if (take->queue)
-        take_look(take); /* the remaining log records */
+    take_look(take); /* the remaining log records */
     snib_hold_free(take->hold);
-    snib_queue_free(take->queue);
     if (take->lock != take->locks[0])
         snib_lock_free(take->lock);
     for (int i = 0; i < take->locks_n; i++)
         snib_lock_free(take->locks[i]);
-    snib_client_close(take->client, CLOSE_MS, NULL);
-    snib_client_free(take->client);
+    for (int i = 0; i < take->clients_n; i++) {
+        snib_queue_free(take->queues[i]);
+        snib_client_close(take->clients[i], CLOSE_MS, NULL);
+        snib_client_free(take->clients[i]);
+    }
 }

@@ -8,12 +8,14 @@
 
 struct take {
     const struct cli *cli;
-    snib_client *client;
-    snib_queue *queue;
-    snib_lock *locks[CLI_NAMES_MAX]; /* one for each name */
+    snib_client *clients[CLI_URLS_MAX]; /* one for each server */
+    snib_queue *queues[CLI_URLS_MAX];   /* of the clients; the first one's gets the hold */
+    int clients_n;
+    snib_lock *locks[CLI_NAMES_MAX]; /* one for each name, or for each server of a quorum */
     int locks_n;
     int counted_n;   /* locks whose number of permits was asked for */
     snib_lock *lock; /* all of them */
+    int set;         /* of the queues' descriptors (epoll) */
     struct waiting waiting;
     snib_hold *hold; /* NULL: not granted yet */
     bool is_lost;    /* and reported */

@@ -1,7 +1,7 @@
 /* waiting.c - see waiting.h.
  *
- * One name after the other is asked about, until one is held.  If none is, the lock was free for a moment, and the
- * next round begins a second later. */
+ * One name after the other is asked about, or one server of a quorum after the other, until one is held.  If none is,
+ * the lock was free for a moment, and the next round begins a second later. */
 #include "waiting.h"
 
 #include <inttypes.h>
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-void waiting_begin(struct waiting *waiting, const struct cli *cli, snib_client *client,
-                   snib_queue *queue, uint64_t token)
+void waiting_begin(struct waiting *waiting, const struct cli *cli, snib_client *const *clients,
+                   snib_queue *const *queues, uint64_t token)
 {
-    *waiting = (struct waiting){.cli = cli, .client = client, .queue = queue, .token = token};
+    *waiting = (struct waiting){.cli = cli, .clients = clients, .queues = queues, .token = token};
     bool is_short = cli->wait_ms >= 0 && cli->wait_ms * MS_NS <= SECOND_NS;
     waiting->next_ns = cli->is_quiet || is_short ? INT64_MAX : cli_now_ns() + SECOND_NS;
 }
@@ -31,12 +31,23 @@ int waiting_left_ms(const struct waiting *waiting)
     return left_ns > 0 ? (int)(left_ns / MS_NS) + 1 : 0;
 }
 
-/* Ask about the present name. */
+static bool is_quorum(const struct waiting *waiting)
+{
+    return waiting->cli->urls_n > 1;
+}
+
+static const char *name_of(const struct waiting *waiting)
+{
+    return waiting->cli->names[is_quorum(waiting) ? 0 : waiting->at];
+}
+
+/* Ask about the present name, or the present server about the only name. */
 static void ask(struct waiting *waiting)
 {
-    const char *name = waiting->cli->names[waiting->at];
+    const char *name = name_of(waiting);
+    int i = is_quorum(waiting) ? waiting->at : 0;
     waiting->next_ns = INT64_MAX;
-    if (snib_client_describe_submit(waiting->client, name, strlen(name), waiting->queue,
+    if (snib_client_describe_submit(waiting->clients[i], name, strlen(name), waiting->queues[i],
                                     waiting->token, NULL, NULL) != SNIB_OK)
         waiting_end(waiting); /* nobody is told, but the wait continues */
 }
@@ -66,7 +77,7 @@ static int64_t find_holders(const struct description *description, struct row *o
 
 static void tell(struct waiting *waiting, const struct row *holder, int64_t n)
 {
-    const char *name = waiting->cli->names[waiting->at];
+    const char *name = name_of(waiting);
     char lease[64] = "no lease";
     char more[48] = "";
     char *text;
@@ -86,8 +97,11 @@ static void tell(struct waiting *waiting, const struct row *holder, int64_t n)
 static void tell_unknown(struct waiting *waiting)
 {
     const char *name = waiting->cli->names[0];
+    const char *why = waiting->why[0] ? waiting->why
+                                      : "no server reports one; a server that is new to this lock "
+                                        "or was restarted votes after one lease";
     char *text;
-    if (asprintf(&text, "waiting for %s, its holder is unknown: %s", name, waiting->why) < 0)
+    if (asprintf(&text, "waiting for %s, its holder is unknown: %s", name, why) < 0)
         abort();
     cli_tell_waiting(waiting->cli, text, name, NULL);
     free(text);
@@ -96,7 +110,7 @@ static void tell_unknown(struct waiting *waiting)
 /* No name was held in this round. */
 static void end_round(struct waiting *waiting)
 {
-    bool is_unknown = waiting->why[0] != '\0';
+    bool is_unknown = waiting->why[0] != '\0' || (is_quorum(waiting) && waiting->rounds++ > 0);
     if (is_unknown)
         tell_unknown(waiting);
     waiting->at = 0;
@@ -121,7 +135,8 @@ void waiting_hear(struct waiting *waiting, const snib_event *event)
     if (n > 0) {
         tell(waiting, &holder, n);
         waiting_end(waiting);
-    } else if (++waiting->at < waiting->cli->names_n) {
+    } else if (++waiting->at <
+               (is_quorum(waiting) ? waiting->cli->urls_n : waiting->cli->names_n)) {
         ask(waiting);
     } else {
         end_round(waiting);

@@ -6,17 +6,18 @@
 
 struct waiting {
     const struct cli *cli;
-    snib_client *client;
-    snib_queue *queue;
+    snib_client *const *clients; /* of the servers */
+    snib_queue *const *queues;
     uint64_t token;  /* of the questions */
     int64_t next_ns; /* when to ask; INT64_MAX: not now, or never again */
-    int at;          /* the name that is asked about */
-    char why[256];   /* an error of this round; "": none */
+    int at; /* the name that is asked about, or the server of a quorum that is asked; -1: ended */
+    int rounds;    /* that have ended */
+    char why[256]; /* an error of this round; "": none */
 };
 
 /* waiting_begin - the lock is waited for from now on. */
-void waiting_begin(struct waiting *waiting, const struct cli *cli, snib_client *client,
-                   snib_queue *queue, uint64_t token);
+void waiting_begin(struct waiting *waiting, const struct cli *cli, snib_client *const *clients,
+                   snib_queue *const *queues, uint64_t token);
 
 /* waiting_end - there is nothing to tell any more. */
 void waiting_end(struct waiting *waiting);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""snib run and snib hold with several names: all of the locks, or none."""
+"""snib run and snib hold with several names, all of the locks or none; and with several servers, most of them."""
 import json
 import unittest
 
-from command import BUSY, LEASE, LOST, TIMEDOUT, USAGE, CommandCase
-from server import wait_for
+from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase
+from server import PATIENT, Server, wait_for
 
 
 class Names(CommandCase):
@@ -93,6 +93,117 @@ class Names(CommandCase):
             self.assertIn(text, done.stderr)
         self.assertEqual(self.server("DBSIZE"), 0)
         self.assertEqual(self.snib("run", *names[:100], "--", "true").returncode, 0)
+
+
+class Quorum(CommandCase):
+    """The servers are never emptied: they would not vote for a lease."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.servers = [Server() for _ in range(3)]
+
+    @classmethod
+    def tearDownClass(cls):
+        for server in cls.servers:
+            server.stop()
+        super().tearDownClass()
+
+    def urls(self, *more, options=PATIENT):
+        found = [server.url + options for server in self.servers] + list(more)
+        return [word for url in found for word in ("--url", url)]
+
+    def holders(self, name):
+        return sum(server("EXISTS", name) for server in self.servers)
+
+    def held(self, name):
+        process = self.start("hold", name, "-q", "--lease", LEASE, *self.urls())
+        wait_for(lambda: self.holders(name) == 3, "all votes")
+        return process
+
+    def test_run(self):
+        script = 'echo "$SNIB_LOCK ${SNIB_TOKEN-none}"; exec sleep 60'
+        process = self.start("run", "q:run", "-q", "--lease", LEASE, *self.urls(), "--", "sh", "-c", script)
+        self.assertEqual(process.stdout.readline(), "q:run none\n")
+        self.assertGreaterEqual(self.holders("q:run"), 2)
+        self.assertEqual(self.server("DBSIZE"), 0) # SNIB_URL is not one of them
+        process.terminate()
+        self.assertEqual(self.end(process)[0], 128 + 15)
+        wait_for(lambda: self.holders("q:run") == 0, "the votes to be given back")
+
+    def test_busy(self):
+        process = self.held("q:busy")
+        for words in (["hold", "q:busy"], ["run", "q:busy", "--", "echo", "ran"]):
+            for wait, code in (("0", BUSY), ("200ms", TIMEDOUT)):
+                done = self.snib(words[0], "--wait", wait, "--lease", LEASE, *self.urls(), *words[1:])
+                self.assertEqual((done.returncode, done.stdout), (code, ""))
+                self.assertEqual(done.stderr.count("\n"), 1)
+        process.terminate()
+        self.assertEqual(self.end(process), (0, ""))
+
+    def test_waits_and_says_for_what(self):
+        first = self.held("q:waits")
+        waiter = self.start("hold", "q:waits", "--lease", LEASE, *self.urls())
+        self.assertRegex(waiter.stdout.readline(), "^snib: waiting for q:waits, held by [0-9a-f-]{36}:[0-9]+ ")
+        first.terminate()
+        self.assertEqual(self.end(first), (0, ""))
+        self.assertIn("holding q:waits", waiter.stdout.readline())
+        waiter.terminate()
+        self.assertEqual(self.end(waiter), (0, ""))
+
+    def test_servers_that_do_not_vote_yet(self):
+        new = [Server() for _ in range(3)]
+        for server in new:
+            self.addCleanup(server.stop)
+        urls = [word for server in new for word in ("--url", server.url + PATIENT)]
+        process = self.start("hold", "a", "--lease", "1h", *urls)
+        self.assertRegex(process.stdout.readline(), "^snib: waiting for a, its holder is unknown: .* votes after one lease")
+
+    def test_lost_with_most_servers(self):
+        process = self.held("q:lost")
+        for server in self.servers[:2]:
+            server("DEL", "q:lost")
+            server("HSET", "q:lost", "11111111-1111-8111-8111-111111111111:1", 1)
+        code, text = self.end(process)
+        self.assertEqual(code, LOST)
+        self.assertIn("lost", text)
+        for server in self.servers:
+            server("DEL", "q:lost")
+
+    def test_log_of_every_server(self):
+        done = self.snib("run", "q:log", "-v", "-q", "--lease", LEASE, *self.urls(), "--", "true")
+        self.assertEqual(done.returncode, 0)
+        for server in self.servers:
+            self.assertIn(f"connected to {server.path}", done.stderr)
+
+    def test_most_servers_away(self):
+        gone = [word for name in "xy" for word in ("--url", f"unix://{self.folder.name}/{name}")]
+        for command in (["run", "q:away", "--", "echo", "ran"], ["hold", "q:away"]):
+            done = self.snib(command[0], "--wait", "100ms", "--lease", LEASE, "--url", self.servers[0].url, *gone,
+                             *command[1:])
+            self.assertEqual((done.returncode, done.stdout), (SERVER, ""))
+            self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_bad_usage(self):
+        same = self.servers[0].url
+        bad = ((["run", "a", "--url", same, "--url", same + "x"], "a third --url"),
+               (["run", "a", *self.urls(same)], "--url: two members of the quorum are on the same server"),
+               (["run", "a", *self.urls(same + "?lease=5s")], "--url: two members"),
+               (["run", "a", "b", *self.urls()], "second name: b"), (["run", "a", "--read", *self.urls()], "--url"),
+               (["run", "a", "--fenced", *self.urls()], "--fenced"),
+               (["run", "a", "--permits", "2", *self.urls()], "--url"),
+               (["run", "a", *self.urls(*["unix:///x"] * 13)], "at most 15"),
+               (["info", "a", *self.urls()], "more than one --url, not info"),
+               (["list", *self.urls()], "more than one --url, not list"),
+               (["release", "a", "--force", *self.urls()], "more than one --url, not release"),
+               (["doctor", *self.urls()], "more than one --url, not doctor"),
+               (["acl", "a", *self.urls()], "more than one --url, not acl"))
+        for words, text in bad:
+            with self.subTest(words=words):
+                done = self.snib(*words, *(("--", "true") if words[0] == "run" else ()))
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
+                self.assertIn(text, done.stderr)
 
 
 if __name__ == "__main__":
