@@ -153,12 +153,8 @@ static void print_rules(const struct rules *rules)
         else
             puts(rules->lines[i]);
     }
-    if (!array)
-        return;
-    char *line = cJSON_PrintUnformatted(array);
-    puts(line ? line : "[]");
-    cJSON_free(line);
-    cJSON_Delete(array);
+    if (array)
+        cli_print_json(array);
 }
 
 static void add_all(struct rules *rules)

@@ -10,6 +10,7 @@
 /* snib's own exit codes.  Those below 121 are COMMAND's; from 126 on they follow the shells. */
 enum cli_exit {
     EXIT_NOTHING = 1,    /* release: nothing was held */
+    EXIT_SET_BEFORE = 1, /* latch set: it was set already */
     EXIT_FINDINGS = 1,   /* doctor: something should be changed */
     EXIT_BUSY = 121,     /* run, hold --wait 0: the lock is held */
     EXIT_TIMEDOUT = 122, /* run, hold: the wait ended */
@@ -33,7 +34,8 @@ struct cli {
         *urls[CLI_URLS_MAX]; /* run, hold: the servers of a quorum, of which `url` is the first */
     int urls_n;              /* --url was given so often */
     const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
-    const char *names[CLI_NAMES_MAX]; /* run, hold: all names, of which `name` is the first */
+    /* run, hold: all names, of which `name` is the first; latch: its name and the words after it */
+    const char *names[CLI_NAMES_MAX];
     int names_n;
     char **command;        /* run: argv of COMMAND, ended by NULL; NULL if not given */
     int64_t wait_ms;       /* run, hold: -1 no limit */
@@ -62,6 +64,7 @@ int cli_list(const struct cli *cli);
 int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
+int cli_latch(const struct cli *cli);
 
 /* cli_read_ms - read a time such as "10", "1.5s", "250ms" or "1h30m": seconds, or decimal numbers with
  * the units d, h, m, s, ms in this order.  Returns milliseconds, or -1 if it is none. */
@@ -120,6 +123,10 @@ void cli_tell(const struct cli *cli, const char *event, const char *text);
 
 /* cli_tell_held - the same for a granted lock; token 0: it has none. */
 void cli_tell_held(const struct cli *cli, const char *text, int64_t token);
+
+/* cli_print_json - print a value as one line, and free it. */
+struct cJSON;
+void cli_print_json(struct cJSON *object);
 
 /* What the server knows about one name.  Numbers that it did not report are CLI_UNTOLD. */
 #define CLI_UNTOLD INT64_MIN

@@ -460,10 +460,7 @@ static int finish_doctor(struct doctor *doctor)
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "worst", verdicts[doctor->worst]);
         cJSON_AddItemToObject(object, "findings", doctor->findings);
-        char *line = cJSON_PrintUnformatted(object);
-        puts(line ? line : "{}");
-        cJSON_free(line);
-        cJSON_Delete(object);
+        cli_print_json(object);
     }
     free(doctor->info);
     return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;

@@ -16,6 +16,7 @@ static const char help[] =
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force [KIND] NAME\n"
+    "       snib latch NAME [set N | down | wait [--wait TIME] [--busy-code N]]\n"
     "       snib doctor [PREFIX]\n"
     "       snib acl PREFIX [KIND]\n"
     "\n"
@@ -26,6 +27,8 @@ static const char help[] =
     "  list     list the locks that exist now with their kinds; PATTERN as in Redis's SCAN,\n"
     "           such as 'orders:*'\n"
     "  release  delete the lock NAME, regardless of its holder\n"
+    "  latch    print the count of the latch NAME; set: make it N if it is 0; down: count down by\n"
+    "           one; wait: wait until it is 0\n"
     "  doctor   inspect the server and try each kind of lock, on names that begin with PREFIX;\n"
     "           say what this means for the locks, and what to change\n"
     "  acl      print the rules for a user who may use locks whose names begin with PREFIX\n"
@@ -65,7 +68,8 @@ static const char help[] =
     "\n"
     "exit codes: run returns COMMAND's, or 128+N if signal N ended it; hold returns 0 after a\n"
     "signal; both return 128+N if signal N came before the lock was granted.  snib's own:\n"
-    "    1  release: nothing was held; doctor: something should be changed\n"
+    "    1  release: nothing was held; latch set: it was set already; doctor: something should be\n"
+    "       changed\n"
     "  121  --wait 0 was given and the lock is held\n"
     "  122  the wait ended before the lock was free\n"
     "  123  the lock was lost while COMMAND ran (not with --on-loss ignore), or while it was held\n"
@@ -152,6 +156,7 @@ static const struct command {
     {"info", cli_info, true, 1, EVERYWHERE},
     {"list", cli_list, false, 1, EVERYWHERE},
     {"release", cli_release, true, 1, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
+    {"latch", cli_latch, true, 3, EVERYWHERE | BIT(OPTION_WAIT) | BIT(OPTION_BUSY_CODE)},
     {"doctor", cli_doctor, false, 1, EVERYWHERE},
     {"acl", cli_acl, true, 1,
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
@@ -445,8 +450,8 @@ int main(int argc, char **argv)
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)
-        return cli_usage(&cli,
-                         "a command is missing: run, hold, info, list, release, doctor or acl", "");
+        return cli_usage(
+            &cli, "a command is missing: run, hold, info, list, release, latch, doctor or acl", "");
     int code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);

@@ -1,4 +1,4 @@
-/* report.c - what the command says on stderr, as text or JSON, and the exit codes of errors. */
+/* report.c - what the command says on stderr, as text or JSON, its JSON on stdout, and the exit codes of errors. */
 #include "cli.h"
 
 #include <cjson/cJSON.h>
@@ -146,4 +146,14 @@ int cli_usage(const struct cli *cli, const char *what, const char *which)
     snprintf(text, sizeof text, "%s%s; see snib --help", what, which);
     tell(cli, "error", NULL, text);
     return EXIT_USAGE;
+}
+
+void cli_print_json(cJSON *object)
+{
+    char *line = cJSON_PrintUnformatted(object);
+    if (!line)
+        abort();
+    puts(line);
+    cJSON_free(line);
+    cJSON_Delete(object);
 }

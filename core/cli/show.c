@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Print an object as one line and free it. */
-static void print_json(cJSON *object)
-{
-    char *line = cJSON_PrintUnformatted(object);
-    if (!line)
-        abort();
-    puts(line);
-    cJSON_free(line);
-    cJSON_Delete(object);
-}
-
 /* An exact number: a token may be too large for a double. */
 static void add_number(cJSON *object, const char *name, int64_t value)
 {
@@ -82,7 +71,7 @@ static void print_info_json(const struct cli *cli, const struct description *des
     add_number(object, "count", description->count);
     add_number_or_null(object, "waiting", description->waiting);
     add_number(object, "more", description->more);
-    print_json(object);
+    cli_print_json(object);
 }
 
 static void print_row(const struct row *row)
@@ -245,7 +234,7 @@ int cli_list(const struct cli *cli)
     if (code == 0)
         code = print_names(cli, client, &names, array);
     if (array && code == 0)
-        print_json(array);
+        cli_print_json(array);
     else
         cJSON_Delete(array);
     names_free(&names);
@@ -304,7 +293,7 @@ static void print_released(const struct cli *cli, bool is_released)
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "name", cli->name);
         cJSON_AddBoolToObject(object, "released", is_released);
-        print_json(object);
+        cli_print_json(object);
     } else {
         printf("%s: %s\n", cli->name, is_released ? "released" : "nothing was held");
     }

@@ -157,7 +157,8 @@ class Quorum(CommandCase):
             self.addCleanup(server.stop)
         urls = [word for server in new for word in ("--url", server.url + PATIENT)]
         process = self.start("hold", "a", "--lease", "1h", *urls)
-        self.assertRegex(process.stdout.readline(), "^snib: waiting for a, its holder is unknown: .* votes after one lease")
+        self.assertRegex(process.stdout.readline(),
+                         "^snib: waiting for a, its holder is unknown: .* votes after one lease")
 
     def test_lost_with_most_servers(self):
         process = self.held("q:lost")
