@@ -45,7 +45,7 @@ static int loop(struct take *take, int signals)
         if (poll(fds, 2, take_left_ms(take)) < 0 && errno != EINTR)
             return cli_fail_errno(take->cli, "poll");
         code = take_look(take);
-        int sig = code < 0 ? signals_next(signals) : 0;
+        int sig = code < 0 ? signals_next(signals, 0) : 0;
         if (take->is_lost)
             code = EXIT_LOST;
         else if (sig)

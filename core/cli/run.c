@@ -87,7 +87,8 @@ static void on_stopped(struct run *run, int sig)
         continue_command(run);
     } else if (run->terminal >= 0 && (wants_terminal || sig == SIGTSTP)) {
         take_terminal_back(run);
-        raise(SIGSTOP);
+        if (!signals_stop())
+            continue_command(run);
     }
 }
 
@@ -196,7 +197,7 @@ static int take_signals(struct run *run)
 {
     int code = -1;
     int sig;
-    while (code < 0 && (sig = signals_next(run->signals)) != 0) {
+    while (code < 0 && (sig = signals_next(run->signals, run->guard.pid)) != 0) {
         if (sig == SIGCONT) {
             take_check(&run->take);
             pass_loss_on(run);
@@ -204,7 +205,7 @@ static int take_signals(struct run *run)
         } else if (run->is_started) {
             tell_guard(run, GUARD_SIGNAL, sig);
         } else if (sig == SIGTSTP) {
-            raise(SIGSTOP);
+            signals_stop();
         } else if (sig != SIGWINCH) {
             code = EXIT_SIGNAL + sig;
         }

@@ -2,7 +2,23 @@
 #include "signals.h"
 
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+bool signals_is_first(void)
+{
+    return getpid() == 1;
+}
+
+static void reap(pid_t spared)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+           info.si_pid != spared) {
+        waitpid(info.si_pid, NULL, 0);
+        info.si_pid = 0;
+    }
+}
 
 int signals_open(const int *numbers, size_t n, sigset_t *old_mask)
 {
@@ -15,15 +31,32 @@ int signals_open(const int *numbers, size_t n, sigset_t *old_mask)
             sigaddset(&mask, numbers[i]);
     }
     signal(SIGCHLD, SIG_DFL);
+    if (signals_is_first())
+        sigaddset(&mask, SIGCHLD);
     blocked = mask;
     sigaddset(&blocked, SIGTTOU); /* or tcsetpgrp() would stop snib */
     if (sigprocmask(SIG_BLOCK, &blocked, old_mask) != 0)
         return -1;
+    if (signals_is_first())
+        reap(0); /* children of a shell that became snib, which may have ended before */
     return signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int signals_next(int fd)
+int signals_next(int fd, pid_t spared)
 {
     struct signalfd_siginfo info;
-    return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+    while (read(fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGCHLD)
+            return (int)info.ssi_signo;
+        reap(spared);
+    }
+    return 0;
+}
+
+bool signals_stop(void)
+{
+    if (signals_is_first())
+        return false;
+    raise(SIGSTOP);
+    return true;
 }

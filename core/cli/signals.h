@@ -1,16 +1,28 @@
-/* signals.h - signals as a file descriptor, and the duties of a container's first process. */
+/* signals.h - signals as a file descriptor, and the duties of a container's first process.
+ *
+ * Process 1 of a container inherits the processes whose parents have ended, and must reap them.  The kernel sends it no
+ * signal that it does not handle, and SIGSTOP not at all. */
 #ifndef SNIB_SIGNALS_H
 #define SNIB_SIGNALS_H
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* signals_open - block these signals and make them readable.  A signal that was ignored when snib started, as
  * with nohup, stays ignored.  old_mask: the mask before.  Returns a descriptor, or -1 with errno. */
 int signals_open(const int *numbers, size_t n, sigset_t *old_mask);
 
-/* signals_next - the next signal that has arrived; 0: none. */
-int signals_next(int fd);
+/* signals_next - the next signal that has arrived; 0: none.  Process 1 also reaps what has ended, except one child
+ * for which the caller waits. */
+int signals_next(int fd, pid_t spared);
+
+/* signals_is_first - whether this is process 1. */
+bool signals_is_first(void);
+
+/* signals_stop - stop this process, as a shell expects when the terminal stops it.  False: it cannot stop, because
+ * it is process 1, and nobody could continue it. */
+bool signals_stop(void);
 
 #endif
