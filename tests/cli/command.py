@@ -2,10 +2,14 @@
 
 SNIB_COMMAND names the command (default: snib on PATH), SNIB_TEST_SERVER another server.
 """
+import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
+
+import jsonschema
 
 from server import PATIENT, Server, wait_for
 
@@ -13,6 +17,10 @@ SNIB = os.environ.get("SNIB_COMMAND", "snib")
 # A lease for holds that must be lost soon, but not because a process stalls for two seconds.
 LEASE = "4s"
 BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
+
+
+SCHEMAS = {path.stem: jsonschema.Draft202012Validator(json.loads(path.read_text()))
+           for path in (pathlib.Path(__file__).parents[2] / "core/cli/schemas").glob("*.json")}
 
 
 class CommandCase(unittest.TestCase):
@@ -40,10 +48,13 @@ class CommandCase(unittest.TestCase):
         self.folder.cleanup()
 
     def snib(self, *words, env=None, **options):
-        """Run to the end; stdout and stderr separate."""
-        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
+        """Run to the end; stdout and stderr separate.  What --json prints is checked."""
+        done = subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
                               timeout=120, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, **options)
+        if "--json" in words:
+            check_json(words, done)
+        return done
 
     def start(self, *words, **options):
         """Start; stdout and stderr together."""
@@ -76,3 +87,12 @@ class CommandCase(unittest.TestCase):
         """Check that nothing of Snib is left: no key, no subscription."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")
+
+
+def check_json(words, done):
+    """Compare the output with the schemas."""
+    command = next((word for word in words if word in SCHEMAS), None)
+    if command and done.stdout:
+        SCHEMAS[command].validate(json.loads(done.stdout))
+    for line in done.stderr.splitlines():
+        SCHEMAS["message"].validate(json.loads(line))

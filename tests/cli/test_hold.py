@@ -101,7 +101,7 @@ class Hold(CommandCase):
         self.assertEqual(self.end(process), (LOST, "snib: lock lost: taken\n"))
         self.assertEqual(self.server("HGET", "a", OTHER), "1")
         self.server("DEL", "a")
-        process = self.held("a", "--max-hold", "300ms")
+        process = self.held("a", "--max-hold", LEASE)
         self.assertEqual(self.end(process), (LOST, "snib: lock lost: max hold\n"))
         self.assertFree("a")
 

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Every --json has a schema, which is neither too strict nor too loose; see check_json() in command.py, too."""
+import json
+import re
+import unittest
+
+import jsonschema
+
+from command import LEASE, SCHEMAS, CommandCase
+
+
+class Json(CommandCase):
+    def told(self, *words):
+        """The value on standard output, checked."""
+        return json.loads(self.snib(*words, "--json").stdout)
+
+    def message(self, process):
+        """The next message of a process, checked."""
+        value = json.loads(process.stdout.readline())
+        SCHEMAS["message"].validate(value)
+        return value
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def test_every_command_has_a_schema(self):
+        commands = set(re.findall(r"^(?:usage:|      ) snib (\w+)", self.snib("--help").stdout, re.M))
+        self.assertEqual(commands - {"run", "hold"}, set(SCHEMAS) - {"message"})
+
+    def test_info(self):
+        kinds = {(): "mutex", ("--fair",): "mutex", ("--fenced",): "mutex", ("--read",): "read", ("--write",): "write",
+                 ("--permits", "2"): "permits", ("--spin",): "mutex", ("--plain",): "plain"}
+        for number, (options, kind) in enumerate(kinds.items()):
+            process = self.start("hold", f"k{number}", *options)
+            process.stdout.readline()
+            told = self.told("info", f"k{number}")
+            self.assertEqual((told["kind"], told["held"]), (kind, True))
+        self.start("hold", "k1", "--fair", "--json")
+        while self.told("info", "k1")["kind"] != "fair": # until the waiter is in the queue
+            pass
+        self.assertEqual(len(self.told("info", "k1")["waiters"]), 1)
+        self.assertEqual({item["kind"] for item in self.told("list")}, {*kinds.values(), "fair"})
+
+    def test_info_of_other_things(self):
+        self.server("SET", "number", 3)
+        self.server("SADD", "set", "x")
+        self.server("HSET", "endless", "11111111-1111-8111-8111-111111111111:1", 1)
+        self.server("HSET", "crowd", *[word for n in range(600)
+                                       for word in (f"11111111-1111-8111-8111-111111111111:{n}", 1)])
+        self.assertEqual(self.told("info", "number")["kind"], "counter")
+        self.assertEqual(self.told("info", "set")["kind"], "other")
+        self.assertEqual(self.told("info", "nothing")["kind"], "free")
+        self.assertIsNone(self.told("info", "endless")["holders"][0]["remaining_ms"])
+        self.assertGreater(self.told("info", "crowd").get("more", 0), 0)
+        self.told("list")
+
+    def test_the_others(self):
+        self.assertEqual(self.told("list"), [])
+        self.hold("a")
+        self.assertEqual(self.told("release", "a", "--force"), {"name": "a", "released": True})
+        self.assertEqual(self.told("release", "a", "--force"), {"name": "a", "released": False})
+        self.assertEqual(self.told("latch", "l", "set", "2"), {"name": "l", "count": 2, "set": True})
+        for words in (("set", "2"), ("down",), (), ("down",), ("wait",)):
+            self.assertEqual(self.told("latch", "l", *words)["name"], "l")
+        for kind in ((), ("--fair",), ("--latch",)):
+            self.assertIn("-@all", self.told("acl", "app:", *kind))
+            self.assertIn("-@all", self.told("acl", "app:", *kind, "--url", self.server.url))
+        self.assertIn(self.told("doctor", "app:")["worst"], ("ok", "note", "warning"))
+
+    # ---- messages --------------------------------------------------------------------------------
+
+    def test_messages(self):
+        holder = self.start("hold", "a", "--fenced", "--json")
+        self.assertEqual(set(self.message(holder)), {"event", "text", "token"})
+        waiter = self.start("hold", "a", "--json")
+        self.assertEqual(set(self.message(waiter)), {"event", "text", "name", "owner"})
+        waiter.kill()
+        self.server("DEL", "a")
+        holder.terminate()
+        self.assertEqual(self.message(holder)["event"], "lost")
+        run = self.start("run", "a", "--json", "--lease", LEASE, "--", "sleep", "60")
+        while not self.server("EXISTS", "a"):
+            pass
+        self.server("DEL", "a")
+        self.assertEqual(self.message(run)["event"], "lost")
+        for words, code in ((["hold", "b", "--url", f"unix://{self.folder.name}/none"], "SNIB_ECONNECT"),
+                            (["hold", "x\n"], "SNIB_ENAME"), (["hold"], None)):
+            told = json.loads(self.snib(*words, "--json").stderr)
+            self.assertEqual((told["event"], told.get("code")), ("error", code))
+        done = self.snib("run", "c", "-v", "--json", "--", "true")
+        self.assertIn("log", [json.loads(line)["event"] for line in done.stderr.splitlines()])
+
+    # ---- the schemas -----------------------------------------------------------------------------
+
+    def test_schemas_are_schemas(self):
+        for name, schema in SCHEMAS.items():
+            with self.subTest(name=name):
+                schema.check_schema(schema.schema)
+                self.assertIn("snib" if name != "message" else "--json", schema.schema["title"])
+
+    def test_schemas_notice(self):
+        """A field too few or too many, at the top and in a row."""
+        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
+        values = {"info": self.told("info", "a"), "list": self.told("list"), "latch": self.told("latch", "l"),
+                  "release": self.told("release", "--force", "none"), "doctor": self.told("doctor"),
+                  "message": json.loads(self.snib("hold", "--json").stderr)}
+        for name, value in values.items():
+            rows = [value] if isinstance(value, dict) else []
+            rows += value.get("holders", []) + value.get("findings", []) if isinstance(value, dict) else value
+            for row in rows:
+                for field in [*row, "more fields"]:
+                    with self.subTest(name=name, field=field):
+                        kept = row.pop(field, self)
+                        if field == "more fields":
+                            row[field] = 1
+                        with self.assertRaises(jsonschema.ValidationError):
+                            SCHEMAS[name].validate(value)
+                        row.pop("more fields", None)
+                        if kept is not self:
+                            row[field] = kept
+            SCHEMAS[name].validate(value)
+
+
+if __name__ == "__main__":
+    unittest.main()
