@@ -205,6 +205,26 @@ static void several_names(void **state)
     snib_lock_free(two[1]);
 }
 
+/* Members at several clients are renewed while the others are collected, and then get the lock's fixed lease, which
+ * is shorter. */
+static void members_get_a_shorter_lease(void **state)
+{
+    struct kinds_world *world = *state;
+    snib_lock *two[] = {must_lock(world->ours, "a"), must_lock(world->theirs, "b")}, *multi = NULL;
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS / 2;
+    EXPECT(snib_multi_new(two, 2, &options, &multi, err), SNIB_OK);
+    snib_hold *hold = must_acquire(multi, PROMPT_MS);
+    AWAIT(server_integer(&world->server, "PTTL a") <= LEASE_MS / 2, 3000);
+    AWAIT(server_integer(&world->server, "PTTL b") <= LEASE_MS / 2, 3000);
+    EXPECT(snib_hold_check(hold, err), SNIB_OK);
+    must_release(hold);
+    snib_lock_free(multi);
+    snib_lock_free(two[0]);
+    snib_lock_free(two[1]);
+}
+
 #define TEST(name, new) cmocka_unit_test_setup_teardown(name, new, world_free)
 
 int main(void)
@@ -218,6 +238,7 @@ int main(void)
         TEST(ends_with_its_hold, world_new),
         TEST(refusals, world_new),
         TEST(several_names, world_new),
+        TEST(members_get_a_shorter_lease, world_new),
     };
     return cmocka_run_group_tests(tests, kinds_server_start, kinds_server_stop);
 }

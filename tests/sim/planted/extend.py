@@ -54,12 +54,6 @@ MUTANTS = [
         "bool held = hold->phase == SNIB__HELD;\n    if (op->done)",
     ),
     Mutant(
-        "an extension lifts a doubt about the clock",
-        "engine/extend.c",
-        "    else\n        snib__watchdog_fixed(hold, sent_at, now);\n    snib__hold_arm",
-        "    snib__hold_arm",
-    ),
-    Mutant(
         "an old renewal shortens a lease",
         "lua/mutex_renew.lua",
         "(lease > 0 and redis.call('pttl', KEYS[i]) < lease)",
@@ -83,6 +77,6 @@ MUTANTS = [
         "engine/hold.c",
         "    hold->exact = true;\n",
         "",
-        "live/groups",
+        "live/extend members_get_a_shorter_lease",
     ),
 ]
