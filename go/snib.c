@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0f97bc859bc3ec08"
+#define SNIB_BUILD_ID "42e1a171bd825c34"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -13358,8 +13358,9 @@ static const struct snib__script_text {
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
      "local function take(left)\n"
+     "    local longer = left < tonumber(lease)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
+     "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -13449,7 +13450,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7727, "b21382dbfef685aca9597c6b05fb981dbfd814a7"},
+     7753, "0c00b2be03f78247bf28dd2a6262a8c671a514a4"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -13777,6 +13778,7 @@ static const struct snib__script_text {
      "if left ~= -2 and not mine then\n"
      "    return left\n"
      "end\n"
+     "local longer = left < tonumber(ARGV[2])\n"
      "local token = mine and redis.call('get', KEYS[2])\n"
      "if not token then\n"
      "    redis.call('incr', KEYS[2])\n"
@@ -13786,13 +13788,13 @@ static const struct snib__script_text {
      "    return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
      "end\n"
      "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
-     "local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
+     "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
      "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return { token }\n",
-     718, "9cc7894839b677e3e137eee8aa9506123465081f"},
+     740, "9f6dfbc3292368c8baa29f5e8797f6101621f199"},
     {"fenced_transfer",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
@@ -13916,6 +13918,7 @@ static const struct snib__script_text {
      1189, "4d7b9b51bb83de70d756d097df7250db680b325d"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
+     "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
      "local function field(kind)\n"
      "    return kind == 'w' and owner .. ':write' or owner\n"
      "end\n"
@@ -13963,7 +13966,7 @@ static const struct snib__script_text {
      "    local left = redis.call('pttl', lock)\n"
      "    if kind == 'r' then\n"
      "        local mode = redis.call('hget', lock, 'mode') or 'read'\n"
-     "        if redis.call('pttl', own) < tonumber(lease) then\n"
+     "        if redis.call('pttl', own) < wanted then\n"
      "            redis.call('set', own, 1, 'px', lease)\n"
      "        end\n"
      "        redis.call('hset', lock, 'mode', mode, owner, 1)\n"
@@ -13976,7 +13979,7 @@ static const struct snib__script_text {
      "    else\n"
      "        redis.call('hset', lock, owner, 1)\n"
      "    end\n"
-     "    local set = left < tonumber(lease) and redis.pcall('pexpire', lock, lease) or 1\n"
+     "    local set = left < wanted and redis.pcall('pexpire', lock, lease) or 1\n"
      "    return set ~= 1 and set or nil\n"
      "end\n"
      "local function each(step)\n"
@@ -14005,7 +14008,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3091, "5228a1a45226a1cf79866dbcc4ede5df892348e5"},
+     3155, "74e5da18090e9ade07e85d59e1593bc09b55ac1c"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -14119,14 +14122,15 @@ static const struct snib__script_text {
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    return left\n"
      "end\n"
+     "local longer = left < tonumber(ARGV[2])\n"
      "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
-     "local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
+     "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
      "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     423, "fb167e44726fa324bbb4d0efadb5cf053ae48e35"},
+     445, "bbd71a67fd834f8aad678182f6e2f97c94c69161"},
     {"mutex_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "if #fields == 0 then\n"
@@ -14209,8 +14213,9 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "for i = 1, #KEYS do\n"
+     "    local longer = (held[i] or -2) < tonumber(lease)\n"
      "    call('hset', KEYS[i], owner, 1)\n"
-     "    local set = (held[i] or -2) < tonumber(lease) and pcall('pexpire', KEYS[i], lease) or 1\n"
+     "    local set = longer and pcall('pexpire', KEYS[i], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        for taken = 1, i do\n"
      "            call('hdel', KEYS[taken], owner)\n"
@@ -14219,7 +14224,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     778, "f217ede77b780410157ae7b3c72afbb7339c2328"},
+     804, "1627919cd51c83f0b209bb7e07018b977206ae03"},
     {"mutexes_release",
      "local pcall = redis.pcall\n"
      "local owner, released, refused = ARGV[1], 0, nil\n"
@@ -15168,8 +15173,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
      "local function take(left)\n"
+     "    local longer = left < tonumber(lease)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
+     "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -15259,7 +15265,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7734, "bbca1d7ed4a9d476d430d762248de37b144c8936"},
+     7760, "a9577e77b2133e11a11079159e944aa7951a3dcc"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -16400,8 +16406,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
      "end\n"
      "local function take(left)\n"
+     "    local longer = left < tonumber(lease)\n"
      "    redis.call('hset', KEYS[1], owner, 1)\n"
-     "    local set = left < tonumber(lease) and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
+     "    local set = longer and redis.pcall('pexpire', KEYS[1], lease) or 1\n"
      "    if set ~= 1 then\n"
      "        redis.call('hdel', KEYS[1], owner)\n"
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
@@ -16491,7 +16498,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     8041, "a75a0daf7008127ce183f5667ee916df630c0109"},
+     8067, "900c394409a0e118fe40527b93c2f542bd3c40a7"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

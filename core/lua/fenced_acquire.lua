@@ -8,6 +8,7 @@ local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1
 if left ~= -2 and not mine then
     return left
 end
+local longer = left < tonumber(ARGV[2])
 -- The counter comes first: if it is refused, nothing is held.
 local token = mine and redis.call('get', KEYS[2])
 if not token then
@@ -18,7 +19,7 @@ if tonumber(token) < 1 then
     return redis.error_reply('ERR the counter of fencing tokens is below 1')
 end
 redis.call('hset', KEYS[1], ARGV[1], 1)
-local set = left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
+local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1
 if set ~= 1 then
     redis.call('hdel', KEYS[1], ARGV[1])
     return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')

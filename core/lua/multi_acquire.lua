@@ -6,6 +6,7 @@
 -- Reply: nil granted; otherwise the index from 0 of a member that another owner holds, and the ms to wait
 -- for it (-1: unknown).
 local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]
+local wanted = lease + 0 -- what is no number fails here, before anything is held
 
 local function field(kind)
     return kind == 'w' and owner .. ':write' or owner
@@ -61,7 +62,7 @@ local function take(kind, lock, own)
     local left = redis.call('pttl', lock)
     if kind == 'r' then
         local mode = redis.call('hget', lock, 'mode') or 'read'
-        if redis.call('pttl', own) < tonumber(lease) then
+        if redis.call('pttl', own) < wanted then
             redis.call('set', own, 1, 'px', lease)
         end
         redis.call('hset', lock, 'mode', mode, owner, 1)
@@ -74,7 +75,7 @@ local function take(kind, lock, own)
     else
         redis.call('hset', lock, owner, 1)
     end
-    local set = left < tonumber(lease) and redis.pcall('pexpire', lock, lease) or 1
+    local set = left < wanted and redis.pcall('pexpire', lock, lease) or 1
     return set ~= 1 and set or nil
 end
 

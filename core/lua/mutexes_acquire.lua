@@ -16,8 +16,9 @@ if call('exists', unpack(KEYS)) > 0 then
     end
 end
 for i = 1, #KEYS do
+    local longer = (held[i] or -2) < tonumber(lease)
     call('hset', KEYS[i], owner, 1)
-    local set = (held[i] or -2) < tonumber(lease) and pcall('pexpire', KEYS[i], lease) or 1
+    local set = longer and pcall('pexpire', KEYS[i], lease) or 1
     if set ~= 1 then
         for taken = 1, i do
             call('hdel', KEYS[taken], owner)

@@ -79,10 +79,12 @@ static long long release(struct world *world, const char *owner)
 static void acquire_and_release(void **state)
 {
     struct world *world = *state;
-    expect_nil(world, world->acquire, owner_a, "30000");
-    expect_lock(world, owner_a, 30000);
+    expect_nil(world, world->acquire, owner_a, "5000");
+    expect_lock(world, owner_a, 5000);
     expect_nil(world, world->acquire, owner_a,
                "10000"); /* a repetition sets the lease, not the count */
+    expect_lock(world, owner_a, 10000);
+    expect_nil(world, world->acquire, owner_a, "2000"); /* but never a shorter one */
     expect_lock(world, owner_a, 10000);
     long long left =
         server_integer(&world->server, "EVALSHA %s 1 K %s 30000", world->acquire, owner_b);

@@ -215,6 +215,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "hold_id": [lambda: _core.hold_id(keep)],
         "hold_owner": [lambda: _core.hold_owner(keep)],
         "hold_release_submit": [again],
+        "hold_extend_submit": [submitted(lambda q, t: _core.hold_extend_submit(keep, 0, q, t))],
         "hold_remaining_ms": [lambda: _core.hold_remaining_ms(keep)],
         "hold_state": [lambda: _core.hold_state(keep)],
         "hold_token": [lambda: _core.hold_token(keep)],
@@ -263,6 +264,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "queue_new": [lambda: _core.queue_new(c)],
         "quorum_new": [lambda: _core.quorum_new((free, busy, fixed), 0, 0, 0)],
         "release": [pair, lambda: _core.release(keep_released)],
+        "extend": [lambda: _core.extend(keep, 60000), lambda: _core.extend(keep, 1)],
         "semaphore_acquire": [lambda: _core.release(_core.semaphore_acquire(s, 2, -1))],
         "semaphore_acquire_submit": [
             submitted(lambda q, t: _core.semaphore_acquire_submit(s, 2, -1, q, t))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from scripts import MARK, MUTEX, SC, TAKEN, TOKEN, A, B, Scripts, ident, own
+from scripts import MARK, MUTEX, SC, TAKEN, TOKEN, A, B, Scripts, ident, own, refused
 
 QUEUE, PLACES, BEATS = "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "snib_lock_beats:{k}"
 FAIR = ["k", QUEUE, PLACES, BEATS, TOKEN]
@@ -53,6 +53,14 @@ def test_late_requests(run: Scripts, row: Row) -> None:
     run(row.script, row.keys, *row.before, 20000, *row.after)
     assert run(row.renew, row.renew_keys, 30000, *row.renew_after) == []
     near(90000)
+
+
+@pytest.mark.parametrize("lease", ["abc", "1.5", "9223372036854775807"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.script}-{row.renew}-{len(row.lives)}")
+def test_refused_lease(run: Scripts, row: Row, lease: str) -> None:
+    """No lock is left behind, least of all one without a TTL."""
+    refused(run(row.script, row.keys, *row.before, lease, *row.after), "")
+    assert not run.redis.exists(*row.lives)
 
 
 @pytest.mark.parametrize("renew", ["mutex_renew", "plain_renew", "fair_renew"])

@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "an old request of a mutex shortens its lease",
         "lua/mutex_acquire.lua",
-        "left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
+        "longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
         "redis.pcall('pexpire', KEYS[1], ARGV[2])",
     ),
     Mutant(

@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant(
         "acquire leaves no TTL",
         "lua/mutex_acquire.lua",
-        "left < tonumber(ARGV[2]) and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
+        "longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
         "1",
     ),
     Mutant(
