@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "42e1a171bd825c34"
+#define SNIB_BUILD_ID "5e88f4d4ec06debe"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12522,6 +12522,7 @@ struct snib__node { /* one server */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
+    bool moved_back;     /* it was set back */
     struct snib__clock clock;
     bool ever_ready;
     uint32_t identity; /* changes when another server answers for the node */
@@ -12589,6 +12590,7 @@ struct snib__engine {
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
+    snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -18585,6 +18587,7 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
         "rate; leases may end early",
         (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
+    node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
 }
 
@@ -20107,6 +20110,13 @@ static int64_t extend_least_ms(const struct snib__engine *e, const struct snib__
     return (int64_t)(least / SNIB__MS);
 }
 
+/* The lease that the server is asked for. */
+static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op)
+{
+    int64_t wanted = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
+    return wanted > op->asked->least_ms ? wanted : op->asked->least_ms;
+}
+
 struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
@@ -20127,6 +20137,8 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
     e->extending++;
+    snib__time asked = (snib__time)extend_ms(e, op) * SNIB__MS;
+    e->extended = asked > e->extended ? asked : e->extended;
     return snib__ask_start(e, op, now);
 }
 
@@ -20150,9 +20162,7 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     struct snib__hold then = {
         .gate = op->gate, .number = op->asked->number, .permits = op->asked->permits};
     struct snib__hold *one = &then;
-    int64_t lease_ms = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
-    lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;
-    return op->gate->kind->renew(out, e, &one, 1, lease_ms);
+    return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
 static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
@@ -20174,24 +20184,24 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_
     e->stats.renewals++;
 }
 
-/* The reply is that of a renewal: the index of a hold that is gone, and whether its key exists. */
+/* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
-    bool held = extend_held(e, op, now);
+    bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (reply->type != SNIB__RESP_ARRAY || !held) {
-        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
-    } else if (n > 2) {
+    if (held && array && n == 1) {
+        extend_apply(e, hold, op->asked->n, sent_at, now);
+        snib__op_done(e, op, SNIB_OK);
+    } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN
                      : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
                                                      : SNIB_REASON_DELETED;
         snib__hold_lose(e, hold, reason, now); /* with the operation */
     } else {
-        extend_apply(e, hold, op->asked->n, sent_at, now);
-        snib__op_done(e, op, SNIB_OK);
+        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
     }
 }
 
@@ -22344,6 +22354,7 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = 0;
+    node->moved_back = false;
     for (int kind = 0; kind < 2; kind++) {
         node->links[kind].backoff = 0;
         node->links[kind].next_try = 0;
@@ -23844,14 +23855,30 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                          snib__time now)
+/* How long after its deadline the server may still have a hold, however slow its clock is within the bounds. */
+static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
 {
     snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return now > hold->deadline + slack;
+    return slack + e->extended; /* an extension without an answer */
+}
+
+/* The lease has certainly ended at the server.  What is left of a loss may have been renewed without an answer. */
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now)
+{
+    bool rest = hold->acquired_at == 0 && hold->lease_ms == 0;
+    snib__time renewed = rest ? e->config.lease : 0;
+    return now > hold->deadline + renewed + release_slack(e, hold);
+}
+
+/* The same of a hold that was lost: nothing is left of it. */
+static bool release_nothing_left(const struct snib__engine *e, const struct snib__hold *hold,
+                                 snib__time now)
+{
+    snib__time renewed = hold->lease_ms == 0 ? e->config.lease : 0;
+    return now > hold->deadline + renewed + release_slack(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
@@ -23864,7 +23891,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && release_nothing_left(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -26285,6 +26312,13 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
     return kind == SNIB_PERMITS ? hold->permits : kind == SNIB__MULTI ? 100 : 1; /* at most */
 }
 
+/* A server's clock that was set back keeps leases for longer, also after their holder has died.  Where no lease is ever
+ * extended, no copy of a request can do harm by setting them right. */
+static bool watchdog_corrects(const struct snib__engine *e, const struct snib__node *node)
+{
+    return node->moved_back && e->extended == 0;
+}
+
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
     batch->of[batch->n].hold = hold;
@@ -26306,6 +26340,7 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
+    batch->exact = watchdog_corrects(e, batch->node);
     for (uint32_t i = 0; i < most; i++)
         watchdog_put(batch, holds[i]);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
@@ -26374,8 +26409,8 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
         return -1;
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
-    batch->exact = !batch->asks && hold->exact;
     batch->node = hold->gate->node;
+    batch->exact = hold->exact || watchdog_corrects(e, batch->node);
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)

@@ -84,6 +84,7 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
         "rate; leases may end early",
         (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
+    node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
 }
 

@@ -29,6 +29,13 @@ static int64_t extend_least_ms(const struct snib__engine *e, const struct snib__
     return (int64_t)(least / SNIB__MS);
 }
 
+/* The lease that the server is asked for. */
+static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op)
+{
+    int64_t wanted = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
+    return wanted > op->asked->least_ms ? wanted : op->asked->least_ms;
+}
+
 struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
@@ -49,6 +56,8 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
     e->extending++;
+    snib__time asked = (snib__time)extend_ms(e, op) * SNIB__MS;
+    e->extended = asked > e->extended ? asked : e->extended;
     return snib__ask_start(e, op, now);
 }
 
@@ -72,9 +81,7 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     struct snib__hold then = {
         .gate = op->gate, .number = op->asked->number, .permits = op->asked->permits};
     struct snib__hold *one = &then;
-    int64_t lease_ms = op->asked->n ? op->asked->n : (int64_t)(e->config.lease / SNIB__MS);
-    lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;
-    return op->gate->kind->renew(out, e, &one, 1, lease_ms);
+    return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
 static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
@@ -96,24 +103,24 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_
     e->stats.renewals++;
 }
 
-/* The reply is that of a renewal: the index of a hold that is gone, and whether its key exists. */
+/* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
-    bool held = extend_held(e, op, now);
+    bool held = extend_held(e, op, now), array = reply->type == SNIB__RESP_ARRAY;
     if (op->done)
         return;
-    if (reply->type != SNIB__RESP_ARRAY || !held) {
-        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
-    } else if (n > 2) {
+    if (held && array && n == 1) {
+        extend_apply(e, hold, op->asked->n, sent_at, now);
+        snib__op_done(e, op, SNIB_OK);
+    } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN
                      : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
                                                      : SNIB_REASON_DELETED;
         snib__hold_lose(e, hold, reason, now); /* with the operation */
     } else {
-        extend_apply(e, hold, op->asked->n, sent_at, now);
-        snib__op_done(e, op, SNIB_OK);
+        snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
     }
 }
 

@@ -276,6 +276,7 @@ struct snib__node { /* one server */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
+    bool moved_back;     /* it was set back */
     struct snib__clock clock;
     bool ever_ready;
     uint32_t identity; /* changes when another server answers for the node */
@@ -343,6 +344,7 @@ struct snib__engine {
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
+    snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */

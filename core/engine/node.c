@@ -107,6 +107,7 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     node->failure = SNIB_EUNREACHABLE;
     node->words[0] = 0;
     node->moved_at = node->failed_over_at = 0;
+    node->moved_back = false;
     for (int kind = 0; kind < 2; kind++) {
         node->links[kind].backoff = 0;
         node->links[kind].next_try = 0;

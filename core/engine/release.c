@@ -112,14 +112,30 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                          snib__time now)
+/* How long after its deadline the server may still have a hold, however slow its clock is within the bounds. */
+static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
 {
     snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return now > hold->deadline + slack;
+    return slack + e->extended; /* an extension without an answer */
+}
+
+/* The lease has certainly ended at the server.  What is left of a loss may have been renewed without an answer. */
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now)
+{
+    bool rest = hold->acquired_at == 0 && hold->lease_ms == 0;
+    snib__time renewed = rest ? e->config.lease : 0;
+    return now > hold->deadline + renewed + release_slack(e, hold);
+}
+
+/* The same of a hold that was lost: nothing is left of it. */
+static bool release_nothing_left(const struct snib__engine *e, const struct snib__hold *hold,
+                                 snib__time now)
+{
+    snib__time renewed = hold->lease_ms == 0 ? e->config.lease : 0;
+    return now > hold->deadline + renewed + release_slack(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
@@ -132,7 +148,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && release_nothing_left(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)

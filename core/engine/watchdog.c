@@ -182,6 +182,13 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
     return kind == SNIB_PERMITS ? hold->permits : kind == SNIB__MULTI ? 100 : 1; /* at most */
 }
 
+/* A server's clock that was set back keeps leases for longer, also after their holder has died.  Where no lease is ever
+ * extended, no copy of a request can do harm by setting them right. */
+static bool watchdog_corrects(const struct snib__engine *e, const struct snib__node *node)
+{
+    return node->moved_back && e->extended == 0;
+}
+
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
     batch->of[batch->n].hold = hold;
@@ -203,6 +210,7 @@ static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *c
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     batch->node = holds[0]->gate->node;
     batch->kind = holds[0]->gate->kind->kind;
+    batch->exact = watchdog_corrects(e, batch->node);
     for (uint32_t i = 0; i < most; i++)
         watchdog_put(batch, holds[i]);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
@@ -271,8 +279,8 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
         return -1;
     batch->asks = lease_ms == 0;
     batch->lease_ms = batch->asks ? watchdog_left_ms(hold, now) : lease_ms;
-    batch->exact = !batch->asks && hold->exact;
     batch->node = hold->gate->node;
+    batch->exact = hold->exact || watchdog_corrects(e, batch->node);
     batch->kind = hold->gate->kind->kind;
     watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)

@@ -167,6 +167,9 @@ static void check_asked(const struct snib__op *op, const redisReply *reply)
         MUST(op->code == (is_integer(reply, 1) ? SNIB_OK : SNIB_NOT_HELD));
     } else if (op->kind == SNIB__OP_COUNT) {
         MUST(op->code == SNIB_OK && op->answer->count == number_in(reply));
+    } else if (op->kind == SNIB__OP_EXTEND) {
+        bool empty = is_array(reply, 0), lost = op->code == SNIB_LOST || op->code == SNIB_NOT_HELD;
+        MUST(lost || op->code == (empty ? SNIB_OK : SNIB_EPROTOCOL));
     } else if (op->code == SNIB_OK) {
         check_texts(op, reply, op->kind == SNIB__OP_LIST);
     } else {

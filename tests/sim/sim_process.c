@@ -219,6 +219,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
     }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;
+    owner->stray |= is_lost && memory_is_short(); /* what is left of it cannot be released then */
     set_free(process, &hold->use);
     process_knows(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;

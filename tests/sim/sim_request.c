@@ -104,6 +104,13 @@ static bool is(const char *purpose, const char *word)
     return strcmp(purpose, word) == 0;
 }
 
+/* Whether a renewal's script sets a lease: one of 0 only asks, and one below 0 is set exactly. */
+static bool sets_lease(const model_text *argv)
+{
+    const model_text *lease = &argv[3 + to_number(argv[2])];
+    return lease->n != 1 || lease->p[0] != '0';
+}
+
 static int side_of(int script)
 {
     return strncmp(snib__script_texts[script].name, "write_", 6) == 0;
@@ -212,7 +219,6 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n)
         int script = script_of(argv, argc);
         const char *purpose = purpose_of(script);
         size_t count = script < 0 ? 0 : find_owners(argv, argc, numbers, ARGUMENTS_MAX, &owner);
-        size_t keys = script >= 0 ? to_number(argv[2]) : 0;
         trace_sent(process, script, numbers, count);
         if (count > 0 && owner != process) {
             sim_fail("%u sends a command for an owner of %u", process->id, owner->id);
@@ -224,7 +230,7 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n)
         } else if (count > 1 && is(purpose, "transfer")) {
             check_owner(process, numbers[0], side_of(script))->releases++;
             attempt(process, numbers[1], side_of(script));
-        } else if (is(purpose, "renew") && to_number(argv[3 + keys]) != 0) {
+        } else if (is(purpose, "renew") && sets_lease(argv)) {
             for (size_t i = 0; i < count; i++) {
                 renewal(process, numbers[i], side_of(script));
             }
@@ -368,10 +374,11 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     bool ours = sim.peer_cause == CAUSE_NONE && sim.acting != NULL;
     bool gives_back = ours && (cause == CAUSE_RELEASED || cause == CAUSE_TRANSFERRED);
     unsigned had = gives_back ? check_owner(sim.acting, number, side_of(script))->present : 0;
-    bool renews = sim.peer_cause == CAUSE_NONE && is(purpose, "renew") &&
-                  to_number(argv[3 + to_number(argv[2])]) != 0;
+    bool renews = sim.peer_cause == CAUSE_NONE && is(purpose, "renew") && sets_lease(argv);
     if (renews) {
         renewed(argv, argc, side_of(script), true);
+    } else if (sim.asking && ours) { /* a repeated request may find nothing to extend */
+        truth_renewed(sim.acting, number, side_of(script));
     } else if (argc == 1 && argv[0].n == 4 && memcmp(argv[0].p, "TIME", 4) == 0) {
         clock_asked(connection);
     }

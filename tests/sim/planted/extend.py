@@ -4,6 +4,12 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "what an extension may have kept is not released",
+        "engine/release.c",
+        "return slack + e->extended;",
+        "return slack;",
+    ),
+    Mutant(
         "an extension counts from its answer",
         "engine/extend.c",
         "snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
@@ -32,8 +38,8 @@ MUTANTS = [
     Mutant(
         "an extension is asked for less than the deadline needs",
         "engine/extend.c",
-        "lease_ms = lease_ms > op->asked->least_ms ? lease_ms : op->asked->least_ms;",
-        "",
+        "return wanted > op->asked->least_ms ? wanted : op->asked->least_ms;",
+        "return wanted;",
     ),
     Mutant(
         "an extension outlives its hold",
@@ -44,14 +50,14 @@ MUTANTS = [
     Mutant(
         "an extension that finds nothing is confirmed",
         "engine/extend.c",
-        "} else if (n > 2) {",
-        "} else if (n > 2 && false) {",
+        "if (held && array && n == 1) {",
+        "if (held && array) {",
     ),
     Mutant(
         "a late answer extends a lost hold",
         "engine/extend.c",
-        "bool held = extend_held(e, op, now);\n    if (op->done)",
-        "bool held = hold->phase == SNIB__HELD;\n    if (op->done)",
+        "bool held = extend_held(e, op, now), array",
+        "bool held = hold->phase == SNIB__HELD, array",
     ),
     Mutant(
         "an old renewal shortens a lease",
