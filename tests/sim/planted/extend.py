@@ -4,12 +4,6 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
-        "what an extension may have kept is not released",
-        "engine/release.c",
-        "return slack + e->extended;",
-        "return slack;",
-    ),
-    Mutant(
         "an extension counts from its answer",
         "engine/extend.c",
         "snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
