@@ -7,7 +7,13 @@
 
 #include <string.h>
 
-enum { LEASE_MS = 20000, HOUR_MS = 3600000, ALMOST_MS = 3000000, PROMPT_MS = 10000 };
+enum {
+    LEASE_MS = 20000,
+    HOUR_MS = 3600000,
+    ALMOST_MS = 3000000,
+    PROMPT_MS = 10000,
+    SHORT_MS = 5000
+};
 
 static int world_new(void **state)
 {
@@ -62,12 +68,12 @@ static void leases_of_all_kinds(void **state)
 static void renewal_ends_and_begins(void **state)
 {
     struct kinds_world *world = *state;
-    snib_client *client = must_open_lease(world->server.url, 1000);
+    snib_client *client = must_open_lease(world->server.url, SHORT_MS);
     snib_lock *lock = must_lock(client, "short"),
-              *fixed = must_lock_lease(client, "fixed", 5000, 0);
+              *fixed = must_lock_lease(client, "fixed", 2 * SHORT_MS, 0);
     snib_hold *hold = must_acquire(lock, 0);
     EXPECT(snib_hold_extend(hold, 100, err), SNIB_OK);
-    expect_hold_lost(hold, SNIB_REASON_EXPIRED, 3000);
+    expect_hold_lost(hold, SNIB_REASON_EXPIRED, 2 * SHORT_MS);
     EXPECT(snib_hold_extend(hold, HOUR_MS, err), SNIB_LOST);
     snib_hold_free(hold);
     hold = must_acquire(fixed, PROMPT_MS);
