@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5e88f4d4ec06debe"
+#define SNIB_BUILD_ID "ccb260c0be1d368d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2461,7 +2461,7 @@ void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
 /* Deliver results as leave() does; leaves and enters to wake threads. */
 void snib__driver_deliver(struct snib__driver *driver);
-/* leave() without sending: the caller will enter and leave() again soon. */
+/* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */
@@ -5259,9 +5259,14 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
+    bool still =
+        hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
     hold->slots--;
     snib__hold_let_go(client, hold);
-    snib__driver_leave(&client->driver);
+    if (still)
+        snib__driver_leave_collecting(&client->driver);
+    else
+        snib__driver_leave(&client->driver);
     snib__client_unref(client);
 }
 
@@ -5288,7 +5293,12 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
-        held_leave(client, handle);
+        if (abandoned)
+            snib__driver_leave(&client->driver);
+        else
+            snib__driver_leave_collecting(
+                &client->driver); /* the last reference is what releases */
+        snib__handle_put(handle);
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);
@@ -7882,7 +7892,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     } else {
         code = run_hand_off(run, op, err);
     }
-    if (!done && run->queue && run->queue->corked)
+    if (run->slice == 0 && run->queue && run->queue->corked)
         snib__driver_leave_collecting(driver);
     else
         snib__driver_leave(driver);
@@ -9188,7 +9198,13 @@ static bool driver_awaits(const struct snib__op *op, const struct snib__link *li
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
-/* Read until the operation's reply has arrived.  Inside; false: `until` has passed or a signal
+/* Whether nobody else waits for replies on the link that is being read, or for a wake-up. */
+static bool driver_undisturbed(const struct snib__link *link, const struct snib__wakes *wakes)
+{
+    return snib__link_in_flight(link) == 0 && !snib__wakes_any(wakes);
+}
+
+/* Read until the operation's reply has arrived.  Leaving sends what that has caused.  Inside; false: `until` has passed or a signal
  * handler ran.  The role may end meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
@@ -9217,9 +9233,12 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
+        bool last = !driver_awaits(op, link, sock) || !again;
+        if (last && driver_undisturbed(link, &wakes))
+            break;                   /* leaving does the rest */
         snib__driver_flush(d, sock); /* before any thread is woken */
         driver_need_thread(d, &wakes);
-        if (!driver_awaits(op, link, sock) || !again)
+        if (last)
             break; /* release the mutex once: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
@@ -12535,6 +12554,7 @@ struct snib__node { /* one server */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
+    uint32_t renewed; /* a bit for each of these lists that is not empty */
 };
 
 /* pause.c */
@@ -21292,7 +21312,8 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     uint32_t lanes = lane_count(e, node), under_way = 0, called = 0;
     uint32_t last = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) : lanes - 1;
     for (uint32_t n = lanes; n-- > 0;) {
-        struct snib__link *link = snib__node_lane(node, (n + last + 1) % lanes);
+        uint32_t i = n + last + 1;
+        struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
         under_way += link->conn.ring_count;
         called += link->called;
         if (lane_ready(link) && link->conn.ring_count == 0)
@@ -26166,29 +26187,6 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
     return &hold->gate->node->renewals[hold->gate->kind->kind];
 }
 
-void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
-{
-    struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
-    struct snib__hold *after = list->tail;
-    while (after && after->deadline > hold->deadline)
-        after = after->prev;
-    hold->prev = after;
-    hold->next = after ? after->next : list->head;
-    if (hold->prev)
-        hold->prev->next = hold;
-    else
-        list->head = hold;
-    if (hold->next)
-        hold->next->prev = hold;
-    else
-        list->tail = hold;
-    if (!list->cursor || list->cursor->deadline > hold->deadline)
-        list->cursor = hold; /* those up to the former cursor are renewed once more */
-    hold->flags |= SNIB__LISTED;
-    list->n++;
-}
-
 /* Insert before the list's element `next`; NULL: at the end. */
 static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
                             struct snib__hold *next)
@@ -26204,7 +26202,20 @@ static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold
     else
         list->tail = hold;
     hold->flags |= SNIB__LISTED;
+    hold->gate->node->renewed |= 1U << hold->gate->kind->kind;
     list->n++;
+}
+
+void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
+{
+    struct snib__renewals *list = watchdog_list(e, hold);
+    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
+    struct snib__hold *after = list->tail;
+    while (after && after->deadline > hold->deadline)
+        after = after->prev;
+    watchdog_insert(list, hold, after ? after->next : list->head);
+    if (!list->cursor || list->cursor->deadline > hold->deadline)
+        list->cursor = hold; /* those up to the former cursor are renewed once more */
 }
 
 void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
@@ -26239,7 +26250,8 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
     else
         list->tail = hold->prev;
     hold->flags &= (uint16_t)~SNIB__LISTED;
-    list->n--;
+    if (--list->n == 0)
+        hold->gate->node->renewed &= ~(1U << hold->gate->kind->kind);
 }
 
 static snib__time watchdog_period(const struct snib__engine *e)
@@ -26273,21 +26285,20 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
-    for (const struct snib__node *node = e->nodes; node; node = node->next)
-        for (int kind = 0; kind < SNIB__KINDS; kind++) {
-            const struct snib__renewals *list = &node->renewals[kind];
-            if (!list->head)
-                continue;
+    for (const struct snib__node *node = e->nodes; node; node = node->next) {
+        bool ready = snib__node_ready(node);
+        for (uint32_t kinds = node->renewed; kinds; kinds &= kinds - 1) {
+            const struct snib__renewals *list = &node->renewals[__builtin_ctz(kinds)];
             if (list->head->deadline < next)
                 next = list->head->deadline;
-            if (list->cursor && snib__node_ready(node)) {
+            if (list->cursor && ready) {
                 snib__time due = watchdog_due(e, list);
                 next = due < next ? due : next;
             }
         }
-    for (const struct snib__node *node = e->nodes; node; node = node->next)
-        if (snib__node_ready(node) && node->ask_at < next)
+        if (ready && node->ask_at < next)
             next = node->ask_at;
+    }
     return next;
 }
 
@@ -29386,6 +29397,8 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     /* A new reply starts only after the last one was complete; hiredis
      * continues where it stopped. */
     if (resp->reader->ridx == -1) {
+        if (resp->reader->pos == resp->reader->len && !resp->reader->err)
+            return NULL; /* nothing is left of what was fed */
         resp->n = 0;
         resp->text.head = resp->text.len = 0;
     }
@@ -29425,24 +29438,26 @@ const char *snib__resp_text(const struct snib__resp *resp, const struct snib__va
 size_t snib__decimal(char *out, int64_t number)
 {
     char digits[20];
-    size_t n = 0, length = 0;
+    size_t at = sizeof digits, minus = number < 0;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
     do {
-        digits[n++] = (char)('0' + rest % 10);
+        digits[--at] = (char)('0' + rest % 10);
         rest /= 10;
     } while (rest > 0);
-    if (number < 0)
-        out[length++] = '-';
-    while (n > 0)
-        out[length++] = digits[--n];
-    return length;
+    *out = '-'; /* or overwritten */
+    memcpy(out + minus, digits + at, sizeof digits - at);
+    return minus + sizeof digits - at;
 }
 
 /* "<mark><number>\r\n" */
 static size_t resp_header(char *out, char mark, uint64_t number)
 {
+    size_t n = 1;
     out[0] = mark;
-    size_t n = 1 + snib__decimal(out + 1, (int64_t)number);
+    if (number < 10)
+        out[n++] = (char)('0' + number);
+    else
+        n += snib__decimal(out + 1, (int64_t)number);
     out[n++] = '\r';
     out[n++] = '\n';
     return n;

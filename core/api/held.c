@@ -33,9 +33,14 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
+    bool still =
+        hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
     hold->slots--;
     snib__hold_let_go(client, hold);
-    snib__driver_leave(&client->driver);
+    if (still)
+        snib__driver_leave_collecting(&client->driver);
+    else
+        snib__driver_leave(&client->driver);
     snib__client_unref(client);
 }
 
@@ -62,7 +67,12 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
-        held_leave(client, handle);
+        if (abandoned)
+            snib__driver_leave(&client->driver);
+        else
+            snib__driver_leave_collecting(
+                &client->driver); /* the last reference is what releases */
+        snib__handle_put(handle);
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);

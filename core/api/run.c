@@ -148,7 +148,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     } else {
         code = run_hand_off(run, op, err);
     }
-    if (!done && run->queue && run->queue->corked)
+    if (run->slice == 0 && run->queue && run->queue->corked)
         snib__driver_leave_collecting(driver);
     else
         snib__driver_leave(driver);

@@ -511,7 +511,13 @@ static bool driver_awaits(const struct snib__op *op, const struct snib__link *li
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
-/* Read until the operation's reply has arrived.  Inside; false: `until` has passed or a signal
+/* Whether nobody else waits for replies on the link that is being read, or for a wake-up. */
+static bool driver_undisturbed(const struct snib__link *link, const struct snib__wakes *wakes)
+{
+    return snib__link_in_flight(link) == 0 && !snib__wakes_any(wakes);
+}
+
+/* Read until the operation's reply has arrived.  Leaving sends what that has caused.  Inside; false: `until` has passed or a signal
  * handler ran.  The role may end meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
@@ -540,9 +546,12 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
+        bool last = !driver_awaits(op, link, sock) || !again;
+        if (last && driver_undisturbed(link, &wakes))
+            break;                   /* leaving does the rest */
         snib__driver_flush(d, sock); /* before any thread is woken */
         driver_need_thread(d, &wakes);
-        if (!driver_awaits(op, link, sock) || !again)
+        if (last)
             break; /* release the mutex once: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);

@@ -135,7 +135,7 @@ void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
 /* Deliver results as leave() does; leaves and enters to wake threads. */
 void snib__driver_deliver(struct snib__driver *driver);
-/* leave() without sending: the caller will enter and leave() again soon. */
+/* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */

@@ -289,6 +289,7 @@ struct snib__node { /* one server */
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
+    uint32_t renewed; /* a bit for each of these lists that is not empty */
 };
 
 /* pause.c */

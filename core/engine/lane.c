@@ -110,7 +110,8 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     uint32_t lanes = lane_count(e, node), under_way = 0, called = 0;
     uint32_t last = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) : lanes - 1;
     for (uint32_t n = lanes; n-- > 0;) {
-        struct snib__link *link = snib__node_lane(node, (n + last + 1) % lanes);
+        uint32_t i = n + last + 1;
+        struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
         under_way += link->conn.ring_count;
         called += link->called;
         if (lane_ready(link) && link->conn.ring_count == 0)

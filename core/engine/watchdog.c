@@ -36,29 +36,6 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
     return &hold->gate->node->renewals[hold->gate->kind->kind];
 }
 
-void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
-{
-    struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
-    struct snib__hold *after = list->tail;
-    while (after && after->deadline > hold->deadline)
-        after = after->prev;
-    hold->prev = after;
-    hold->next = after ? after->next : list->head;
-    if (hold->prev)
-        hold->prev->next = hold;
-    else
-        list->head = hold;
-    if (hold->next)
-        hold->next->prev = hold;
-    else
-        list->tail = hold;
-    if (!list->cursor || list->cursor->deadline > hold->deadline)
-        list->cursor = hold; /* those up to the former cursor are renewed once more */
-    hold->flags |= SNIB__LISTED;
-    list->n++;
-}
-
 /* Insert before the list's element `next`; NULL: at the end. */
 static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
                             struct snib__hold *next)
@@ -74,7 +51,20 @@ static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold
     else
         list->tail = hold;
     hold->flags |= SNIB__LISTED;
+    hold->gate->node->renewed |= 1U << hold->gate->kind->kind;
     list->n++;
+}
+
+void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
+{
+    struct snib__renewals *list = watchdog_list(e, hold);
+    /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
+    struct snib__hold *after = list->tail;
+    while (after && after->deadline > hold->deadline)
+        after = after->prev;
+    watchdog_insert(list, hold, after ? after->next : list->head);
+    if (!list->cursor || list->cursor->deadline > hold->deadline)
+        list->cursor = hold; /* those up to the former cursor are renewed once more */
 }
 
 void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
@@ -109,7 +99,8 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
     else
         list->tail = hold->prev;
     hold->flags &= (uint16_t)~SNIB__LISTED;
-    list->n--;
+    if (--list->n == 0)
+        hold->gate->node->renewed &= ~(1U << hold->gate->kind->kind);
 }
 
 static snib__time watchdog_period(const struct snib__engine *e)
@@ -143,21 +134,20 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
-    for (const struct snib__node *node = e->nodes; node; node = node->next)
-        for (int kind = 0; kind < SNIB__KINDS; kind++) {
-            const struct snib__renewals *list = &node->renewals[kind];
-            if (!list->head)
-                continue;
+    for (const struct snib__node *node = e->nodes; node; node = node->next) {
+        bool ready = snib__node_ready(node);
+        for (uint32_t kinds = node->renewed; kinds; kinds &= kinds - 1) {
+            const struct snib__renewals *list = &node->renewals[__builtin_ctz(kinds)];
             if (list->head->deadline < next)
                 next = list->head->deadline;
-            if (list->cursor && snib__node_ready(node)) {
+            if (list->cursor && ready) {
                 snib__time due = watchdog_due(e, list);
                 next = due < next ? due : next;
             }
         }
-    for (const struct snib__node *node = e->nodes; node; node = node->next)
-        if (snib__node_ready(node) && node->ask_at < next)
+        if (ready && node->ask_at < next)
             next = node->ask_at;
+    }
     return next;
 }
 

@@ -155,6 +155,8 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     /* A new reply starts only after the last one was complete; hiredis
      * continues where it stopped. */
     if (resp->reader->ridx == -1) {
+        if (resp->reader->pos == resp->reader->len && !resp->reader->err)
+            return NULL; /* nothing is left of what was fed */
         resp->n = 0;
         resp->text.head = resp->text.len = 0;
     }
@@ -194,24 +196,26 @@ const char *snib__resp_text(const struct snib__resp *resp, const struct snib__va
 size_t snib__decimal(char *out, int64_t number)
 {
     char digits[20];
-    size_t n = 0, length = 0;
+    size_t at = sizeof digits, minus = number < 0;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
     do {
-        digits[n++] = (char)('0' + rest % 10);
+        digits[--at] = (char)('0' + rest % 10);
         rest /= 10;
     } while (rest > 0);
-    if (number < 0)
-        out[length++] = '-';
-    while (n > 0)
-        out[length++] = digits[--n];
-    return length;
+    *out = '-'; /* or overwritten */
+    memcpy(out + minus, digits + at, sizeof digits - at);
+    return minus + sizeof digits - at;
 }
 
 /* "<mark><number>\r\n" */
 static size_t resp_header(char *out, char mark, uint64_t number)
 {
+    size_t n = 1;
     out[0] = mark;
-    size_t n = 1 + snib__decimal(out + 1, (int64_t)number);
+    if (number < 10)
+        out[n++] = (char)('0' + number);
+    else
+        n += snib__decimal(out + 1, (int64_t)number);
     out[n++] = '\r';
     out[n++] = '\n';
     return n;
