@@ -436,4 +436,11 @@ MUTANTS = [
         "*out_reason = hold->reason; code = held_told",
         "sim/driver",
     ),
+    Mutant(
+        "a hold that is freed while it is held is released when something else happens",
+        "api/held.c",
+        "bool still = hold->phase == SNIB__GONE;",
+        "bool still = hold->phase != SNIB__LOST;",
+        "live/kinds",
+    ),
 ]

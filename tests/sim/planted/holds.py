@@ -450,4 +450,10 @@ MUTANTS = [
         "while (after && after != list->cursor && after->deadline > hold->deadline)",
         "unit_lanes",
     ),
+    Mutant(
+        "the last renewed hold of a kind is forgotten",
+        "engine/watchdog.c",
+        "if (--list->n == 0)",
+        "if (--list->n <= 1)",
+    ),
 ]

@@ -403,4 +403,11 @@ MUTANTS = [
         "    (void)resp;",
         "unit_shortage",
     ),
+    Mutant(
+        "a reader that cannot go on seems to have nothing to read",
+        "net/resp.c",
+        "if (resp->reader->pos == resp->reader->len && !resp->reader->err)",
+        "if (resp->reader->pos == resp->reader->len)",
+        "unit_resp",
+    ),
 ]
