@@ -270,6 +270,7 @@ static const struct story {
     {"login_renewed_at_a_cut", login_renewed_at_a_cut, 20},
     {"login_answers", login_answers, 100},
     {"many_wakes", many_wakes, 200},
+    {"freed_while_held", freed_while_held, 20},
     {"end_while_idle", end_while_idle, 50},
     {"seen_before_the_thread", seen_before_the_thread, 200},
     {"answers_together", answers_together, 50},

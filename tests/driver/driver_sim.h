@@ -62,6 +62,7 @@ void nominee_leaves(void *argument);
 void collected(void *argument);
 void owners(void *argument);
 void many_wakes(void *argument);
+void freed_while_held(void *argument);
 void end_while_idle(void *argument);
 void seen_before_the_thread(void *argument);
 void answers_together(void *argument);

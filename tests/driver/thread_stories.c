@@ -82,6 +82,41 @@ void kept_from_ringing(void *argument)
     close_client();
 }
 
+static bool one_waits(void *on)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    MUST(snib_client_stats(on, &stats, err), SNIB_OK);
+    return stats.waiting > 0;
+}
+
+/* A hold that is freed is released at once, whatever else the client does or does not do. */
+void freed_while_held(void *argument)
+{
+    snib_hold *hold;
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        open_client(LEASE_MS, 0);
+        connect_client();
+    }
+    snib_lock *lock = lock_of(0, "renewed", 1, 0);
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    const bool alone = world_chance(2); /* the hold keeps what the lock was made of */
+    if (alone)
+        snib_lock_free(lock);
+    running = 1;
+    world_thread("caller", renewed_caller, (void *)(intptr_t)1); /* of the other client */
+    world_stay(one_waits, clients[1]);
+    world_sleep(world_draw(100 * SNIB__MS));
+    snib__time since = world.now;
+    snib_hold_free(hold);
+    world_stay(nobody_runs, NULL);
+    prompt(since, "a grant after a hold was freed");
+    if (!alone)
+        snib_lock_free(lock);
+    close_client();
+    close_client();
+}
+
 static bool sent_by_all(void *on)
 {
     const uint32_t *callers = on;

@@ -239,6 +239,22 @@ static void empty_text_comes_first(void **state)
     }
 }
 
+/* Also if no bytes are there that it could refuse. */
+static void spoilt_is_unusable(void **state)
+{
+    (void)state;
+    uint32_t n;
+    int broken;
+    struct snib__resp *resp = snib__resp_new();
+    assert_null(snib__resp_next(resp, &n, &broken));
+    assert_int_equal(broken, 0);
+    snib__resp_spoil(resp);
+    assert_null(snib__resp_next(resp, &n, &broken));
+    assert_int_equal(broken, 1);
+    assert_int_equal(snib__resp_failure(resp), SNIB_ENOMEM);
+    snib__resp_free(resp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,7 +262,7 @@ int main(void)
         cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
         cmocka_unit_test(errors_are_classified),       cmocka_unit_test(limit_is_of_one_reply),
         cmocka_unit_test(empty_text_comes_first),      cmocka_unit_test(limit_is_of_all_values),
-        cmocka_unit_test(limit_is_of_one_text),
+        cmocka_unit_test(limit_is_of_one_text),        cmocka_unit_test(spoilt_is_unusable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,6 +441,6 @@ MUTANTS = [
         "api/held.c",
         "bool still = hold->phase == SNIB__GONE;",
         "bool still = hold->phase != SNIB__LOST;",
-        "live/kinds",
+        "sim/driver",
     ),
 ]
