@@ -113,11 +113,14 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
         wait->incoming->op->link = link;
 }
 
-/* The gate whose requests must stay in order; NULL: the request has no lock name. */
+/* The gate whose requests must stay in order; NULL: the request has no lock name.  An extension keeps the order of
+ * renewals instead, on the first lane: one that corrects a lease, as after a step of the server's clock, must not
+ * overtake it and shorten what it has given. */
 static struct snib__gate *send_gate(const struct snib__request *request)
 {
+    const struct snib__op *op = request->subject;
     if (request->kind == SNIB__REQ_ASK)
-        return ((struct snib__op *)request->subject)->gate;
+        return op->kind == SNIB__OP_EXTEND ? NULL : op->gate;
     bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
                 request->kind == SNIB__REQ_TRANSFER;
     return held ? ((struct snib__hold *)request->subject)->gate : NULL;

@@ -308,6 +308,35 @@ static void order_of_a_name_is_kept(void **state)
     snib__engine_free(engine);
 }
 
+/* Renewals are on the first lane, and one that corrects a lease may shorten it. */
+static void extension_follows_renewals(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "extended"), &how);
+    struct snib__op *one = call(engine, "one");
+    assert_ptr_equal(snib__op_link(one), lane(engine, 0));
+    snib__engine_call(engine, true);
+    struct snib__op *op = snib__engine_extend(engine, hold, 90 * SECOND, now, &code);
+    snib__engine_call(engine, false);
+    assert_non_null(op);
+    assert_ptr_equal(snib__op_link(op), lane(engine, 0));
+    struct snib__op *two = call_back(engine, hold); /* it need not wait for that */
+    assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", ":1\r\n");
+    done(engine, two, SNIB_OK);
+    answer_own_on(engine, lane(engine, 0), "abc");
+    answer_on(engine, lane(engine, 0), "abc", "$-1\r\n");
+    acquired(engine, one);
+    answer_own_on(engine, lane(engine, 0), "abc");
+    answer_on(engine, lane(engine, 0), "abc", "*2\r\n:1\r\n:0\r\n");
+    done(engine, op, SNIB_NOT_HELD);
+    snib__engine_free(engine);
+}
+
 /* ---- Its loss ----------------------------------------------------------------------------------- */
 
 static void lost_lane_is_killed_before_anything_is_repeated(void **state)
@@ -635,6 +664,7 @@ int main(void)
         cmocka_unit_test(lane_to_another_server_is_refused),
         cmocka_unit_test(idle_lane_is_taken),
         cmocka_unit_test(order_of_a_name_is_kept),
+        cmocka_unit_test(extension_follows_renewals),
         cmocka_unit_test(lost_lane_is_killed_before_anything_is_repeated),
         cmocka_unit_test(kill_is_repeated),
         cmocka_unit_test(lost_lane_that_cannot_be_killed),

@@ -79,4 +79,11 @@ MUTANTS = [
         "",
         "live/extend members_get_a_shorter_lease",
     ),
+    Mutant(
+        "an extension overtakes a renewal that corrects a lease",
+        "engine/send.c",
+        "return op->kind == SNIB__OP_EXTEND ? NULL : op->gate;",
+        "return op->gate;",
+        "unit_lanes",
+    ),
 ]
