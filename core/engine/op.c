@@ -79,6 +79,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     if (again) {
         again->number = hold->number;
         again->lease_ms = hold->lease_ms;
+        again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */
         again->options = hold->options;
         again->deadline = hold->deadline;

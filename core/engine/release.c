@@ -112,30 +112,24 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* How long after its deadline the server may still have a hold, however slow its clock is within the bounds. */
+/* How long after its deadline the server may still have a hold: its clock may be slow, within the bounds, and a request
+ * whose answer is missing may have begun another lease. */
 static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
+    snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
+    if (begun)
+        slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return slack + e->extended; /* an extension without an answer */
+    return slack + e->extended;
 }
 
-/* The lease has certainly ended at the server.  What is left of a loss may have been renewed without an answer. */
+/* The lease has certainly ended at the server. */
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
-    bool rest = hold->acquired_at == 0 && hold->lease_ms == 0;
-    snib__time renewed = rest ? e->config.lease : 0;
-    return now > hold->deadline + renewed + release_slack(e, hold);
-}
-
-/* The same of a hold that was lost: nothing is left of it. */
-static bool release_nothing_left(const struct snib__engine *e, const struct snib__hold *hold,
-                                 snib__time now)
-{
-    snib__time renewed = hold->lease_ms == 0 ? e->config.lease : 0;
-    return now > hold->deadline + renewed + release_slack(e, hold);
+    return now > hold->deadline + release_slack(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
@@ -148,7 +142,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && release_nothing_left(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)

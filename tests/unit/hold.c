@@ -362,7 +362,7 @@ static void closed_after_the_end_is_told_once(void **state)
 }
 
 /* A release at close is retried for as long as the server may have the hold: by that hold's lease,
- * not the client's, and by a slow clock. */
+ * not the client's, by a slow clock, and a renewed hold for as long as a renewal without an answer keeps it. */
 static void closed_and_refused(void **state)
 {
     (void)state;
@@ -370,6 +370,7 @@ static void closed_and_refused(void **state)
     for (size_t k = 0; k < COUNT(leases); k++) {
         const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = leases[k]};
         const snib__time slow = (leases[k] ? leases[k] : 30 * SECOND) / 40;
+        const snib__time renewal = leases[k] ? 0 : 30 * SECOND;
         struct snib__engine *engine = begin();
         struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &how);
         const snib__time end = hold->deadline;
@@ -384,9 +385,47 @@ static void closed_and_refused(void **state)
             now = snib__engine_deadline(engine);
             snib__engine_tick(engine, now);
         }
-        assert_in_range(last, end + slow - SECOND, end + slow + SECOND);
+        assert_in_range(last, end + renewal + slow - SECOND, end + renewal + slow + SECOND);
         snib__hold_drop(engine, hold, now);
         assert_true(snib__engine_quiet(engine));
+        snib__engine_free(engine);
+    }
+}
+
+/* The server refuses a release; returns until when it is asked again and again. */
+static snib__time asked_until(struct snib__engine *engine, struct snib__hold *hold)
+{
+    int32_t code;
+    snib__time last = now;
+    assert_non_null(snib__engine_release(engine, hold, now, &code));
+    while (hold->phase == SNIB__RELEASING) {
+        if (on_the_way(engine)) {
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+            answer(engine, "-MISCONF disk is full\r\n");
+            last = now;
+        }
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    return last;
+}
+
+/* The server may have carried out a renewal although it says otherwise: then it keeps the lock for a lease after that,
+ * so a release that it refuses is asked for until then, and not only until the hold's own deadline.  The same of the
+ * change to a fixed lease, shorter or longer. */
+static void refused_after_a_renewal(void **state)
+{
+    (void)state;
+    static const snib__time fixed[] = {0, 2 * SECOND, 60 * SECOND};
+    for (size_t k = 0; k < COUNT(fixed); k++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = renewing(engine, &renewed);
+        const snib__time kept = now + (fixed[k] > 30 * SECOND ? fixed[k] : 30 * SECOND);
+        if (fixed[k])
+            snib__hold_fix(engine, hold, fixed[k], now);
+        while (on_the_way(engine))
+            answer(engine, "-ERR upstream failure\r\n");
+        assert_true(asked_until(engine, hold) > kept);
         snib__engine_free(engine);
     }
 }
@@ -472,6 +511,7 @@ int main(void)
         cmocka_unit_test(closed_after_the_end),
         cmocka_unit_test(closed_after_the_end_is_told_once),
         cmocka_unit_test(closed_and_refused),
+        cmocka_unit_test(refused_after_a_renewal),
         cmocka_unit_test(logged_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -537,13 +537,13 @@ static void paused_try_that_is_cancelled(void **state)
 }
 
 /* No node executes it, and no caller waits for it: a release is given up when its lease has
- * ended. */
+ * ended, and one that a renewal without an answer may have begun. */
 static void refused_release_ends_with_its_lease(void **state)
 {
     (void)state;
     struct snib__engine *engine = begin_cluster("a:0-16383");
     struct snib__hold *hold = held(engine, "m");
-    const snib__time end = hold->deadline;
+    const snib__time end = hold->deadline + 30 * SECOND;
     peers[0].says = "CLUSTERDOWN Hash slot not served";
     peers[0].times = -1;
     snib__hold_drop(engine, hold, now);

@@ -86,4 +86,11 @@ MUTANTS = [
         "return op->gate;",
         "unit_lanes",
     ),
+    Mutant(
+        "what a renewal may have kept is not released",
+        "engine/release.c",
+        "slack += lease > e->config.lease ? lease : e->config.lease;",
+        "slack += 0;",
+        "unit_hold",
+    ),
 ]
