@@ -84,17 +84,18 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
-static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, const struct snib__op *op,
                          snib__time sent_at, snib__time now)
 {
+    int64_t lease_ms = op->asked->n;
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
-    hold->flags &= (uint16_t) ~(SNIB__INHERITED | SNIB__FIRST);
-    hold->unsure = false;
+    hold->flags &= (uint16_t)~SNIB__FIRST;
     snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
     if (lease_ms == 0 || deadline > hold->deadline)
         hold->deadline = deadline;
+    snib__watchdog_assured(hold, extend_ms(e, op), sent_at, now);
     if (lease_ms == 0)
         snib__watchdog_add(e, hold);
     else
@@ -112,7 +113,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        extend_apply(e, hold, op->asked->n, sent_at, now);
+        extend_apply(e, hold, op, sent_at, now);
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN

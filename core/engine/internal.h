@@ -702,6 +702,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
 void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with

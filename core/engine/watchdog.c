@@ -316,6 +316,21 @@ void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__tim
     }
 }
 
+/* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
+ * about a fixed lease unless the deadline is later, which an extension may have moved since. */
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+                            snib__time now)
+{
+    bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
+    snib__time lease = (snib__time)lease_ms * SNIB__MS;
+    if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
+        watchdog_ask_later(hold, now);
+        return;
+    }
+    hold->flags &= (uint16_t)~SNIB__INHERITED;
+    hold->unsure = false;
+}
+
 /* Query the holds with a fixed lease that the node's present server has not confirmed.  Nothing
  * else would ever find out, so a query without an answer is repeated. */
 static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -453,8 +468,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        hold->flags &= (uint16_t)~SNIB__INHERITED;
-        hold->unsure = false;
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         if (hold->flags & SNIB__LISTED) {

@@ -87,6 +87,27 @@ MUTANTS = [
         "unit_lanes",
     ),
     Mutant(
+        "an extension lifts a doubt about the server's clock",
+        "engine/extend.c",
+        "    else\n        snib__watchdog_fixed(hold, sent_at, now);",
+        "",
+        "unit_extend",
+    ),
+    Mutant(
+        "an answer about less than the deadline ends a doubt",
+        "engine/watchdog.c",
+        "if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {",
+        "if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < sent_at) {",
+        "unit_extend",
+    ),
+    Mutant(
+        "what an extension may have kept is not released",
+        "engine/release.c",
+        "return slack + e->extended;",
+        "return slack;",
+        "unit_extend",
+    ),
+    Mutant(
         "what a renewal may have kept is not released",
         "engine/release.c",
         "slack += lease > e->config.lease ? lease : e->config.lease;",

@@ -1,0 +1,176 @@
+/* extend.c - a live hold gets another lease: what its answer proves, and what is left without one. */
+#include "fed.h"
+
+static const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 20 * SECOND};
+static struct snib__engine *engine;
+static struct snib__hold *hold;
+
+static int start(void **state)
+{
+    (void)state;
+    engine = begin();
+    hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &fixed);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    snib__engine_free(engine);
+    return 0;
+}
+
+static struct snib__op *extend(snib__time lease)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_extend(engine, hold, lease, now, &code);
+    assert_non_null(op);
+    answer_own(engine);
+    return op;
+}
+
+static void extended(struct snib__op *op)
+{
+    answer(engine, "*0\r\n");
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_OK);
+    snib__op_free(engine, op);
+}
+
+/* The server's clock was set, as another lane has told.  Fixed leases are asked for again at once. */
+static void clock_set(void)
+{
+    now += SNIB__MS;
+    engine->home->moved_at = now;
+    snib__watchdog_reconnected(engine, engine->home, true, now);
+    now += SNIB__MS;
+}
+
+static void expect_state(int state)
+{
+    assert_int_equal(snib__hold_state(engine, hold, now), state);
+}
+
+/* The oldest request gives the hold again all that is left of its lease; it is answered. */
+static void all_is_given_again(void)
+{
+    const struct snib__request *request = &conn_of(engine)->ring[conn_of(engine)->ring_head];
+    assert_int_equal(request->kind, SNIB__REQ_RENEW);
+    const struct snib__batch *batch = request->subject;
+    assert_true(batch->asks);
+    assert_true(snib__lease_end(now, (snib__time)batch->lease_ms * SNIB__MS) >= hold->deadline);
+    expect_state(SNIB_HOLD_AT_RISK);
+    answer(engine, "*0\r\n");
+    expect_state(SNIB_HOLD_VALID);
+    snib__engine_tick(engine, now);
+    assert_int_equal(on_the_way(engine), 0);
+}
+
+/* One that was asked for after the news proves that the server keeps the hold until its deadline, be it longer than
+ * what was left or shorter. */
+static void it_ends_a_doubt(void **state)
+{
+    (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        clock_set();
+        expect_state(SNIB_HOLD_AT_RISK);
+        struct snib__op *op = extend(longer ? 60 * SECOND : SECOND);
+        answer(engine, "-MISCONF disk is full\r\n"); /* what was asked at once */
+        expect_state(SNIB_HOLD_AT_RISK);
+        extended(op);
+        expect_state(SNIB_HOLD_VALID);
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+        assert_int_equal(on_the_way(engine), 0);
+    }
+}
+
+/* One that was asked for before may have been given before the clock was set. */
+static void it_ends_no_later_doubt(void **state)
+{
+    (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        struct snib__op *op = extend(longer ? 60 * SECOND : SECOND);
+        now += SNIB__MS;
+        engine->home->moved_at = now;
+        extended(op);
+        expect_state(SNIB_HOLD_AT_RISK);
+        snib__engine_tick(engine, now);
+        all_is_given_again();
+    }
+}
+
+/* What was asked for at the news is answered after an extension that had been given before it: that covers what was left
+ * then, and not what the extension has added. */
+static void it_moves_what_is_in_doubt(void **state)
+{
+    (void)state;
+    struct snib__op *op = extend(60 * SECOND);
+    clock_set();
+    extended(op);
+    expect_state(SNIB_HOLD_AT_RISK);
+    answer(engine, "*0\r\n");
+    expect_state(SNIB_HOLD_AT_RISK);
+    snib__engine_tick(engine, now);
+    all_is_given_again();
+}
+
+/* The same of a shorter extension that was asked for after the news. */
+static void a_shorter_one_leaves_the_doubt(void **state)
+{
+    (void)state;
+    struct snib__op *op = extend(60 * SECOND);
+    clock_set();
+    struct snib__op *shorter = extend(30 * SECOND);
+    extended(op);
+    answer(engine, "-MISCONF disk is full\r\n");
+    extended(shorter);
+    expect_state(SNIB_HOLD_AT_RISK);
+    now = snib__engine_deadline(engine);
+    snib__engine_tick(engine, now);
+    all_is_given_again();
+}
+
+/* The connection is cut while an extension is on its way, and does not come back before the hold is over: the server may
+ * have given the longer lease, so the lock is released when it can be. */
+static void it_may_have_been_given(void **state)
+{
+    (void)state;
+    int32_t code;
+    extend(300 * SECOND);
+    cut_link(engine);
+    now = hold->deadline + 60 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    assert_int_equal(code, SNIB_LOST);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+}
+
+/* After its lease nothing of it can be left. */
+static void its_lease_is_over(void **state)
+{
+    (void)state;
+    int32_t code;
+    extend(300 * SECOND);
+    cut_link(engine);
+    now = hold->deadline + 320 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    assert_int_equal(code, SNIB_LOST);
+    assert_true(snib__engine_quiet(engine));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_ends_a_doubt, start, stop),
+        cmocka_unit_test_setup_teardown(it_ends_no_later_doubt, start, stop),
+        cmocka_unit_test_setup_teardown(it_moves_what_is_in_doubt, start, stop),
+        cmocka_unit_test_setup_teardown(a_shorter_one_leaves_the_doubt, start, stop),
+        cmocka_unit_test_setup_teardown(it_may_have_been_given, start, stop),
+        cmocka_unit_test_setup_teardown(its_lease_is_over, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
