@@ -203,8 +203,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a
-     * foreign message was mistaken for it, nothing is lost, because the next waiter tries as
-     * soon as this release has ended. */
+     * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
+     * soon as this release has ended; see turn.c for the turns. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
         wait->own_messages -= wait->own_messages < release_messages(e, gate)
                                   ? wait->own_messages

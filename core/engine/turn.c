@@ -12,6 +12,12 @@
  * first.  Strangers that let a chance pass count as absent until a longer one is offered, so much
  * later that little time is lost.  While no other client listens, nothing is owed and all this
  * costs nothing.
+ *
+ * Messages do not tell whose they are.  A stranger's that comes after this client's next release is
+ * taken for its own, and its own for that of a stranger's next turn.  That can happen if a chance ends
+ * just after the stranger's release: then this client asks for one release too early, which the server
+ * decides.  To pass over messages in doubt would be worse: a turn that was taken would stay owed, and
+ * each such mistake costs a whole chance.
  */
 #include "engine/internal.h"
 

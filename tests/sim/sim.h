@@ -335,8 +335,9 @@ struct sim {
     bool listeners;                /* in a crowd: the Redissons only listen */
     snib__time crowd_hold;         /* ... the longest hold */
     struct sim_process *last;      /* ... the last holder */
-    snib__time run_since;          /* ... since when it alone has held, while others waited */
-    uint32_t run;                  /* ... how often it has held since */
+    snib__time chain_since;        /* ... since when its process has had the lock */
+    uint32_t chain;                /* ... how often that has handed it on since */
+    uint32_t races, again;         /* ... taken again while others waited: in all, in a row */
     snib__time unused;             /* ... how long the lock was free while a task waited */
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
     snib__time next_fault, disturbed_until;
@@ -535,7 +536,7 @@ void queue_check(struct sim_name *name, const struct sim_claim *came, int cause)
 void crowd_plan(void);
 int crowd_family(void);
 snib__time crowd_end(void);
-void crowd_turn(const struct sim_name *name, const struct sim_claim *came);
+void crowd_turn(const struct sim_name *name, const struct sim_claim *came, int cause);
 void crowd_check(void); /* at the end */
 
 /* sim_request.c */

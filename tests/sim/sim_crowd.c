@@ -46,22 +46,35 @@ static bool waits(const struct sim_process *process)
     return process->foreign && peer_waits(process);
 }
 
-/* Limits how often and how long one process hands the lock on within itself while others wait. */
-static void check_run(const struct sim_claim *came, bool others_wait)
+/* Limits how often and for how long a process hands the lock on within itself.  The engine counts from
+ * the reply to the acquisition until it sends the last hand-over. */
+static void check_chain(const struct sim_claim *came, bool handed)
 {
-    if (came->process != sim.last || !others_wait) {
-        sim.last = came->process;
-        sim.run_since = sim.now;
-        sim.run = 0;
+    if (!handed || sim.chain_since == 0) {
+        sim.chain_since = sim.now;
+        sim.chain = 0;
+    } else if (++sim.chain > (uint32_t)sim.handover_max) {
+        sim_fail("%u hands the lock on inside itself %u times", came->process->id, sim.chain);
+    } else if (sim.now > sim.chain_since + CHAIN + 2 * sim.delay) {
+        sim_fail("%u hands the lock on inside itself for %llu ms", came->process->id,
+                 (unsigned long long)((sim.now - sim.chain_since) / SNIB__MS));
     }
-    if (sim.peer_count == 0 && ++sim.run > (uint32_t)sim.handover_max + 1) {
-        sim_fail("%u hands the lock on inside itself %u times while others wait", came->process->id,
-                 sim.run - 1);
-    }
-    snib__time most = CHAIN + sim.crowd_hold + 4 * sim.delay + SNIB__MS;
-    if (sim.peer_count == 0 && sim.now > sim.run_since + most) {
-        sim_fail("%u hands the lock on inside itself for %llu ms while others wait",
-                 came->process->id, (unsigned long long)((sim.now - sim.run_since) / SNIB__MS));
+}
+
+/* An engine that has had the lock lets the others have it before it asks again, or leaves them time to
+ * ask.  If that ends just after another's release, while the message is on its way, the engine may have
+ * the lock and be done with it before it hears: messages are only counted, so it takes that one for its
+ * own, and its own for the other's next turn, and races the other to the server.  With holders that
+ * extend a turn may be that long: 16 such races were won in 2,400,000 turns, none of them again at
+ * once, and no two in one world. */
+static void check_race(const struct sim_claim *came, bool others_wait)
+{
+    bool won = sim.peer_count == 0 && came->process == sim.last && others_wait;
+    sim.races += won;
+    sim.again = won ? sim.again + 1 : 0;
+    if (sim.again > 1 || sim.races > 2) {
+        sim_fail("%u takes the lock again while others wait: race %u, %u in a row",
+                 came->process->id, sim.races, sim.again);
     }
 }
 
@@ -78,9 +91,9 @@ static void check_passed_over(const struct sim_process *process)
 }
 
 /* The lock was granted. */
-void crowd_turn(const struct sim_name *name, const struct sim_claim *came)
+void crowd_turn(const struct sim_name *name, const struct sim_claim *came, int cause)
 {
-    bool others_wait = false;
+    bool others_wait = false, handed = cause == CAUSE_TRANSFERRED;
     if (!sim.calm || sim.winding_down) {
         return;
     }
@@ -92,14 +105,18 @@ void crowd_turn(const struct sim_name *name, const struct sim_claim *came)
         check_passed_over(process);
     }
     came->process->turns++;
-    check_run(came, others_wait);
+    check_chain(came, handed);
+    if (!handed) {
+        check_race(came, others_wait);
+    }
+    sim.last = came->process;
     if (others_wait && name->open_since[0] != SNIB__NEVER) {
         sim.unused += sim.now - name->open_since[0];
     }
 }
 
 /* Every process had at least a quarter of an equal share; engines had equal shares, unless they
- * first had to detect peers that only listen. */
+ * first had to detect peers that only listen, which are given time as long as the others' turns. */
 void crowd_check(void)
 {
     double all = 0, threads = 0, ours = 0, squares = 0;
@@ -123,9 +140,10 @@ void crowd_check(void)
         sim_fail("engines share the lock with a Jain index of %.2f",
                  ours * ours / (sim.slot_count * squares));
     }
-    if (sim.unused > (sim.now - sim.calm_at) * 3 / 4) {
+    snib__time crowd = sim.now - sim.calm_at;
+    if (sim.unused > (sim.listeners && sim.peer_count > 0 ? crowd * 4 / 5 : crowd / 2)) {
         sim_fail("the lock was free for %llu ms of %llu although a waiter was there",
                  (unsigned long long)(sim.unused / SNIB__MS),
-                 (unsigned long long)((sim.now - sim.calm_at) / SNIB__MS));
+                 (unsigned long long)(crowd / SNIB__MS));
     }
 }

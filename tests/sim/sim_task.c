@@ -346,7 +346,7 @@ void task_move(struct sim_process *process, struct sim_task *task)
         }
         break;
     case DOING_HOLD:
-        if (!sim.extends || sim.crowded || !sim_chance(3) || !extend(process, task)) {
+        if (!sim.extends || !sim_chance(3) || !extend(process, task)) {
             release(process, task);
         }
         break;

@@ -559,7 +559,7 @@ static void look_at(struct sim_name *name, int cause)
         queue_check(name, came, cause);
     }
     if (sim.crowded && came != NULL) {
-        crowd_turn(name, came);
+        crowd_turn(name, came, cause);
     }
     check_number(name, &r, cause);
     memcpy(name->claims, r.claims, (size_t)r.n * sizeof *r.claims);
