@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3e32e3f1ddf18bf4"
+#define SNIB_BUILD_ID "229ae1ae47915036"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12967,6 +12967,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
 void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
@@ -20185,17 +20187,18 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
-static void extend_apply(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, const struct snib__op *op,
                          snib__time sent_at, snib__time now)
 {
+    int64_t lease_ms = op->asked->n;
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
-    hold->flags &= (uint16_t) ~(SNIB__INHERITED | SNIB__FIRST);
-    hold->unsure = false;
+    hold->flags &= (uint16_t)~SNIB__FIRST;
     snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
     if (lease_ms == 0 || deadline > hold->deadline)
         hold->deadline = deadline;
+    snib__watchdog_assured(hold, extend_ms(e, op), sent_at, now);
     if (lease_ms == 0)
         snib__watchdog_add(e, hold);
     else
@@ -20213,7 +20216,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        extend_apply(e, hold, op->asked->n, sent_at, now);
+        extend_apply(e, hold, op, sent_at, now);
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN
@@ -22837,6 +22840,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     if (again) {
         again->number = hold->number;
         again->lease_ms = hold->lease_ms;
+        again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */
         again->options = hold->options;
         again->deadline = hold->deadline;
@@ -23876,30 +23880,24 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* How long after its deadline the server may still have a hold, however slow its clock is within the bounds. */
+/* How long after its deadline the server may still have a hold: its clock may be slow, within the bounds, and a request
+ * whose answer is missing may have begun another lease. */
 static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
+    snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
+    if (begun)
+        slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return slack + e->extended; /* an extension without an answer */
+    return slack + e->extended;
 }
 
-/* The lease has certainly ended at the server.  What is left of a loss may have been renewed without an answer. */
+/* The lease has certainly ended at the server. */
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
-    bool rest = hold->acquired_at == 0 && hold->lease_ms == 0;
-    snib__time renewed = rest ? e->config.lease : 0;
-    return now > hold->deadline + renewed + release_slack(e, hold);
-}
-
-/* The same of a hold that was lost: nothing is left of it. */
-static bool release_nothing_left(const struct snib__engine *e, const struct snib__hold *hold,
-                                 snib__time now)
-{
-    snib__time renewed = hold->lease_ms == 0 ? e->config.lease : 0;
-    return now > hold->deadline + renewed + release_slack(e, hold);
+    return now > hold->deadline + release_slack(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
@@ -23912,7 +23910,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && release_nothing_left(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -23973,8 +23971,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a
-     * foreign message was mistaken for it, nothing is lost, because the next waiter tries as
-     * soon as this release has ended. */
+     * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
+     * soon as this release has ended; see turn.c for the turns. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
         wait->own_messages -= wait->own_messages < release_messages(e, gate)
                                   ? wait->own_messages
@@ -25720,6 +25718,12 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
  * first.  Strangers that let a chance pass count as absent until a longer one is offered, so much
  * later that little time is lost.  While no other client listens, nothing is owed and all this
  * costs nothing.
+ *
+ * Messages do not tell whose they are.  A stranger's that comes after this client's next release is
+ * taken for its own, and its own for that of a stranger's next turn.  That can happen if a chance ends
+ * just after the stranger's release: then this client asks for one release too early, which the server
+ * decides.  To pass over messages in doubt would be worse: a turn that was taken would stay owed, and
+ * each such mistake costs a whole chance.
  */
 
 #define TURN_PATIENCE (1 * SNIB__MS)   /* how long a stranger may take until that is measured */
@@ -26470,6 +26474,21 @@ void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__tim
     }
 }
 
+/* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
+ * about a fixed lease unless the deadline is later, which an extension may have moved since. */
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+                            snib__time now)
+{
+    bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
+    snib__time lease = (snib__time)lease_ms * SNIB__MS;
+    if (fixed && lease > 0 && snib__lease_end(sent_at, lease) < hold->deadline) {
+        watchdog_ask_later(hold, now);
+        return;
+    }
+    hold->flags &= (uint16_t)~SNIB__INHERITED;
+    hold->unsure = false;
+}
+
 /* Query the holds with a fixed lease that the node's present server has not confirmed.  Nothing
  * else would ever find out, so a query without an answer is repeated. */
 static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -26607,8 +26626,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        hold->flags &= (uint16_t)~SNIB__INHERITED;
-        hold->unsure = false;
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         if (hold->flags & SNIB__LISTED) {
