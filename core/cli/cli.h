@@ -33,7 +33,8 @@ struct cli {
     const char
         *urls[CLI_URLS_MAX]; /* run, hold: the servers of a quorum, of which `url` is the first */
     int urls_n;              /* --url was given so often */
-    const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
+    const char *
+        name; /* the lock, list's and top's pattern, doctor's and acl's prefix; NULL if not given */
     /* run, hold: all names, of which `name` is the first; latch: its name and the words after it */
     const char *names[CLI_NAMES_MAX];
     int names_n;
@@ -43,6 +44,8 @@ struct cli {
     int64_t max_hold_ms;   /* run, hold: 0 the URL's */
     int64_t kill_after_ms; /* run: from SIGTERM to SIGKILL */
     int64_t permits;       /* run, hold: their total number; 0 if not given */
+    int64_t interval_ms;   /* top: between two refreshes */
+    int64_t limit;         /* top: locks that are shown */
     int32_t kind;          /* enum snib_kind; run, hold: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;        /* SNIB_LOCK_* */
     int busy_code;         /* instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
@@ -52,6 +55,7 @@ struct cli {
     bool has_url;        /* given by --url or SNIB_URL */
     bool is_json;
     bool is_forced;
+    bool is_once;  /* top */
     bool is_quiet; /* do not say that the lock is not free */
     bool is_verbose;
 };
@@ -61,6 +65,7 @@ int cli_run(const struct cli *cli);
 int cli_hold(const struct cli *cli);
 int cli_info(const struct cli *cli);
 int cli_list(const struct cli *cli);
+int cli_top(const struct cli *cli);
 int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
@@ -128,6 +133,12 @@ void cli_tell_held(const struct cli *cli, const char *text, int64_t token);
 struct cJSON;
 void cli_print_json(struct cJSON *object);
 
+/* cli_add_number - add an exact number: a token may be too large for a double.  CLI_UNTOLD is left out. */
+void cli_add_number(struct cJSON *object, const char *name, int64_t value);
+
+/* cli_add_number_or_null - the same, but CLI_UNTOLD and -1 are null. */
+void cli_add_number_or_null(struct cJSON *object, const char *name, int64_t value);
+
 /* What the server knows about one name.  Numbers that it did not report are CLI_UNTOLD. */
 #define CLI_UNTOLD INT64_MIN
 
@@ -157,6 +168,10 @@ int cli_describe(snib_client *client, const char *name, struct description *out,
 /* cli_read_description - the same from the event of an operation. */
 void cli_read_description(const snib_texts *texts, struct description *out);
 
+/* cli_listed_kind - the kind of a name that was found by snib_client_list(), from the result of cli_describe(); NULL:
+ * there is no such lock any more. */
+const char *cli_listed_kind(const char *name, int result, const struct description *description);
+
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
 
@@ -165,6 +180,9 @@ void cli_tell_waiting(const struct cli *cli, const char *text, const char *name,
 
 /* cli_names - all names of the command line with this between them; to be freed. */
 char *cli_names(const struct cli *cli, const char *between);
+
+/* cli_address - a URL without user, password and options; to be freed. */
+char *cli_address(const char *url);
 
 /* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */
 char *cli_printable(const char *s);

@@ -64,6 +64,16 @@ void cli_read_description(const snib_texts *texts, struct description *out)
     read_texts(out);
 }
 
+const char *cli_listed_kind(const char *name, int result, const struct description *description)
+{
+    /* A name that is not plain text has question marks by now, and cannot be queried. */
+    if (result == SNIB_ENAME)
+        return "other";
+    if (strcmp(description->kind, "free") != 0)
+        return description->kind;
+    return strchr(name, '?') ? "other" : NULL;
+}
+
 /* Remove the last word and return it as a number. */
 static int64_t cut_number(char *text)
 {

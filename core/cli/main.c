@@ -15,6 +15,7 @@ static const char help[] =
     "                [--max-hold TIME]\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
+    "       snib top [PATTERN] [--interval TIME] [--limit N] [--once]\n"
     "       snib release --force [KIND] NAME\n"
     "       snib latch NAME [set N | down | wait [--wait TIME] [--busy-code N]]\n"
     "       snib doctor [PREFIX]\n"
@@ -26,6 +27,9 @@ static const char help[] =
     "  info     show what NAME is, its holders and its waiters\n"
     "  list     list the locks that exist now with their kinds; PATTERN as in Redis's SCAN,\n"
     "           such as 'orders:*'\n"
+    "  top      show the locks that exist, those with the most waiting processes first, until q "
+    "or\n"
+    "           Ctrl-C\n"
     "  release  delete the lock NAME, regardless of its holder\n"
     "  latch    print the count of the latch NAME; set: make it N if it is 0; down: count down by\n"
     "           one; wait: wait until it is 0\n"
@@ -57,17 +61,21 @@ static const char help[] =
     "  --kill-after TIME  from that SIGTERM to SIGKILL; 0: SIGKILL at once; default 5s\n"
     "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
     "  --force         required by release\n"
+    "  --interval TIME between two refreshes of top; default 2s\n"
+    "  --limit N       top: show at most N locks\n"
+    "  --once          top: print what there is now, and end\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password;\n"
     "                  run, hold: three or more for a quorum lock, held on most of these servers\n"
-    "  --json          print JSON\n"
+    "  --json          print JSON; top: a line at each refresh\n"
     "  -q, --quiet     do not say that the lock is waited for, not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
     "  -h, --help, --version\n"
     "\n"
-    "exit codes: run returns COMMAND's, or 128+N if signal N ended it; hold returns 0 after a\n"
-    "signal; both return 128+N if signal N came before the lock was granted.  snib's own:\n"
+    "exit codes: run returns COMMAND's, or 128+N if signal N ended it; hold and top return 0 "
+    "after\n"
+    "a signal; run and hold 128+N if signal N came before the lock was granted.  snib's own:\n"
     "    1  release: nothing was held; latch set: it was set already; doctor: something should be\n"
     "       changed\n"
     "  121  --wait 0 was given and the lock is held\n"
@@ -97,6 +105,9 @@ enum option_id {
     OPTION_SEMAPHORE,
     OPTION_LATCH, /* the last kind */
     OPTION_FORCE,
+    OPTION_INTERVAL, /* the first of top */
+    OPTION_LIMIT,
+    OPTION_ONCE, /* the last of top */
     OPTION_URL,
     OPTION_JSON,
     OPTION_QUIET,
@@ -124,6 +135,9 @@ static struct option options[] = {
     {"semaphore", no_argument, NULL, OPTION_SEMAPHORE},
     {"latch", no_argument, NULL, OPTION_LATCH},
     {"force", no_argument, NULL, OPTION_FORCE},
+    {"interval", required_argument, NULL, OPTION_INTERVAL},
+    {"limit", required_argument, NULL, OPTION_LIMIT},
+    {"once", no_argument, NULL, OPTION_ONCE},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, OPTION_QUIET},
@@ -139,6 +153,7 @@ static struct option options[] = {
 #define COMMAND_ONLY                                                                               \
     (BIT(OPTION_ON_LOSS) | BIT(OPTION_REST) | BIT(OPTION_KILL_AFTER) | BIT(OPTION_KEEP_PASSWORD))
 #define RELEASE_ONLY (BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH) | BIT(OPTION_FORCE))
+#define TOP_OPTIONS (BIT(OPTION_ONCE + 1) - BIT(OPTION_INTERVAL))
 #define EVERYWHERE (BIT(OPTION_VERSION + 1) - BIT(OPTION_URL))
 
 /* A command and the options it knows. */
@@ -155,6 +170,7 @@ static const struct command {
      EVERYWHERE | (RUN_OPTIONS & ~COMMAND_ONLY) | (KIND_OPTIONS & ~RELEASE_ONLY)},
     {"info", cli_info, true, 1, EVERYWHERE},
     {"list", cli_list, false, 1, EVERYWHERE},
+    {"top", cli_top, false, 1, EVERYWHERE | TOP_OPTIONS},
     {"release", cli_release, true, 1, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
     {"latch", cli_latch, true, 3, EVERYWHERE | BIT(OPTION_WAIT) | BIT(OPTION_BUSY_CODE)},
     {"doctor", cli_doctor, false, 1, EVERYWHERE},
@@ -213,7 +229,8 @@ static int take_time(int id, const char *value, struct cli *cli)
     } times[] = {{OPTION_WAIT, &cli->wait_ms, 0, "0"},
                  {OPTION_LEASE, &cli->lease_ms, 100, "100ms"},
                  {OPTION_MAX_HOLD, &cli->max_hold_ms, 1, "1ms"},
-                 {OPTION_KILL_AFTER, &cli->kill_after_ms, 0, "0"}};
+                 {OPTION_KILL_AFTER, &cli->kill_after_ms, 0, "0"},
+                 {OPTION_INTERVAL, &cli->interval_ms, 100, "100ms"}};
     size_t i = 0;
     char text[96];
     while (times[i].id != id)
@@ -247,6 +264,7 @@ static int take_option(int id, const char *value, struct cli *cli)
     case OPTION_LEASE:
     case OPTION_MAX_HOLD:
     case OPTION_KILL_AFTER:
+    case OPTION_INTERVAL:
         return take_time(id, value, cli);
     case OPTION_BUSY_CODE:
         cli->busy_code = (int)cli_read_number(value, 0, 255);
@@ -278,6 +296,14 @@ static int take_option(int id, const char *value, struct cli *cli)
         return take_kind(id, cli);
     case OPTION_FORCE:
         cli->is_forced = true;
+        return 0;
+    case OPTION_LIMIT:
+        cli->limit = cli_read_number(value, 1, INT32_MAX);
+        return cli->limit > 0
+                   ? 0
+                   : cli_usage(cli, "--limit needs a number from 1 to 2147483647, not ", value);
+    case OPTION_ONCE:
+        cli->is_once = true;
         return 0;
     case OPTION_URL:
         if (cli->urls_n == CLI_URLS_MAX)
@@ -381,6 +407,8 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
                          command->name);
     if (command->run == cli_doctor && cli->name && strstr(cli->name, "://"))
         return cli_usage(cli, "name the server by --url, not as an argument of ", command->name);
+    if (cli->is_once && given & BIT(OPTION_INTERVAL))
+        return cli_usage(cli, "--interval cannot be used with --once", "");
     if (cli->names_n > 1 && cli->flags & SNIB_LOCK_FENCED)
         return cli_usage(cli,
                          "--fenced is for one lock, but this is a second name: ", cli->names[1]);
@@ -412,6 +440,8 @@ int main(int argc, char **argv)
                       .has_url = url && *url,
                       .wait_ms = -1,
                       .kill_after_ms = 5000,
+                      .interval_ms = 2000,
+                      .limit = INT32_MAX,
                       .busy_code = -1};
     const struct command *command = NULL;
     unsigned given = 0;
@@ -451,7 +481,8 @@ int main(int argc, char **argv)
         cli.command = argv + optind;
     if (!command)
         return cli_usage(
-            &cli, "a command is missing: run, hold, info, list, release, latch, doctor or acl", "");
+            &cli, "a command is missing: run, hold, info, list, top, release, latch, doctor or acl",
+            "");
     int code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);

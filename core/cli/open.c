@@ -1,6 +1,7 @@
 /* open.c - clients and locks as the command line and the environment say. */
 #include "cli.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,19 @@ static const char *environment(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
+}
+
+char *cli_address(const char *url)
+{
+    const char *start = strstr(url, "://");
+    start = start ? start + 3 : url;
+    const char *at =
+        memrchr(start, '@', strcspn(start, "/?#")); /* the last, as in the URL's parser */
+    const char *host = at ? at + 1 : start;
+    char *out;
+    if (asprintf(&out, "%.*s%.*s", (int)(start - url), url, (int)strcspn(host, "?#"), host) < 0)
+        abort();
+    return out;
 }
 
 static int open_with(const struct cli *cli, const char *url, snib_client_options *client_options,

@@ -157,3 +157,19 @@ void cli_print_json(cJSON *object)
     cJSON_free(line);
     cJSON_Delete(object);
 }
+
+void cli_add_number(cJSON *object, const char *name, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    if (value != CLI_UNTOLD)
+        cJSON_AddRawToObject(object, name, text);
+}
+
+void cli_add_number_or_null(cJSON *object, const char *name, int64_t value)
+{
+    if (value == CLI_UNTOLD || value == -1)
+        cJSON_AddNullToObject(object, name);
+    else
+        cli_add_number(object, name, value);
+}

@@ -7,23 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An exact number: a token may be too large for a double. */
-static void add_number(cJSON *object, const char *name, int64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    if (value != CLI_UNTOLD)
-        cJSON_AddRawToObject(object, name, text);
-}
-
-static void add_number_or_null(cJSON *object, const char *name, int64_t value)
-{
-    if (value == CLI_UNTOLD || value == -1)
-        cJSON_AddNullToObject(object, name);
-    else
-        add_number(object, name, value);
-}
-
 /* ---- info ------------------------------------------------------------------------------------ */
 
 static bool is_held(const struct description *description)
@@ -48,9 +31,9 @@ static void add_rows(cJSON *object, const char *name, const struct description *
             continue;
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, strcmp(word, "permit") == 0 ? "id" : "owner", row.owner);
-        add_number_or_null(item, "remaining_ms", row.left_ms);
+        cli_add_number_or_null(item, "remaining_ms", row.left_ms);
         if (strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0)
-            add_number(item, "count", row.count);
+            cli_add_number(item, "count", row.count);
         cJSON_AddItemToArray(array, item);
     }
 }
@@ -65,12 +48,12 @@ static void print_info_json(const struct cli *cli, const struct description *des
     add_rows(object, "readers", description, "reader");
     add_rows(object, "permits", description, "permit");
     add_rows(object, "waiters", description, "waiter");
-    add_number(object, "token", description->token);
-    add_number(object, "available", description->available);
-    add_number(object, "total", description->total);
-    add_number(object, "count", description->count);
-    add_number_or_null(object, "waiting", description->waiting);
-    add_number(object, "more", description->more);
+    cli_add_number(object, "token", description->token);
+    cli_add_number(object, "available", description->available);
+    cli_add_number(object, "total", description->total);
+    cli_add_number(object, "count", description->count);
+    cli_add_number_or_null(object, "waiting", description->waiting);
+    cli_add_number(object, "more", description->more);
     cli_print_json(object);
 }
 
@@ -212,12 +195,9 @@ static int print_names(const struct cli *cli, snib_client *client, const struct 
         int result = cli_describe(client, names->items[i], &description, &err);
         if (result != SNIB_OK && result != SNIB_ENAME)
             return cli_fail(cli, &err);
-        /* A name that is not plain text has question marks by now, and cannot be queried. */
-        bool is_free = result == SNIB_OK && strcmp(description.kind, "free") == 0;
-        if (result == SNIB_ENAME || (is_free && strchr(names->items[i], '?')))
-            print_name(names->items[i], "other", array);
-        else if (!is_free) /* else it has ended meanwhile */
-            print_name(names->items[i], description.kind, array);
+        const char *kind = cli_listed_kind(names->items[i], result, &description);
+        if (kind)
+            print_name(names->items[i], kind, array);
     }
     return 0;
 }

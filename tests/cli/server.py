@@ -39,7 +39,7 @@ class Server:
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rb") as replies:
             link.settimeout(60)
             link.connect(self.path)
-            words = [str(word).encode() for word in words]
+            words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
             link.sendall(b"*%d\r\n" % len(words) +
                          b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
             return read_reply(replies)

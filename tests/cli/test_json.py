@@ -101,11 +101,14 @@ class Json(CommandCase):
         """A field too few or too many, at the top and in a row."""
         self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
         values = {"info": self.told("info", "a"), "list": self.told("list"), "latch": self.told("latch", "l"),
-                  "release": self.told("release", "--force", "none"), "doctor": self.told("doctor"),
-                  "message": json.loads(self.snib("hold", "--json").stderr)}
+                  "release": self.told("release", "--force", "none"), "top": self.told("top", "--once"),
+                  "doctor": self.told("doctor"), "message": json.loads(self.snib("hold", "--json").stderr)}
         for name, value in values.items():
             rows = [value] if isinstance(value, dict) else []
-            rows += value.get("holders", []) + value.get("findings", []) if isinstance(value, dict) else value
+            if isinstance(value, dict):
+                rows += value.get("holders", []) + value.get("findings", []) + value.get("locks", [])
+            else:
+                rows += value
             for row in rows:
                 for field in [*row, "more fields"]:
                     with self.subTest(name=name, field=field):

@@ -1,0 +1,447 @@
+#!/usr/bin/env python3
+"""snib top: on a terminal, as text and as JSON."""
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+from command import SCHEMAS, SERVER, SNIB, USAGE, CommandCase
+from screen import Screen, width
+from server import Server, wait_for
+
+OWNER = "11111111-1111-8111-8111-111111111111:"
+TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "NAME"]
+SOON = ("--interval", "100ms")
+
+
+class Top(CommandCase):
+    def setUp(self):
+        super().setUp()
+        self.screens = []
+
+    def tearDown(self):
+        for screen in self.screens:
+            screen.close()
+        super().tearDown()
+
+    def lock(self, name, number=1, lease=3600):
+        """A lock that somebody holds."""
+        self.server("HSET", name, f"{OWNER}{number}", 1)
+        self.server("EXPIRE", name, lease)
+
+    def show(self, *words, columns=80, rows=24, env=None):
+        screen = Screen([SNIB, "top", *words], {**self.env, **(env or {})}, columns, rows)
+        self.screens.append(screen)
+        return screen
+
+    def once(self, *words, **options):
+        """What one snapshot has, by name."""
+        done = self.snib("top", "--once", "--json", *words, **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        value = json.loads(done.stdout)
+        self.assertEqual((value["complete"], value["total"]), (True, len(value["locks"])))
+        return {lock["name"]: lock for lock in value["locks"]}
+
+    def stream(self, *words, env=None):
+        """The values of snib top --json, each when it comes."""
+        process = subprocess.Popen([SNIB, "top", "--json", *words], env={**self.env, **(env or {})}, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.started.append(process)
+        for line in process.stdout:
+            value = json.loads(line)
+            SCHEMAS["top"].validate(value)
+            yield value
+
+    def until(self, values, condition):
+        """The first value that meets it."""
+        return next(value for value in values if condition(value))
+
+    # ---- on a terminal ---------------------------------------------------------------------------
+
+    def test_screen(self):
+        for number in range(40):
+            self.lock(f"lock:{number:02}")
+        self.start("hold", "busy", "-q", "--permits", "1", "--wait", "1h")
+        wait_for(lambda: self.server("EXISTS", "{busy}:timeout"), "the holder")
+        self.start("hold", "busy", "-q", "--permits", "1")
+        screen = self.show(*SOON)
+        screen.wait_text(r"\b1 +1/1 ")
+        self.assertTrue(screen.is_alternate)
+        self.assertFalse(screen.has_cursor)
+        lines = screen.lines()
+        self.assertRegex(lines[0], rf"^snib top  \d\d:\d\d:\d\d  {re.escape(self.server.url)}$")
+        self.assertEqual(lines[1], "41 locks (20 not shown), 1 waiting")
+        self.assertEqual(lines[2].split(), TITLES)
+        self.assertRegex(lines[3], r"^      1     1/1 +[0-9-]+\+? +\d+\.\ds permits busy$")
+        for number in range(20):
+            self.assertRegex(lines[4 + number], rf"^      0       1 +[0-9-]+  59m\d\ds mutex   lock:{number:02}$")
+        self.assertIn(b"\x1b[7mWAITING", screen.raw)
+
+    def test_sizes(self):
+        for number in range(20):
+            self.lock(f"a-lock-with-a-rather-long-name:{number:02}")
+        screen = self.show(*SOON, columns=40, rows=10)
+        screen.wait_text("a-lock.*\n")
+        lines = screen.lines()
+        self.assertTrue(lines[0].endswith("…"), lines[0])
+        self.assertEqual(len(lines[0]), 40)
+        self.assertEqual(lines[1], "20 locks (13 not shown), 0 waiting")
+        self.assertEqual(lines[2].split(), ["WAITING", "HOLDERS", "LEASE", "NAME"])
+        for line in lines[3:]:
+            self.assertRegex(line, r"^      0       1  59m\d\ds a-lock-with-a-r…$")
+        for columns, rows in ((80, 24), (60, 12), (20, 5), (132, 50), (10, 3), (1, 1), (7, 2), (40, 4), (80, 24)):
+            with self.subTest(columns=columns, rows=rows):
+                screen.resize(columns, rows)
+                screen.wait_text(r"^snib top|^snib |^…|^snib…")
+                if rows > 3:
+                    screen.wait_text("a-lock")
+                    self.assertIn("NAME", screen.lines()[2])
+                    self.assertEqual(sum("a-lock" in line for line in screen.lines()), min(rows - 3, 20))
+        screen.type(b"q")
+        self.assertEqual(screen.end(), 0)
+
+    def test_limit_and_pattern(self):
+        for name in ("a:1", "a:2", "a:3", "b:1"):
+            self.lock(name)
+        screen = self.show("--limit", "2", "a:*", *SOON)
+        screen.wait_text(r"3 locks \(1 not shown\)")
+        self.assertRegex(screen.lines()[0], r"  a:\*$")
+        self.assertEqual([line.split()[-1] for line in screen.lines()[3:5]], ["a:1", "a:2"])
+        self.assertEqual(screen.lines()[5], "")
+
+    def test_hostile_names(self):
+        names = (b"\x1b[2J\x1b[H", b"\x1b]0;title\x07", b"a\rb\nc\td\x00", b"\x9b2J", b"\xff\xfe", "\u009b2J".encode(),
+                 "日本語のとても長い名前でありまして、とても長いのです、はい、本当に長い".encode(), "\u202eevil".encode(), "e\u0301\u0302".encode(),
+                 "\u2066x\u200f".encode(), "👩‍👩‍👧".encode(), b"x" * 512, "é".encode() * 256, b"what?", b" x", b"%s%n")
+        for name in names:
+            self.server("HSET", name, f"{OWNER}1", 1)
+        for columns in (80, 40, 23):
+            screen = self.show(*SOON, columns=columns) # which refuses all but a few sequences
+            screen.wait_text(f"{len(names)} locks")
+            shown = screen.raw.decode()
+            for bad in "\u202e\u2066\u200f\u009b\x07\x00":
+                self.assertNotIn(bad, shown)
+            self.assertEqual(len([line for line in screen.lines()[3:] if line]), len(names))
+            for line in screen.lines():
+                self.assertLessEqual(sum(map(width, line)), columns)
+        self.assertTrue(any("日本語" in line and line.endswith("…") for line in screen.lines()))
+        text = self.snib("top", "--once").stdout
+        self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2066\u200f]")
+        self.assertIn("x" * 512, text)
+        self.assertEqual(len(text.splitlines()), 3 + len(names))
+        self.assertEqual(len(self.once()), len(names))
+
+    def test_hostile_pattern_and_url(self):
+        self.lock("a")
+        screen = self.show("\x1b[2J*", *SOON)
+        screen.wait_text(r"  \?\[2J\*$|0 locks")
+        url = self.server.url.replace("unix://", "unix://user:secret@")
+        done = self.snib("top", "--once", "--json", "--url", url + "?password=hidden&patience=60s")
+        self.assertNotRegex(done.stdout + done.stderr, "secret|hidden")
+        self.server("CONFIG", "SET", "requirepass", "secret")
+        try:
+            done = self.snib("top", "--once", "--url", self.server.url.replace("unix://", "unix://:secret@"))
+        finally:
+            with_password(self.server, "secret", "CONFIG", "SET", "requirepass", "")
+        self.assertIn(f"  {self.server.url}\n", done.stdout)
+
+    def test_ends(self):
+        self.lock("a")
+        ends = {"q": lambda screen: screen.type(b"q"), "Q": lambda screen: screen.type(b"xyzQ"),
+                "^C": lambda screen: screen.type(b"\x03"), "^\\": lambda screen: screen.type(b"\x1c")}
+        for name in ("TERM", "INT", "HUP", "QUIT"):
+            ends[name] = lambda screen, number=getattr(signal, "SIG" + name): screen.process.send_signal(number)
+        for name, end in ends.items():
+            with self.subTest(name=name):
+                screen = self.show()
+                screen.wait_text("1 lock, ")
+                self.assertFalse(screen.has_its_modes())
+                end(screen)
+                self.assertEqual(screen.end(), 0)
+                self.assertTrue(screen.is_as_before())
+                self.assertEqual("".join(screen.lines()), "") # nothing is said
+
+    def test_a_terminal_that_goes_away(self):
+        self.lock("a")
+        screen = self.show()
+        screen.wait_text("1 lock, ")
+        os.close(screen.master)
+        os.close(screen.slave)
+        screen.master = screen.slave = -1
+        wait_for(lambda: screen.process.poll() is not None, "the end")
+        self.assertEqual(screen.process.returncode, 0)
+
+    def test_stopped_and_continued(self):
+        self.lock("a")
+        screen = self.show(*SOON)
+        for stop in (lambda: screen.type(b"\x1a"), lambda: screen.process.send_signal(signal.SIGTSTP)):
+            screen.wait_text("1 lock, ")
+            stop()
+            screen.wait(lambda: state(screen.process.pid) == "T", "it to be stopped")
+            screen.wait(screen.is_as_before, "the terminal as it was")
+            screen.process.send_signal(signal.SIGCONT)
+            screen.wait(lambda: screen.is_alternate, "the screen")
+        screen.process.send_signal(signal.SIGSTOP)
+        screen.wait(lambda: state(screen.process.pid) == "T", "it to be stopped")
+        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_text("1 lock, ")
+        screen.type(b"q")
+        self.assertEqual(screen.end(), 0)
+        self.assertTrue(screen.is_as_before())
+
+    def test_in_the_background(self):
+        """It stops until it is in the foreground, and leaves the terminal to the others meanwhile."""
+        self.lock("a")
+        screen = Screen(["sh", "-c", f"set -m; {SNIB} top & echo $! >{self.folder.name}/pid; read line; fg"], self.env)
+        self.screens.append(screen)
+        pid = wait_for(lambda: read(f"{self.folder.name}/pid").strip(), "its pid")
+        screen.wait(lambda: state(pid) == "T", "it to be stopped")
+        self.assertTrue(screen.is_as_before())
+        screen.type(b"\n")
+        screen.wait_text("1 lock, ")
+        self.assertTrue(screen.is_alternate)
+        screen.type(b"q")
+        self.assertEqual(screen.end(), 0)
+
+    def test_without_keys(self):
+        self.lock("a")
+        screen = Screen(["sh", "-c", f"exec {SNIB} top </dev/null"], self.env)
+        self.screens.append(screen)
+        screen.wait_text("1 lock, ")
+        screen.process.terminate()
+        self.assertEqual(screen.end(), 0)
+        self.assertTrue(screen.is_as_before())
+
+    # ---- the server ------------------------------------------------------------------------------
+
+    def test_server_away_for_a_while(self):
+        server = Server()
+        self.addCleanup(server.stop)
+        server("HSET", "before", f"{OWNER}1", 1)
+        screen = self.show(*SOON, env={"SNIB_URL": server.url})
+        values = self.stream(*SOON, env={"SNIB_URL": server.url})
+        screen.wait_text("before")
+        self.until(values, lambda value: value["total"] == 1)
+        server.process.kill()
+        server.process.wait()
+        screen.wait_text(r"\nnot refreshed since \d\d:\d\d:\d\d: .*")
+        screen.wait_text("before") # what was known
+        self.assertIn(server.path, self.until(values, lambda value: "error" in value)["error"])
+        server.process = subprocess.Popen(server.process.args, stdout=subprocess.DEVNULL)
+        wait_for(server.answers, "the server")
+        server("HSET", "afterwards", f"{OWNER}1", 1)
+        screen.wait_text("afterwards")
+        screen.wait_text(r"\n1 lock, ")
+        self.until(values, lambda value: "error" not in value and value["locks"][0]["name"] == "afterwards")
+        os.kill(server.process.pid, signal.SIGSTOP)
+        screen.wait_text(r"no answer for \d+ s|not refreshed since")
+        screen.type(b"q")
+        self.assertEqual(screen.end(), 0) # at once, or as soon as it can
+        os.kill(server.process.pid, signal.SIGCONT)
+
+    def test_server_away_from_the_start(self):
+        url = f"unix://{self.folder.name}/nobody?patience=100ms"
+        for words in ((), ("--once",), ("--json",), ("--once", "--json")):
+            with self.subTest(words=words):
+                screen = self.show(*words, "--url", url)
+                self.assertEqual(screen.end(), SERVER)
+                self.assertNotIn(b"\x1b", screen.raw)
+                self.assertIn(b"nobody", screen.raw)
+                self.assertEqual(screen.raw.count(b"\n"), 1)
+                self.assertTrue(screen.is_as_before())
+
+    def test_rights(self):
+        self.server("ACL", "SETUSER", "weak", "on", ">x", "~*", "+@all", "-scan")
+        done = self.snib("top", "--once", "--url", self.server.url.replace("unix://", "unix://weak:x@"))
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (SERVER, "", 1))
+
+    def test_bounded(self):
+        """One refresh asks about 300 locks at most, and looks at about 3,000 keys."""
+        for number in range(1000):
+            self.lock(f"lock:{number}")
+        for start in range(0, 10000, 1000):
+            self.server("MSET", *[word for number in range(start, start + 1000) for word in (f"data:{number}", "x")])
+        self.server("CONFIG", "RESETSTAT")
+        value = next(self.stream("--interval", "24h"))
+        self.assertFalse(value["complete"])
+        self.assertLessEqual(value["total"], 300)
+        calls = dict(re.findall(r"cmdstat_(evalsha|eval|scan|type|hlen):calls=(\d+)", self.server("INFO", "commandstats")))
+        self.assertLessEqual(int(calls.get("evalsha", 0)) + int(calls.get("eval", 0)), 340)
+        self.assertLessEqual(int(calls["scan"]), 30)
+        self.until(self.stream(*SOON), lambda value: value["total"] == 1000) # in turn
+        self.assertEqual(len(self.once()), 1000)
+        screen = self.show(*SOON)
+        screen.wait_text(r"1000 locks \(979 not shown\), 0 waiting, \d+ of them older, the search contin")
+
+    def test_too_many(self):
+        for start in range(0, 5100, 100):
+            self.server("EVAL", "for i = ARGV[1], ARGV[1] + 99 do redis.call('hset', 'lock:' .. i, ARGV[2], 1) end",
+                        0, start, f"{OWNER}1")
+        done = self.snib("top", "--once", "--json", "--limit", "1")
+        value = json.loads(done.stdout)
+        self.assertEqual((value["total"], value["complete"], len(value["locks"])), (5000, False, 1))
+        self.assertIn("more than 5000", self.snib("top", "--once").stdout)
+
+    # ---- figures ---------------------------------------------------------------------------------
+
+    def test_once(self):
+        self.lock("a")
+        done = self.snib("top", "--once")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[0], rf"^snib top  \d\d:\d\d:\d\d  {re.escape(self.server.url)}$")
+        self.assertEqual((lines[1], lines[2].split()), ("1 lock, 0 waiting", TITLES))
+        self.assertRegex(lines[3], r"^      0       1       -  59m\d\ds mutex   a$")
+        self.assertEqual(len(lines), 4)
+        self.server("FLUSHALL")
+        self.assertEqual(self.snib("top", "--once").stdout.splitlines()[1], "0 locks, 0 waiting")
+        self.assertEqual(self.once(), {})
+        screen = self.show("--once")
+        self.assertEqual(screen.end(), 0)
+        self.assertNotIn(b"\x1b", screen.raw)
+
+    def test_kinds(self):
+        kinds = {(): "mutex", ("--fair",): "mutex", ("--fenced",): "mutex", ("--read",): "read", ("--write",): "write",
+                 ("--permits", "2"): "permits", ("--spin",): "mutex", ("--plain",): "plain"}
+        for number, options in enumerate(kinds):
+            self.start("hold", f"k{number}", *options).stdout.readline()
+        locks = self.once()
+        self.assertEqual([locks[f"k{number}"]["kind"] for number in range(len(kinds))], list(kinds.values()))
+        self.assertEqual({lock["holders"] for lock in locks.values()}, {1})
+        self.assertTrue(all(lock["remaining_ms"] > 0 and lock["changes"] is None for lock in locks.values()))
+        self.assertEqual((locks["k2"]["token"], locks["k5"]["total"]), (1, 2))
+        listed = json.loads(self.snib("list", "--json").stdout)
+        self.assertEqual({lock["name"]: lock["kind"] for lock in listed},
+                         {name: lock["kind"] for name, lock in locks.items()})
+
+    def test_waiting(self):
+        for number, options in enumerate(((), ("--fair",), ("--write",), ("--permits", "1"), ("--plain",))):
+            holder = self.start("hold", f"k{number}", *options)
+            self.assertIn("holding", holder.stdout.readline())
+            for _ in range(number + 1):
+                self.start("hold", f"k{number}", *options)
+        wanted = {f"k{number}": number + 1 for number in range(5)}
+        values = self.stream(*SOON)
+        value = self.until(values, lambda value: {lock["name"]: lock["waiting"] for lock in value["locks"]} == wanted)
+        self.assertEqual([lock["name"] for lock in value["locks"]], ["k4", "k3", "k2", "k1", "k0"])
+
+    def test_changes(self):
+        self.lock("a", 1)
+        self.lock("b", 1)
+        self.server("SET", "redisson_lock_token:{b}", 5)
+        self.server("HSET", "r", "mode", "read", f"{OWNER}1", 1, f"{OWNER}2", 1)
+        values = self.stream(*SOON)
+
+        def changes(value):
+            return {lock["name"]: lock["changes"] for lock in value["locks"]}
+
+        self.assertEqual(changes(next(values)), {"a": None, "b": None, "r": None})
+        self.assertEqual(changes(next(values)), {"a": 0, "b": 0, "r": 0})
+        self.server("EVAL", f"redis.call('hdel', 'a', '{OWNER}1') redis.call('hset', 'a', '{OWNER}2', 1) "
+                            f"redis.call('set', 'redisson_lock_token:{{b}}', 9) "
+                            f"redis.call('hdel', 'r', '{OWNER}1') "
+                            f"redis.call('hset', 'r', '{OWNER}3', 1, '{OWNER}4', 1)", 0)
+        seen = dict.fromkeys("abr", 0)
+        while min(seen.values()) == 0: # the three are asked about one after the other
+            now = changes(next(values))
+            self.assertEqual(list(now), sorted(now, key=lambda name: (-now[name], name)))
+            seen = {name: seen[name] + now[name] for name in seen}
+        self.assertEqual(seen, {"a": 1, "b": 4, "r": 2})
+        self.assertEqual(changes(next(values)), {"a": 0, "b": 0, "r": 0})
+        self.server("DEL", "a") # free for a while, and then held by another
+        self.until(values, lambda value: "a" not in changes(value))
+        self.lock("a", 3)
+        self.assertIn(changes(self.until(values, lambda value: "a" in changes(value)))["a"], (1, None))
+
+    def test_changes_on_the_screen(self):
+        self.lock("a", 1)
+        self.lock("b", 1)
+        self.server("SET", "redisson_lock_token:{b}", 5)
+        screen = self.show("--interval", "1s")
+        number = 1
+
+        def seen():
+            nonlocal number
+            number += 1
+            self.server("DEL", "a", "b")
+            self.lock("a", number)
+            self.lock("b", number)
+            self.server("INCR", "redisson_lock_token:{b}")
+            text = "\n".join(screen.lines())
+            return re.search(r" 1\+ +\S+ mutex   a\n", text) and re.search(r" \d+ +\S+ mutex   b\n", text)
+
+        screen.wait(seen, "the changes")
+
+    def test_many_holders(self):
+        self.server("HSET", "crowd", *[word for n in range(600) for word in (f"{OWNER}{n}", 1)])
+        lock = self.once()["crowd"]
+        self.assertEqual((lock["holders"], lock["remaining_ms"]), (600, None))
+        values = self.stream(*SOON)
+        next(values)
+        self.assertIsNone(next(values)["locks"][0]["changes"]) # not all are told
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SNIB, "top", "--json"], env=self.env, stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=120)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (USAGE, 1))
+        self.assertIn("standard output", done.stderr)
+
+    def test_json_ends_by_a_signal(self):
+        process = self.start("top", "--json", "--interval", "24h")
+        self.assertEqual(json.loads(process.stdout.readline())["total"], 0)
+        process.terminate()
+        self.assertEqual(self.end(process), (0, ""))
+
+    # ---- usage -----------------------------------------------------------------------------------
+
+    def test_not_a_terminal(self):
+        done = self.snib("top")
+        self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+        self.assertEqual(done.stderr,
+                         "snib: standard output is not a terminal: add --once or --json; see snib --help\n")
+        screen = Screen(["sh", "-c", f"TERM=dumb exec {SNIB} top"], self.env)
+        self.screens.append(screen)
+        self.assertEqual(screen.end(), USAGE)
+
+    def test_bad_usage(self):
+        bad = {("--interval", "99ms"): "--interval needs a time from 100ms to 24h", ("--interval", "x"): "--interval",
+               ("--limit", "0"): "--limit needs a number", ("--limit", "x"): "--limit", ("a", "b"): "too many",
+               ("--once", "--interval", "2s"): "--interval cannot be used with --once", ("--wait", "1s"): "--wait",
+               ("--fair",): "--fair", ("--force",): "--force", ("--", "true"): "only run takes a command",
+               ("--url", "redis://a", "--url", "redis://b", "--url", "redis://c"): "more than one --url, not top"}
+        for words, text in bad.items():
+            with self.subTest(words=words):
+                done = self.snib("top", *words)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
+                self.assertIn(text, done.stderr)
+        for option in ("--once", "--limit=3", "--interval=2s"):
+            done = self.snib("list", option)
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(f"{option.split('=')[0]} cannot be used with list", done.stderr)
+
+
+def state(pid):
+    """R, S, T, Z, ..."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def with_password(server, password, *words):
+    """One command after AUTH, which needs the same connection."""
+    subprocess.run(["redis-cli", "-s", server.path, "-a", password, "--no-auth-warning", *words], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    unittest.main()
