@@ -88,9 +88,13 @@ func TestHistogramHasSeconds(t *testing.T) {
 
 // A program in Python has the same names and texts.
 func TestNamesAreThoseOfPython(t *testing.T) {
-	source, err := os.ReadFile("../../python/snib/prometheus.py")
-	if err != nil {
-		t.Skip("not in a checkout")
+	var source []byte
+	for _, file := range []string{"_figures.py", "prometheus.py"} {
+		text, err := os.ReadFile("../../python/snib/" + file)
+		if err != nil {
+			t.Skip("not in a checkout")
+		}
+		source = append(source, text...)
 	}
 	for name, family := range gather(t, collector{func() snib.Stats { return snib.Stats{} }}) {
 		name = strings.TrimSuffix(name, "_total")

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from . import aio as aio
     from . import anyio as anyio
     from . import fencing as fencing
+    from . import opentelemetry as opentelemetry
     from . import prometheus as prometheus
     from . import protocols as protocols
 
@@ -67,7 +68,7 @@ connect = Client
 
 def __getattr__(name: str) -> Any:
     # Slow to import, or with needs of their own, and many programs do not use them.
-    if name in ("aio", "anyio", "fencing", "prometheus", "protocols"):
+    if name in ("aio", "anyio", "fencing", "opentelemetry", "prometheus", "protocols"):
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 

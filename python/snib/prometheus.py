@@ -23,44 +23,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector as _Collector
 
 from ._client import BaseClient, Stats
+from ._figures import COUNTERS, GAUGES, REASONS
 
 __all__ = ["Collector"]
 
-# By the names of Stats, whose meaning snib.h explains.
-_COUNTERS = {
-    "acquisitions": "Holds granted, without re-entries",
-    "reentries": "Re-entries of an owner, without a round trip",
-    "releases": "Holds released",
-    "waits": "Acquisitions that had to wait",
-    "handovers": "Holds passed on inside this process by one command",
-    "timeouts": "Waits that ended at their time limit",
-    "cancels": "Operations that were cancelled",
-    "renewals": "Holds renewed",
-    "renewal_commands": "Commands that renewed holds",
-    "renewal_failures": "Renewals that failed and were retried",
-    "abandoned": "Holds dropped without a release",
-    "rechecks": "Attempts of waiters without a wake-up message",
-    "messages": "Wake-up messages received",
-    "polling": "Waits that poll because their subscription was refused",
-    "connects": "Connections made",
-    "reconnects": "Connections made anew",
-    "commands": "Commands sent, without handshakes",
-    "writes": "System calls that sent commands",
-    "reads": "System calls that received replies",
-    "wakes": "Threads and queues woken",
-    "clock_moves": "Times that the server's clock was set, or ran at another rate",
-}
-_REASONS = ("expired", "taken", "deleted", "unreachable", "max_hold", "closed", "failover")
-_GAUGES = {
-    "held": ("snib_held", 1, "Current holds"),
-    "waiting": ("snib_waiting", 1, "Current waiters"),
-    "memory": ("snib_memory_bytes", 1, "Memory in use by the client, buffers included"),
-    "watchdog_late_us": (
-        "snib_watchdog_late_seconds",
-        1e-6,
-        "The longest delay of a due renewal so far",
-    ),
-}
 _HISTOGRAMS = {
     "wait_time": ("snib_wait_seconds", "How long acquisitions took that were granted"),
     "hold_time": ("snib_hold_seconds", "How long holds were held"),
@@ -92,13 +58,13 @@ class Collector(_Collector):
         """The metrics now; the registry calls it for each scrape."""
         labels = [] if isinstance(self._clients, BaseClient) else ["client"]
         snapshots = self._snapshots()
-        for name, text in _COUNTERS.items():
+        for name, text in COUNTERS.items():
             counter = CounterMetricFamily(f"snib_{name}", text, labels=labels)
             for values, stats in snapshots:
                 counter.add_metric(values, getattr(stats, name))
             yield counter
         yield _losses(labels, snapshots)
-        for name, (shown, unit, text) in _GAUGES.items():
+        for name, (shown, unit, text) in GAUGES.items():
             gauge = GaugeMetricFamily(shown, text, labels=labels)
             for values, stats in snapshots:
                 gauge.add_metric(values, unit * getattr(stats, name))
@@ -115,7 +81,7 @@ def _losses(labels: _Labels, snapshots: _Snapshots) -> Metric:
     """One counter for all reasons, so that it can be added up."""
     losses = CounterMetricFamily("snib_losses", "Holds lost, by reason", labels=[*labels, "reason"])
     for values, stats in snapshots:
-        for reason in _REASONS:
+        for reason in REASONS:
             losses.add_metric([*values, reason], getattr(stats, f"lost_{reason}"))
     return losses
 

@@ -1,0 +1,429 @@
+"""Spans for locks, and a client's counters, for OpenTelemetry.
+
+    import snib.opentelemetry
+
+    lock = snib.opentelemetry.traced(client.lock("orders"))
+    with lock.hold(timeout=2.0) as hold:
+        ...
+
+    snib.opentelemetry.observe(client)
+
+Each acquisition has a span `snib.wait`, until the lock was granted or refused, and each hold a span
+`snib.hold`, until it was released or found lost.  Inside `with` the latter is the current span, so
+that the spans of the work are its children.  Nothing is patched: only a lock that was wrapped has
+spans.  Requires the package opentelemetry-api; without a provider nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
+
+from . import _core, protocols
+from ._client import BaseClient, Stats
+from ._codes import Busy, Lost, Timeout
+from ._figures import COUNTERS, GAUGES, REASONS
+
+__all__ = [
+    "AsyncTracedHold",
+    "AsyncTracedHolding",
+    "AsyncTracedLock",
+    "TracedHold",
+    "TracedLock",
+    "observe",
+    "traced",
+]
+
+L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
+H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
+
+_INNERMOST = context.create_key("snib-hold")  # the hold of the innermost `with`
+
+
+# ---- Spans ---------------------------------------------------------------------------------------
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+class _Wait:
+    """How an acquisition ended, which acquire() says without an exception."""
+
+    outcome = "granted"
+
+
+class _Traced(Generic[L]):
+    """A lock, and the beginnings of its spans."""
+
+    def __init__(self, lock: L, provider: TracerProvider | None) -> None:
+        self.lock = lock
+        self._tracer = trace.get_tracer("snib", _core.version_string(), provider)
+        self._attributes = {
+            f"snib.lock.{word}": value
+            for word in ("name", "kind")
+            if isinstance(value := getattr(lock, word, None), str)
+        }
+        self._inside: list[Any] = []  # holds of `with` on the lock itself
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[_Wait]:
+        wait = _Wait()
+        span = self._tracer.start_span("snib.wait", attributes=self._attributes)
+        with trace.use_span(span, True, record_exception=False, set_status_on_exception=False):
+            try:
+                yield wait
+            except (Busy, Timeout) as refusal:  # which are no failures
+                wait.outcome = "busy" if isinstance(refusal, Busy) else "timeout"
+                raise
+            except Exception as error:
+                wait.outcome = "error"
+                _fail(span, error)
+                raise
+            except BaseException:
+                wait.outcome = "cancelled"
+                raise
+            finally:
+                span.set_attribute("snib.outcome", wait.outcome)
+
+    def _leave(self) -> Any:
+        """The hold that the end of a `with` on the lock itself is about."""
+        hold = context.get_value(_INNERMOST)
+        if not any(hold is inside for inside in self._inside):  # it ends in another context
+            hold = self._inside[0]
+        self._inside.remove(hold)
+        return hold
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} of {self.lock!r}>"
+
+
+class _Held(Generic[H]):
+    """A hold, and the end of its span."""
+
+    def __init__(self, traced: _Traced[Any], hold: H) -> None:
+        self.hold = hold
+        self._span = traced._tracer.start_span("snib.hold", attributes=traced._attributes)
+        self._is_ended = False
+        self._within: object = None
+        self._span.set_attribute("snib.lock.owner", hold.owner)
+        if hold.token:
+            self._span.set_attribute("snib.fencing.token", hold.token)
+
+    @property
+    def token(self) -> int:
+        return self.hold.token
+
+    @property
+    def owner(self) -> str:
+        return self.hold.owner
+
+    def remaining(self) -> float:
+        return self.hold.remaining()
+
+    def check(self) -> None:
+        self.hold.check()
+
+    def _begin_within(self, key: object) -> None:
+        """Make the span the current one."""
+        inside = trace.set_span_in_context(self._span)
+        self._within = context.attach(context.set_value(_INNERMOST, key, inside))
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Around the release: the span ends as it ends."""
+        within, self._within = self._within, None
+        failure: BaseException | None = None
+        if within is not None:
+            context.detach(within)  # type: ignore[arg-type]
+        try:
+            yield
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._end(failure)
+
+    def _end(self, failure: BaseException | None) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        # A loss is not raised if the body has failed already.
+        reason = getattr(self.hold, "reason", None)
+        if isinstance(failure, Lost):
+            reason = failure.reason or reason or "unknown"
+        if reason:
+            outcome = "lost"
+            self._span.set_attribute("snib.loss.reason", reason)
+            self._span.set_status(Status(StatusCode.ERROR, f"lost: {reason}"))
+        elif isinstance(failure, Exception):
+            outcome = "error"
+            _fail(self._span, failure)
+        else:
+            outcome = "cancelled" if failure else "released"
+        self._span.set_attribute("snib.outcome", outcome)
+        self._span.end()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} of {self.hold!r}>"
+
+
+# ---- Programs with threads -----------------------------------------------------------------------
+
+
+class TracedHold(_Held[protocols.Hold]):
+    """A hold with a span; `hold` is the original, for whatever else it has."""
+
+    @property
+    def lost(self) -> protocols.Loss:
+        return self.hold.lost
+
+    def release(self) -> None:
+        with self._ending():
+            self.hold.release()
+
+    def __enter__(self) -> TracedHold:
+        self._begin_within(self)
+        self.hold.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._ending():
+            self.hold.__exit__(kind, error, trace)
+
+
+class TracedLock(_Traced[protocols.Lock]):
+    """A lock whose waits and holds have spans; `lock` is the original, for whatever else it has.
+
+    acquire() and release() have a span for the wait only, because a release does not say which
+    acquisition it ends.
+    """
+
+    def acquire(self, blocking: bool = True, timeout: float | None = -1, **options: Any) -> bool:
+        """As the lock's own."""
+        with self._waiting() as wait:
+            granted = self.lock.acquire(blocking, timeout, **options)
+            if not granted:
+                wait.outcome = "timeout" if blocking and timeout != 0 else "busy"
+        return granted
+
+    def release(self, *arguments: Any) -> None:
+        """As the lock's own."""
+        self.lock.release(*arguments)
+
+    def hold(self, *, timeout: float | None = None, **options: Any) -> TracedHold:
+        """As the lock's own."""
+        with self._waiting():
+            hold = self.lock.hold(timeout=timeout, **options)
+        return TracedHold(self, hold)
+
+    def __enter__(self) -> TracedHold:
+        hold = self.hold()
+        hold.__enter__()
+        self._inside.append(hold)
+        return hold
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave().__exit__(kind, error, trace)
+
+
+# ---- Programs with asyncio or anyio --------------------------------------------------------------
+
+
+class AsyncTracedHold(_Held[protocols.AsyncHold]):
+    """A hold with a span; `hold` is the original, for whatever else it has."""
+
+    @property
+    def lost(self) -> protocols.AsyncLoss:
+        return self.hold.lost
+
+    async def release(self) -> None:
+        with self._ending():
+            await self.hold.release()
+
+    async def __aenter__(self) -> AsyncTracedHold:
+        self._begin_within(self)
+        await self.hold.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._ending():
+            await self.hold.__aexit__(kind, error, trace)
+
+
+class AsyncTracedHolding:
+    """What hold() returns: `async with` it, or `await` it for the hold."""
+
+    _held: AsyncTracedHold
+
+    def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
+        self._traced = traced
+        self._holding = holding
+
+    async def _get(self) -> AsyncTracedHold:
+        with self._traced._waiting():
+            hold = await self._holding
+        return AsyncTracedHold(self._traced, hold)
+
+    def __await__(self) -> Generator[Any, None, AsyncTracedHold]:
+        return self._get().__await__()
+
+    async def __aenter__(self) -> AsyncTracedHold:
+        with self._traced._waiting():
+            hold = await self._holding.__aenter__()
+        self._held = AsyncTracedHold(self._traced, hold)
+        self._held._begin_within(self)
+        return self._held
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._held._ending():
+            await self._holding.__aexit__(kind, error, trace)
+
+
+class AsyncTracedLock(_Traced[protocols.AsyncLock]):
+    """A lock whose waits and holds have spans; `lock` is the original, for whatever else it has.
+
+    acquire() and release() have a span for the wait only, because a release does not say which
+    acquisition it ends.
+    """
+
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None = -1, **options: Any
+    ) -> bool:
+        """As the lock's own."""
+        with self._waiting() as wait:
+            granted = await self.lock.acquire(blocking, timeout, **options)
+            if not granted:
+                wait.outcome = "timeout" if blocking and timeout != 0 else "busy"
+        return granted
+
+    async def release(self, *arguments: Any) -> None:
+        """As the lock's own."""
+        await self.lock.release(*arguments)
+
+    def hold(self, *, timeout: float | None = None, **options: Any) -> AsyncTracedHolding:
+        """As the lock's own."""
+        return AsyncTracedHolding(self, self.lock.hold(timeout=timeout, **options))
+
+    async def __aenter__(self) -> AsyncTracedHold:
+        holding = self.hold()
+        hold = await holding.__aenter__()
+        self._inside.append(holding)
+        return hold
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave().__aexit__(kind, error, trace)
+
+
+@overload
+def traced(
+    lock: protocols.Lock, *, tracer_provider: TracerProvider | None = None
+) -> TracedLock: ...
+
+
+@overload
+def traced(
+    lock: protocols.AsyncLock, *, tracer_provider: TracerProvider | None = None
+) -> AsyncTracedLock: ...
+
+
+def traced(
+    lock: protocols.Lock | protocols.AsyncLock, *, tracer_provider: TracerProvider | None = None
+) -> TracedLock | AsyncTracedLock:
+    """The same lock, whose waits and holds have spans.
+
+    lock             of snib, snib.aio or snib.anyio, of any kind that can be held; of an RWLock one
+                     of its sides
+    tracer_provider  None: the global one
+    """
+    if isinstance(lock, protocols.AsyncLock):
+        return AsyncTracedLock(lock, tracer_provider)
+    if isinstance(lock, protocols.Lock):
+        return TracedLock(lock, tracer_provider)
+    raise TypeError(f"{lock!r} is not a lock that can be held")
+
+
+# ---- Metrics -------------------------------------------------------------------------------------
+
+_Clients = BaseClient | Mapping[str, BaseClient]
+_Fields = Mapping[str, Mapping[str, str]]  # names of Stats, and their attributes
+
+
+def observe(clients: _Clients, *, meter_provider: MeterProvider | None = None) -> None:
+    """Expose the statistics of a client, or of several, as observable instruments.
+
+    clients         one client of snib, snib.aio or snib.anyio; or a mapping from names to clients,
+                    which are then told apart by an attribute `client`.  It is read anew by each
+                    collection.
+    meter_provider  None: the global one
+
+    Names begin with `snib.`.  The times that the client counts in buckets are left out, because
+    there are no observable histograms.  An instrument cannot be removed again, so the clients stay
+    open, and the function is called once.
+    """
+    meter = metrics.get_meter("snib", _core.version_string(), meter_provider)
+    for name, text in COUNTERS.items():
+        meter.create_observable_counter(
+            f"snib.{name}", [_reader(clients, {name: {}})], description=text
+        )
+    losses = {f"lost_{reason}": {"reason": reason} for reason in REASONS}
+    meter.create_observable_counter(
+        "snib.losses", [_reader(clients, losses)], description="Holds lost, by reason"
+    )
+    units = {"_bytes": "By", "_seconds": "s"}
+    for name, (shown, factor, text) in GAUGES.items():
+        suffix = next((suffix for suffix in units if shown.endswith(suffix)), "")
+        meter.create_observable_gauge(
+            shown.removesuffix(suffix).replace("snib_", "snib."),
+            [_reader(clients, {name: {}}, factor)],
+            unit=units.get(suffix, ""),
+            description=text,
+        )
+
+
+def _reader(
+    clients: _Clients, fields: _Fields, factor: float = 1
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(options: CallbackOptions) -> Iterable[Observation]:
+        snapshots: list[tuple[dict[str, str], Stats]]
+        if isinstance(clients, BaseClient):
+            snapshots = [({}, clients.stats())]
+        else:
+            snapshots = [({"client": name}, c.stats()) for name, c in list(clients.items())]
+        for labels, stats in snapshots:
+            for field, attributes in fields.items():
+                yield Observation(factor * getattr(stats, field), {**labels, **attributes})
+
+    return read

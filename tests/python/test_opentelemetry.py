@@ -1,0 +1,405 @@
+"""Spans of locks, and a client's statistics as OpenTelemetry reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+import snib
+import snib.aio
+import snib.anyio
+from fakes import AsyncFakeLock, FakeLock, every_async_lock, every_lock
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from snib import protocols
+from snib.opentelemetry import observe, traced
+from support import PATIENCE, RENEWED, Server, brief, brief_in_task, eventually
+
+
+class Spans:
+    """What ends up in a trace."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer = self.provider.get_tracer("test")
+
+    def __iter__(self) -> Iterator[ReadableSpan]:
+        return iter(self.exporter.get_finished_spans())
+
+    def take(self) -> list[tuple[str, str]]:
+        """The names and outcomes since the last call."""
+        spans = self.exporter.get_finished_spans()
+        self.exporter.clear()
+        return [(span.name.removeprefix("snib."), str((span.attributes or {}).get("snib.outcome"))) for span in spans]
+
+    def named(self, name: str) -> ReadableSpan:
+        [span] = [span for span in self if span.name == name]
+        return span
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+@pytest.fixture
+def counter(server: Server) -> Iterator[None]:
+    """The counter of fencing tokens stays, as it must."""
+    yield
+    for key in server.admin.keys("redisson_lock_token:*"):
+        server.admin.delete(key)
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+RELEASED = [("wait", "granted"), ("hold", "released")]
+
+# ---- programs with threads -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("counter")
+def test_a_hold_has_two_spans(client: snib.Client, spans: Spans) -> None:
+    lock = traced(client.fenced_lock("orders"), tracer_provider=spans.provider)
+    with spans.tracer.start_as_current_span("work") as work, lock.hold(timeout=PATIENCE) as hold:
+        assert hold.token == 1 and hold.remaining() > 0 and not hold.lost.is_set()
+        hold.check()
+        with spans.tracer.start_as_current_span("inside"):
+            owner = hold.owner
+    wait, held, inside = (spans.named(name) for name in ("snib.wait", "snib.hold", "inside"))
+    assert attributes(wait) == {"snib.lock.name": "orders", "snib.lock.kind": "fenced", "snib.outcome": "granted"}
+    assert attributes(held) == {
+        "snib.lock.name": "orders", "snib.lock.kind": "fenced", "snib.outcome": "released",
+        "snib.lock.owner": owner, "snib.fencing.token": 1,
+    }
+    assert wait.parent == held.parent == work.get_span_context()
+    assert inside.parent == held.get_span_context()
+    assert wait.end_time and held.start_time and wait.end_time <= held.start_time
+    assert wait.status.is_unset and held.status.is_unset
+    assert wait.instrumentation_scope and wait.instrumentation_scope.name == "snib"
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+@pytest.mark.usefixtures("counter")
+def test_every_way_to_hold(client: snib.Client, spans: Spans) -> None:
+    for name in ("semaphore", "permits"):
+        getattr(client, name)(name).init(1)
+    for plain in every_lock(client):
+        lock = traced(plain, tracer_provider=spans.provider)
+        assert isinstance(lock, protocols.Lock) and lock.lock is plain
+        with lock.hold(timeout=PATIENCE) as hold:
+            assert isinstance(hold, protocols.Hold)
+        assert spans.take() == RELEASED, plain
+        with lock as hold:
+            hold.check()
+        assert spans.take() == RELEASED, plain
+        held = lock.hold(timeout=PATIENCE)
+        assert spans.take() == RELEASED[:1]
+        assert trace.get_current_span() is trace.INVALID_SPAN # not within `with`
+        held.release()
+        assert spans.take() == RELEASED[1:]
+        assert lock.acquire(timeout=PATIENCE)
+        lock.release()
+        assert spans.take() == RELEASED[:1]
+    for name in ("semaphore", "permits"):
+        getattr(client, name)(name).force_release()
+
+
+def test_options_of_a_kind(client: snib.Client, spans: Spans) -> None:
+    permits = client.permits("p")
+    permits.init(3)
+    lock = traced(permits, tracer_provider=spans.provider)
+    with lock.hold(n=2, timeout=PATIENCE):
+        assert lock.lock.available() == 1  # type: ignore[attr-defined]
+        assert not lock.acquire(blocking=False, n=2)
+    assert lock.acquire(n=3)
+    lock.release(3)
+    assert spans.take() == [("wait", "granted"), ("wait", "busy"), ("hold", "released"), ("wait", "granted")]
+    permits.force_release()
+
+
+def test_refusals_are_no_errors(client: snib.Client, spans: Spans) -> None:
+    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+    with client.lock("a"):
+        for timeout, error, outcome in ((0, snib.Busy, "busy"), (0.1, snib.Timeout, "timeout")):
+            with pytest.raises(error):
+                lock.hold(timeout=timeout)
+            assert not lock.acquire(timeout=timeout)
+            assert all(span.status.is_unset and not span.events for span in spans)
+            assert spans.take() == [("wait", outcome)] * 2
+        assert not lock.acquire(blocking=False)
+        assert spans.take() == [("wait", "busy")]
+
+
+def test_errors(spans: Spans) -> None:
+    with snib.connect("redis://127.0.0.1:1", try_timeout=0.1) as client:
+        lock = traced(client.lock("a"), tracer_provider=spans.provider)
+        with pytest.raises(snib.NotConnected):
+            lock.hold(timeout=0)
+    span = spans.named("snib.wait")
+    assert attributes(span)["error.type"] == "NotConnected" and attributes(span)["snib.outcome"] == "error"
+    assert not span.status.is_ok and "127.0.0.1:1" in str(span.status.description)
+
+
+def test_a_loss(client: snib.Client, spans: Spans) -> None:
+    lock = traced(client.lock("a", lease=1.0), tracer_provider=spans.provider)
+    hold = brief(lock)
+    assert hold.lost.wait(PATIENCE)
+    with pytest.raises(snib.Lost):
+        hold.release()
+    with pytest.raises(snib.NotHeld):
+        hold.release() # the span has ended already
+    with pytest.raises(ValueError), brief(lock) as hold: # whose loss is not raised
+        assert hold.lost.wait(PATIENCE)
+        raise ValueError
+    lost = [span for span in spans if span.name == "snib.hold"]
+    assert len(lost) == 2
+    for span in lost:
+        assert attributes(span)["snib.loss.reason"] == "expired" and attributes(span)["snib.outcome"] == "lost"
+        assert not span.status.is_ok and span.status.description == "lost: expired"
+    eventually(lambda: client.lock("a").info().held is False)
+
+
+def test_the_body_fails(client: snib.Client, spans: Spans) -> None:
+    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+    with pytest.raises(ValueError), lock:
+        raise ValueError("of the work")
+    assert spans.named("snib.hold").status.is_unset and not spans.named("snib.hold").events
+    assert spans.take() == RELEASED
+
+
+def test_nested_and_at_the_same_time(client: snib.Client, spans: Spans) -> None:
+    lock, other = (traced(client.rlock(name), tracer_provider=spans.provider) for name in ("a", "b"))
+    with lock as outer, other, lock as inner:
+        assert inner is not outer and inner.owner == outer.owner
+    names = [attributes(span)["snib.lock.name"] for span in spans if span.name == "snib.hold"]
+    assert names == ["a", "b", "a"]
+    depths = [span.parent for span in spans if span.name == "snib.hold"]
+    assert depths[2] is None and None not in depths[:2]
+    spans.take()
+
+    def work() -> None:
+        for _ in range(20):
+            with lock as hold:
+                hold.check()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(spans.take()) == sorted(RELEASED * 80)
+    assert not lock._inside
+
+
+def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
+    """As frameworks do with generators."""
+    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+    thread = threading.Thread(target=lock.__enter__)
+    thread.start()
+    thread.join()
+    lock.__exit__(None, None, None)
+    assert spans.take() == RELEASED
+    assert not client.lock("a").locked()
+
+
+def test_without_a_provider(client: snib.Client) -> None:
+    lock = traced(client.lock("a"))
+    with lock as hold:
+        hold.check()
+        with pytest.raises(snib.Busy):
+            lock.hold(timeout=0)
+    assert not client.lock("a").locked()
+
+
+def test_fakes(spans: Spans) -> None:
+    lock = traced(FakeLock(), tracer_provider=spans.provider)
+    with pytest.raises(snib.Lost), lock.hold() as hold:
+        hold.hold.lost.set()  # type: ignore[attr-defined]
+    assert attributes(spans.named("snib.wait")) == {"snib.outcome": "granted"}
+    assert attributes(spans.named("snib.hold"))["snib.loss.reason"] == "unknown"
+
+    async def main() -> None:
+        async with traced(AsyncFakeLock(), tracer_provider=spans.provider) as hold:
+            hold.check()
+
+    spans.take()
+    asyncio.run(main())
+    assert spans.take() == RELEASED
+
+
+def test_what_is_no_lock(client: snib.Client) -> None:
+    for thing in (client, client.latch("l"), client.rwlock("r"), "lock"):
+        with pytest.raises(TypeError, match="not a lock"):
+            traced(thing)  # type: ignore[call-overload]
+
+
+# ---- programs with asyncio or anyio --------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("counter")
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_every_way_to_hold_in_tasks(server: Server, spans: Spans, backend: str) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            for name in ("semaphore", "permits"):
+                await getattr(client, name)(name).init(1)
+            for plain in every_async_lock(client):
+                lock = traced(plain, tracer_provider=spans.provider)
+                assert isinstance(lock, protocols.AsyncLock) and lock.lock is plain
+                holding = lock.hold(timeout=PATIENCE)
+                assert isinstance(holding, protocols.AsyncHolding)
+                async with holding as hold:
+                    assert isinstance(hold, protocols.AsyncHold)
+                    with spans.tracer.start_as_current_span("inside"):
+                        pass
+                inside, held = spans.named("inside"), spans.named("snib.hold")
+                assert inside.parent == held.get_span_context()
+                assert [name for name, _ in spans.take()] == ["wait", "inside", "hold"], plain
+                async with lock as hold:
+                    hold.check()
+                assert spans.take() == RELEASED, plain
+                await (await lock.hold(timeout=PATIENCE)).release()
+                assert spans.take() == RELEASED, plain
+                async with await lock.hold(timeout=PATIENCE) as hold:
+                    hold.check()
+                assert spans.take() == RELEASED, plain
+                assert await lock.acquire(timeout=PATIENCE)
+                await lock.release()
+                assert spans.take() == RELEASED[:1]
+            for name in ("semaphore", "permits"):
+                await getattr(client, name)(name).force_release()
+
+    anyio.run(main, backend=backend)
+
+
+def test_tasks_have_their_own_spans(server: Server, spans: Spans) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.lock("a"), tracer_provider=spans.provider)
+
+            async def work(number: int) -> None:
+                with spans.tracer.start_as_current_span(f"work {number}"):
+                    async with lock as hold:
+                        hold.check()
+                        await asyncio.sleep(0)
+
+            await asyncio.gather(*map(work, range(20)))
+            assert not lock._inside
+
+    asyncio.run(main())
+    works = {span.context.span_id for span in spans if span.name.startswith("work")}
+    holds = [span for span in spans if span.name == "snib.hold"]
+    assert {span.parent.span_id for span in holds if span.parent} == works and len(holds) == 20
+
+
+def test_refusals_and_losses_in_tasks(server: Server, spans: Spans) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.lock("a", lease=1.0), tracer_provider=spans.provider)
+            async with client.lock("a"):
+                with pytest.raises(snib.Busy):
+                    await lock.hold(timeout=0)
+                with pytest.raises(snib.Timeout):
+                    async with lock.hold(timeout=0.1):
+                        pass
+                assert not await lock.acquire(timeout=0)
+                waiter = asyncio.create_task(lock.acquire())
+                await asyncio.sleep(0)
+                waiter.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await waiter
+            assert spans.take() == [("wait", outcome) for outcome in ("busy", "timeout", "busy", "cancelled")]
+            hold = await brief_in_task(lock)
+            assert await hold.lost.wait()
+            with pytest.raises(snib.Lost):
+                await hold.release()
+            with pytest.raises(snib.Lost): # the body is cancelled
+                while True:
+                    with contextlib.suppress(snib.Unreachable): # its lease had ended before it was here
+                        async with lock.hold():
+                            await asyncio.sleep(PATIENCE)
+            for span in [span for span in spans if span.name == "snib.hold"]:
+                assert attributes(span)["snib.loss.reason"] == "expired"
+            assert [outcome for name, outcome in spans.take() if name == "hold"] == ["lost", "lost"]
+
+    asyncio.run(main())
+    eventually(server.clean)
+
+
+# ---- metrics -------------------------------------------------------------------------------------
+
+
+def observed(clients: Any) -> InMemoryMetricReader:
+    reader = InMemoryMetricReader()
+    observe(clients, meter_provider=MeterProvider([reader]))
+    return reader
+
+
+def collected(reader: InMemoryMetricReader) -> dict[str, Any]:
+    data = reader.get_metrics_data()
+    assert data
+    return {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+
+
+def values(metrics: dict[str, Any], name: str) -> dict[tuple[Any, ...], float]:
+    return {tuple(point.attributes.values()): point.value for point in metrics[name].data.data_points}
+
+
+def test_every_counter_is_there(client: snib.Client) -> None:
+    found = collected(observed(client))
+    names = {f"snib.{field.name}" for field in dataclasses.fields(snib.Stats) if "_time" not in field.name}
+    losses = {name for name in names if ".lost_" in name}
+    assert set(found) == names - losses - {"snib.watchdog_late_us"} | {"snib.losses", "snib.watchdog_late"}
+    assert {f"snib.lost_{reason}" for (reason,) in values(found, "snib.losses")} == losses
+    assert all(metric.description for metric in found.values())
+    units = {"snib.memory": "By", "snib.watchdog_late": "s"}
+    assert {name: metric.unit for name, metric in found.items() if metric.unit} == units
+    assert found["snib.acquisitions"].data.is_monotonic and not hasattr(found["snib.held"].data, "is_monotonic")
+
+
+def test_the_numbers_are_the_clients(server: Server) -> None:
+    with snib.connect(server.url, lease=RENEWED) as client:
+        reader = observed(client)
+        hold = client.lock("held").hold(timeout=PATIENCE)
+        lost = brief(client.lock("gone", lease=1.0))
+        assert lost.lost.wait(PATIENCE)
+        found = collected(reader)
+        assert values(found, "snib.acquisitions") == {(): client.stats().acquisitions}
+        assert values(found, "snib.held") == {(): 1}
+        assert values(found, "snib.losses")[("expired",)] == 1
+        assert values(found, "snib.memory")[()] > 0
+        hold.release()
+        assert values(collected(reader), "snib.held") == {(): 0}
+    eventually(server.clean)
+
+
+def test_several_clients_are_told_apart(server: Server) -> None:
+    async def main() -> None:
+        jobs, web = snib.connect(server.url), snib.aio.connect(server.url)
+        clients: dict[str, snib.Client | snib.aio.Client] = {"jobs": jobs}
+        reader = observed(clients)
+        assert values(collected(reader), "snib.held") == {("jobs",): 0}
+        clients["web"] = web
+        async with web.lock("a"):
+            found = collected(reader)
+            assert values(found, "snib.held") == {("jobs",): 0, ("web",): 1}
+            assert values(found, "snib.losses")[("web", "taken")] == 0
+        jobs.close()
+        await web.close()
+        assert values(collected(reader), "snib.acquisitions") == {("jobs",): 0, ("web",): 1}
+
+    asyncio.run(main())
