@@ -69,6 +69,7 @@ struct top {
     size_t shown_n;
     size_t old_n;      /* of them that it has not asked about */
     bool was_complete; /* its search saw all keys */
+    bool was_full;     /* and more locks than are remembered */
     size_t open_n;     /* questions under way */
     size_t answers_n, failures_n;
     enum phase phase;
@@ -440,7 +441,7 @@ static void write_summary(const struct top *top, FILE *out, size_t rows)
     fprintf(out, ", %" PRId64 " waiting", waiting);
     if (top->old_n > 0)
         fprintf(out, ", %zu of them older", top->old_n);
-    if (top->is_full)
+    if (top->was_full)
         fprintf(out, ", more than %d: give a pattern", LOCKS_MAX);
     else if (!top->was_complete)
         fputs(", the search continues", out);
@@ -530,7 +531,7 @@ static void print_json(const struct top *top)
     if (top->err.code != SNIB_OK)
         cJSON_AddStringToObject(object, "error", top->err.text);
     cJSON_AddBoolToObject(object, "complete",
-                          top->is_complete && !top->is_full && top->err.code == SNIB_OK);
+                          top->was_complete && !top->was_full && top->err.code == SNIB_OK);
     cli_add_number(object, "total", (int64_t)top->shown_n);
     cJSON *locks = cJSON_AddArrayToObject(object, "locks");
     for (size_t i = 0; i < top->shown_n && (int64_t)i < top->cli->limit; i++)
@@ -552,13 +553,9 @@ static void draw(const struct top *top)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-/* Show what was heard.  Returns -1, or the exit code when this was all. */
-static int end_refresh(struct top *top)
+/* Choose what is shown, in its order. */
+static void settle(struct top *top)
 {
-    const struct cli *cli = top->cli;
-    bool is_first = top->shown_at == 0;
-    top->phase = SHOWN;
-    top->next_ns = cli_now_ns() + cli->interval_ms * MS_NS;
     top->shown_n = 0;
     top->old_n = 0;
     for (size_t i = 0; i < top->locks_n; i++) {
@@ -567,14 +564,25 @@ static int end_refresh(struct top *top)
         top->shown[top->shown_n++] = top->locks[i];
         top->old_n += top->locks[i]->asked != top->refresh;
     }
-    top->was_complete = top->is_complete;
     qsort(top->shown, top->shown_n, sizeof *top->shown, by_demand);
-    if (top->err.code != SNIB_OK && (cli->is_once || (is_first && top->answers_n == 0)))
-        return cli_fail(cli, &top->err);
+    top->was_complete = top->is_complete;
+    top->was_full = top->is_full;
     if (top->answers_n > 0)
         top->shown_at = time(NULL);
     top->told = top->err;
     top->told_n = top->answers_n > 0 ? top->failures_n : 0;
+}
+
+/* Show what was heard.  Returns -1, or the exit code when this was all. */
+static int end_refresh(struct top *top)
+{
+    const struct cli *cli = top->cli;
+    bool is_first = top->shown_at == 0;
+    top->phase = SHOWN;
+    top->next_ns = cli_now_ns() + cli->interval_ms * MS_NS;
+    settle(top);
+    if (top->err.code != SNIB_OK && (cli->is_once || top->shown_at == 0))
+        return cli_fail(cli, &top->err);
     if (cli->is_json) {
         print_json(top);
     } else if (cli->is_once) {
@@ -585,9 +593,9 @@ static int end_refresh(struct top *top)
         terminal_open();
         top->has_screen = true;
     }
-    return cli->is_once     ? 0
-           : ferror(stdout) ? EXIT_USAGE
-                            : -1; /* main() says that it cannot be written */
+    if (cli->is_once)
+        return 0;
+    return ferror(stdout) ? EXIT_USAGE : -1; /* main() reports it */
 }
 
 /* Ask what is to be asked now.  As end_refresh(). */
