@@ -15,7 +15,8 @@
  * snib's group, which lets pipelines with a pager work, until COMMAND asks for it (the kernel stops
  * it with SIGTTIN or SIGTTOU); then it is handed over.  If COMMAND is stopped by the terminal, snib
  * stops too, as shells expect; the lock is not renewed then, so the hold is checked before COMMAND
- * is continued.
+ * is continued.  Process 1 cannot stop: then the terminal's stop is not passed on, and a COMMAND that
+ * stops itself is continued.
  */
 #include "guard.h"
 #include "signals.h"
@@ -202,6 +203,8 @@ static int take_signals(struct run *run)
             take_check(&run->take);
             pass_loss_on(run);
             continue_command(run);
+        } else if (sig == SIGTSTP && signals_is_first()) {
+            continue; /* no shell could continue it */
         } else if (run->is_started) {
             tell_guard(run, GUARD_SIGNAL, sig);
         } else if (sig == SIGTSTP) {

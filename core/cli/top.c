@@ -10,81 +10,26 @@
  *
  * The server has no history.  That a lock has changed hands shows in holders that were not there before, and in its
  * last token; what began and ended in between is not seen. */
-#include "cli.h"
+#include "top.h"
 #include "signals.h"
 #include "terminal.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define STEPS_MAX 30   /* of the search in one refresh, of about 100 keys each */
-#define SEARCH_MS 500  /* and about how long they may take */
-#define ASKED_MAX 300  /* locks in one refresh */
-#define LOCKS_MAX 5000 /* locks to remember */
-#define WINDOW 32      /* questions under way */
-#define FREE_MAX 10    /* refreshes that a lock is remembered for when it is free */
+#define STEPS_MAX 30  /* of the search in one refresh, of about 100 keys each */
+#define SEARCH_MS 500 /* and about how long they may take */
+#define ASKED_MAX 300 /* locks in one refresh */
+#define WINDOW 32     /* questions under way */
+#define FREE_MAX 10   /* refreshes that a lock is remembered for when it is free */
 #define HOT 10 /* a lock in demand is asked about as if its turn were so many refreshes earlier */
-#define SILENCE_MS 2000 /* before it is shown */
-#define OWNERS_MAX 500  /* in a description */
+#define OWNERS_MAX 500 /* in a description */
 
 #define TOKEN_SEARCH LOCKS_MAX /* other tokens are indices of `turn` */
-
-struct lock {
-    char *name;
-    char kind[8]; /* "": it is free */
-    int64_t holders;
-    int64_t total;    /* permits, else CLI_UNTOLD */
-    int64_t waiting;  /* processes; -1 unknown */
-    int64_t left_ms;  /* of the lease that ends first; -1 none */
-    int64_t token;    /* CLI_UNTOLD: none */
-    int64_t changes;  /* since it was asked about before, at least; CLI_UNTOLD: unknown */
-    uint64_t *owners; /* hashes of the holders */
-    size_t owners_n;
-    int64_t asked; /* the number of the refresh that asked; 0: not yet */
-    int64_t asked_ns;
-    int free_n; /* refreshes in a row that found it free */
-};
-
-enum phase { SEARCHING, ASKING, SHOWN };
-
-struct top {
-    const struct cli *cli;
-    snib_client *client;
-    snib_queue *queue;
-    char *address;
-    bool has_screen;
-    struct lock *locks[LOCKS_MAX]; /* sorted by name */
-    size_t locks_n;
-    struct lock *turn[LOCKS_MAX]; /* those to ask about in this refresh */
-    size_t turn_n;
-    size_t turn_at;                /* the next one */
-    struct lock *shown[LOCKS_MAX]; /* the locks that there were after the last refresh, in order */
-    size_t shown_n;
-    size_t old_n;      /* of them that it has not asked about */
-    bool was_complete; /* its search saw all keys */
-    bool was_full;     /* and more locks than are remembered */
-    size_t open_n;     /* questions under way */
-    size_t answers_n, failures_n;
-    enum phase phase;
-    int64_t refresh; /* its number, from 1 */
-    int64_t begun_ns, heard_ns, next_ns;
-    int steps_n;
-    uint64_t cursor;
-    bool is_from_start; /* this refresh's search began with the first key */
-    bool is_complete;   /* and has ended with the last one */
-    bool is_full;       /* there were more locks than are remembered */
-    time_t shown_at;    /* when the last refresh ended that had answers; 0: none has yet */
-    snib_error err;     /* of this refresh; code SNIB_OK: none */
-    snib_error told;    /* shown until a refresh has ended without any */
-    size_t told_n;      /* questions that failed, although others were answered */
-};
 
 /* ---- The locks ------------------------------------------------------------------------------- */
 
@@ -345,212 +290,6 @@ static void on_event(struct top *top, const snib_event *event)
     if (event->code == SNIB_OK)
         snib_texts_free(event->texts);
 }
-
-/* ---- What is shown --------------------------------------------------------------------------- */
-
-enum column { WAITING, HOLDERS, CHANGES, LEASE, KIND, COLUMNS_N };
-
-#define COLUMN 7 /* the width of each; a blank follows */
-#define NAME_MIN 16
-
-/* A duration in at most seven columns. */
-static void write_time(char *out, size_t cap, int64_t ms)
-{
-    if (ms < 60000)
-        snprintf(out, cap, "%" PRId64 ".%" PRId64 "s", ms / 1000, ms % 1000 / 100);
-    else if (ms < 3600000)
-        snprintf(out, cap, "%" PRId64 "m%02" PRId64 "s", ms / 60000, ms / 1000 % 60);
-    else if (ms < 360000000)
-        snprintf(out, cap, "%" PRId64 "h%02" PRId64 "m", ms / 3600000, ms / 60000 % 60);
-    else
-        snprintf(out, cap, "%" PRId64 "d", ms / 86400000);
-}
-
-/* A number in at most six columns, `sign` behind it. */
-static void write_number(char *out, size_t cap, int64_t number, const char *sign)
-{
-    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
-    size_t i = 0;
-    for (; number > 99999 && i < 6; i++)
-        number /= 1000;
-    snprintf(out, cap, "%" PRId64 "%s%s", number, units[i], sign);
-}
-
-/* Whether its tokens count all changes, also those that are not seen. */
-static bool is_counted(const struct lock *lock)
-{
-    return lock->token != CLI_UNTOLD && strcmp(lock->kind, "read") != 0;
-}
-
-static void write_cell(char *out, size_t cap, enum column column, const struct lock *lock)
-{
-    snprintf(out, cap, "-");
-    if (column == KIND)
-        snprintf(out, cap, "%-*s", COLUMN, lock->kind);
-    else if (column == WAITING && lock->waiting >= 0)
-        write_number(out, cap, lock->waiting, "");
-    else if (column == HOLDERS && lock->total != CLI_UNTOLD && lock->total < 1000)
-        snprintf(out, cap, "%" PRId64 "/%" PRId64, lock->holders, lock->total);
-    else if (column == HOLDERS)
-        write_number(out, cap, lock->holders, "");
-    else if (column == CHANGES && lock->changes != CLI_UNTOLD)
-        write_number(out, cap, lock->changes, lock->changes && !is_counted(lock) ? "+" : "");
-    else if (column == LEASE && lock->left_ms >= 0)
-        write_time(out, cap, lock->left_ms);
-}
-
-/* Which columns there is room for beside the name; all: the whole width.  Returns what is left for the name. */
-static int choose_columns(int all, bool has[COLUMNS_N])
-{
-    static const enum column least_first[] = {KIND, CHANGES, HOLDERS, LEASE, WAITING};
-    int left = all - COLUMNS_N * (COLUMN + 1);
-    for (int i = 0; i < COLUMNS_N; i++)
-        has[i] = true;
-    for (int i = 0; i < COLUMNS_N && left < NAME_MIN; i++, left += COLUMN + 1)
-        has[least_first[i]] = false;
-    return left;
-}
-
-/* A line of the table; lock NULL: the titles. */
-static void write_row(FILE *out, int columns, const struct lock *lock)
-{
-    static const char *const titles[] = {"WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND   "};
-    bool has[COLUMNS_N];
-    char cell[32];
-    int left = choose_columns(columns, has);
-    for (int i = 0; i < COLUMNS_N; i++) {
-        if (!has[i])
-            continue;
-        if (lock)
-            write_cell(cell, sizeof cell, (enum column)i, lock);
-        fprintf(out, "%*s ", COLUMN, lock ? cell : titles[i]);
-    }
-    terminal_put(out, lock ? lock->name : "NAME", left, !lock && columns < INT_MAX);
-    putc('\n', out);
-}
-
-/* What there is, and what of it is not shown. */
-static void write_summary(const struct top *top, FILE *out, size_t rows)
-{
-    int64_t waiting = 0;
-    for (size_t i = 0; i < top->shown_n; i++)
-        waiting += top->shown[i]->waiting > 0 ? top->shown[i]->waiting : 0;
-    fprintf(out, "%zu lock%s", top->shown_n, top->shown_n == 1 ? "" : "s");
-    if (top->shown_n > rows)
-        fprintf(out, " (%zu not shown)", top->shown_n - rows);
-    fprintf(out, ", %" PRId64 " waiting", waiting);
-    if (top->old_n > 0)
-        fprintf(out, ", %zu of them older", top->old_n);
-    if (top->was_full)
-        fprintf(out, ", more than %d: give a pattern", LOCKS_MAX);
-    else if (!top->was_complete)
-        fputs(", the search continues", out);
-}
-
-/* The second line: a summary, or what is wrong. */
-static void write_state(const struct top *top, FILE *out, size_t rows)
-{
-    char when[16];
-    struct tm tm;
-    int64_t silent_ms = top->phase == SHOWN ? 0 : (cli_now_ns() - top->heard_ns) / MS_NS;
-    strftime(when, sizeof when, "%H:%M:%S", localtime_r(&top->shown_at, &tm));
-    if (top->told.code != SNIB_OK && top->told_n > 0)
-        fprintf(out, "%zu questions failed: %s", top->told_n, top->told.text);
-    else if (top->told.code != SNIB_OK)
-        fprintf(out, "not refreshed since %s: %s", when, top->told.text);
-    else if (silent_ms >= SILENCE_MS)
-        fprintf(out, "no answer for %" PRId64 " s", silent_ms / 1000);
-    else
-        write_summary(top, out, rows);
-}
-
-/* One line of free text, cut. */
-static void write_line(FILE *out, char *text, int columns)
-{
-    terminal_put(out, text, columns, false);
-    putc('\n', out);
-    free(text);
-}
-
-/* Everything as lines, of at most this many columns and rows. */
-static char *write_all(const struct top *top, int columns, int rows, bool is_screen)
-{
-    char *all, *text;
-    char when[32];
-    size_t n;
-    struct tm tm;
-    size_t room = rows > 3 ? (size_t)rows - 3 : 0;
-    room = room < (size_t)top->cli->limit ? room : (size_t)top->cli->limit;
-    room = room < top->shown_n ? room : top->shown_n;
-    FILE *out = open_memstream(&all, &n);
-    strftime(when, sizeof when, "%H:%M:%S", localtime_r(&top->shown_at, &tm));
-    if (!out || asprintf(&text, "snib top  %s  %s%s%s", when, top->address,
-                         top->cli->name ? "  " : "", top->cli->name ? top->cli->name : "") < 0)
-        abort();
-    write_line(out, text, columns);
-    FILE *state = open_memstream(&text, &n);
-    if (!state)
-        abort();
-    write_state(top, state, room);
-    fclose(state);
-    write_line(out, text, columns);
-    fputs(is_screen ? "\r" : "", out);
-    write_row(out, columns, NULL);
-    for (size_t i = 0; i < room; i++)
-        write_row(out, columns, top->shown[i]);
-    fclose(out);
-    return all;
-}
-
-static cJSON *lock_as_json(const struct lock *lock)
-{
-    cJSON *item = cJSON_CreateObject();
-    char *printable = cli_printable(lock->name);
-    cJSON_AddStringToObject(item, "name", printable);
-    free(printable);
-    cJSON_AddStringToObject(item, "kind", lock->kind);
-    cli_add_number(item, "holders", lock->holders);
-    cli_add_number(item, "total", lock->total);
-    cli_add_number_or_null(item, "waiting", lock->waiting);
-    cli_add_number_or_null(item, "remaining_ms", lock->left_ms);
-    cli_add_number_or_null(item, "changes", lock->changes);
-    cli_add_number(item, "token", lock->token);
-    cli_add_number(item, "age_ms", (cli_now_ns() - lock->asked_ns) / MS_NS);
-    return item;
-}
-
-static void print_json(const struct top *top)
-{
-    cJSON *object = cJSON_CreateObject();
-    char when[40];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-    cJSON_AddStringToObject(object, "time", when);
-    cJSON_AddStringToObject(object, "address", top->address);
-    if (top->err.code != SNIB_OK)
-        cJSON_AddStringToObject(object, "error", top->err.text);
-    cJSON_AddBoolToObject(object, "complete",
-                          top->was_complete && !top->was_full && top->err.code == SNIB_OK);
-    cli_add_number(object, "total", (int64_t)top->shown_n);
-    cJSON *locks = cJSON_AddArrayToObject(object, "locks");
-    for (size_t i = 0; i < top->shown_n && (int64_t)i < top->cli->limit; i++)
-        cJSON_AddItemToArray(locks, lock_as_json(top->shown[i]));
-    cli_print_json(object);
-    fflush(stdout);
-}
-
-static void draw(const struct top *top)
-{
-    int columns, rows;
-    if (!top->has_screen || top->shown_at == 0)
-        return;
-    terminal_size(&columns, &rows);
-    char *lines = write_all(top, columns, rows, true);
-    terminal_show(lines, rows);
-    free(lines);
-}
-
 /* ---- The loop -------------------------------------------------------------------------------- */
 
 /* Choose what is shown, in its order. */
@@ -584,9 +323,9 @@ static int end_refresh(struct top *top)
     if (top->err.code != SNIB_OK && (cli->is_once || top->shown_at == 0))
         return cli_fail(cli, &top->err);
     if (cli->is_json) {
-        print_json(top);
+        top_print_json(top);
     } else if (cli->is_once) {
-        char *lines = write_all(top, INT_MAX, INT_MAX, false);
+        char *lines = top_lines(top, INT_MAX, INT_MAX, false);
         fputs(lines, stdout);
         free(lines);
     } else if (is_first) {
@@ -681,7 +420,7 @@ static int loop(struct top *top, int signals)
         bool is_late = top->phase != SHOWN &&
                        (top->err.code != SNIB_OK || cli_now_ns() - top->heard_ns >= SECOND_NS);
         if (code < 0 && (sig || is_news || is_late))
-            draw(top);
+            top_draw(top);
     }
     return code;
 }

@@ -125,20 +125,31 @@ class First(CommandCase):
         self.assertIn("guardian", text)
         self.assertTrue(is_gone(command))
 
-    def test_stopped_from_the_terminal(self):
-        """No shell could continue it, so the command goes on."""
+    def in_terminal(self, script):
+        """Run a shell's script under the lock, in a terminal of its own."""
         pid, descriptor = pty.fork()
         if pid == 0:
             os.environ.update(self.env)
-            os.execvp(BEFORE[0], [*BEFORE, SNIB, "run", "a", "--", "sh", "-c",
-                                  f"trap 'echo continued' CONT; echo ready; {self.until_go()}; echo worked"])
+            os.execvp(BEFORE[0], [*BEFORE, SNIB, "run", "a", "--", "sh", "-c", script])
         self.addCleanup(os.close, descriptor)
         self.addCleanup(reap, pid)
         terminal = Terminal(descriptor)
         terminal.expect("ready")
+        return terminal
+
+    def test_stopped_from_the_terminal(self):
+        """No shell could continue it, so the command is not stopped: a child of it may be about to become another
+        program, and then the command cannot stop, but the child does."""
+        terminal = self.in_terminal(f"trap 'echo stopped' TSTP; echo ready; {self.until_go()}; sleep .1; echo worked")
         terminal.write(b"\x1a")
-        terminal.expect("continued")
+        terminal.expect(r"\^Z")
         self.go()
+        self.assertNotIn("stopped", terminal.expect("worked"))
+        self.assertFree("a")
+
+    def test_command_that_stops_itself(self):
+        terminal = self.in_terminal("trap 'echo continued' CONT; echo ready; kill -TSTP $$; echo worked")
+        terminal.expect("continued")
         terminal.expect("worked")
         self.assertFree("a")
 

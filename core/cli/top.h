@@ -1,0 +1,67 @@
+/* top.h - what snib top remembers, and how it is shown. */
+#ifndef SNIB__CLI_TOP_H
+#define SNIB__CLI_TOP_H
+
+#include "cli.h"
+
+#include <time.h>
+
+#define LOCKS_MAX 5000 /* locks to remember */
+
+struct lock {
+    char *name;
+    char kind[8]; /* "": it is free */
+    int64_t holders;
+    int64_t total;    /* permits, else CLI_UNTOLD */
+    int64_t waiting;  /* processes; -1 unknown */
+    int64_t left_ms;  /* of the lease that ends first; -1 none */
+    int64_t token;    /* CLI_UNTOLD: none */
+    int64_t changes;  /* since it was asked about before, at least; CLI_UNTOLD: unknown */
+    uint64_t *owners; /* hashes of the holders */
+    size_t owners_n;
+    int64_t asked; /* the number of the refresh that asked; 0: not yet */
+    int64_t asked_ns;
+    int free_n; /* refreshes in a row that found it free */
+};
+
+enum phase { SEARCHING, ASKING, SHOWN };
+
+struct top {
+    const struct cli *cli;
+    snib_client *client;
+    snib_queue *queue;
+    char *address;
+    bool has_screen;
+    struct lock *locks[LOCKS_MAX]; /* sorted by name */
+    size_t locks_n;
+    struct lock *turn[LOCKS_MAX]; /* those to ask about in this refresh */
+    size_t turn_n;
+    size_t turn_at;                /* the next one */
+    struct lock *shown[LOCKS_MAX]; /* the locks that there were after the last refresh, in order */
+    size_t shown_n;
+    size_t old_n;      /* of them that it has not asked about */
+    bool was_complete; /* its search saw all keys */
+    bool was_full;     /* and more locks than are remembered */
+    size_t open_n;     /* questions under way */
+    size_t answers_n, failures_n;
+    enum phase phase;
+    int64_t refresh; /* its number, from 1 */
+    int64_t begun_ns, heard_ns, next_ns;
+    int steps_n;
+    uint64_t cursor;
+    bool is_from_start; /* this refresh's search began with the first key */
+    bool is_complete;   /* and has ended with the last one */
+    bool is_full;       /* there were more locks than are remembered */
+    time_t shown_at;    /* when the last refresh ended that had answers; 0: none has yet */
+    snib_error err;     /* of this refresh; code SNIB_OK: none */
+    snib_error told;    /* shown until a refresh has ended without any */
+    size_t told_n;      /* questions that failed, although others were answered */
+};
+
+/* top_show.c */
+/* Everything as lines, of at most this many columns and rows; to be freed.  is_screen: for a terminal. */
+char *top_lines(const struct top *top, int columns, int rows, bool is_screen);
+void top_print_json(const struct top *top);
+void top_draw(const struct top *top); /* on the screen, if there is one */
+
+#endif
