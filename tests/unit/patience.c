@@ -197,6 +197,31 @@ static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of
     return op;
 }
 
+/* The lock is known to be held since a wait was refused that has been cancelled, and so has been the one behind it: the
+ * next one, which began later and has asked nothing, tells a single try what they knew. */
+static void one_try_behind_those_behind_a_refusal(void **state)
+{
+    (void)state;
+    const struct snib__acquire once = {.wait = 0};
+    struct snib__engine *engine = begin();
+    struct snib__gate *lock = gate(engine, SNIB_MUTEX, "m");
+    int32_t code;
+    struct snib__op *refused = acquire(engine, lock, 0);
+    connect_link(engine);
+    answer_own(engine);
+    struct snib__op *behind = acquire(engine, lock, 0);
+    now += SNIB__MS;
+    answer(engine, ":30000\r\n");
+    now += SNIB__MS;
+    snib__engine_cancel(engine, refused, now);
+    acquire(engine, lock, 0);
+    snib__engine_cancel(engine, behind, now);
+    struct snib__op *op = snib__engine_acquire(engine, lock, &once, now, &code);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_BUSY);
+    snib__engine_free(engine);
+}
+
 /* However short a wait, its first attempt has the patience of a single try, and then the result is
  * what the server says. */
 static void brief_wait(void **state)
@@ -288,6 +313,7 @@ int main(void)
                                        cmocka_unit_test(one_try_behind_a_grant_that_nobody_wants),
                                        cmocka_unit_test(one_try_behind_an_older_request),
                                        cmocka_unit_test(one_try_behind_what_is_given_back),
+                                       cmocka_unit_test(one_try_behind_those_behind_a_refusal),
                                        cmocka_unit_test(brief_wait),
                                        cmocka_unit_test(brief_waits_of_two),
                                        cmocka_unit_test(wait_after_a_refusal)};

@@ -19,6 +19,13 @@ MUTANTS = [
         "unit_patience",
     ),
     Mutant(
+        "what a waiter ahead has heard since it began is not passed on",
+        "engine/sole.c",
+        "(gate->wait && gate->wait->head && snib__op_told(gate->wait->head));",
+        "(gate->wait && gate->wait->head && gate->wait->head->told);",
+        "unit_patience",
+    ),
+    Mutant(
         "a single try sleeps on when the call ahead has its reply",
         "engine/sole.c",
         "        if (!op->once) {",
