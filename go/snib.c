@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "229ae1ae47915036"
+#define SNIB_BUILD_ID "ed092d8c058499ff"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -25453,7 +25453,7 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         return;
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
-               (gate->wait && gate->wait->head && gate->wait->head->told);
+               (gate->wait && gate->wait->head && snib__op_told(gate->wait->head));
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
