@@ -228,6 +228,8 @@ GO_NAMES = {
     "durability_policy": "DurabilityPolicy",
     "publish": "Publish",
     "lanes": "Lanes",
+    "label": "Label",
+    "identity": "PublishIdentity",
 }
 # Options whose words are Go constants: the constants' type, and the prefix of their names.
 GO_WORDS = {

@@ -39,6 +39,8 @@ type optionValues struct {
 	durabilityPolicy  int32
 	publish           int32
 	lanes             int32
+	label             string
+	identity          int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and defaults to 30s.
@@ -199,6 +201,18 @@ func Lanes(n int32) Option {
 	return func(o *clientOptions) { o.lanes = given(n, math.MinInt32) }
 }
 
+// Label is the option label: what the program says about itself to those who ask who holds a lock; at most 128
+// bytes.
+func Label(text string) Option {
+	return func(o *clientOptions) { o.label = text }
+}
+
+// PublishIdentity is the option identity: tell those who ask who holds a lock this process's host, pid, program
+// and label, once it has held one for a while. It defaults to yes.
+func PublishIdentity(yes bool) Option {
+	return func(o *clientOptions) { o.identity = flag(yes) }
+}
+
 // fill copies the values to the struct of the core; text converts strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
@@ -226,4 +240,6 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.durability_policy = C.int32_t(o.durabilityPolicy)
 	raw.publish = C.int32_t(o.publish)
 	raw.lanes = C.int32_t(o.lanes)
+	raw.label = text(o.label)
+	raw.identity = C.int32_t(o.identity)
 }

@@ -1,5 +1,6 @@
 /* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
 #include "api/group.h"
+#include "api/identity.h"
 #include "api/name.h"
 #include "api/objects.h"
 #include "api/options.h"
@@ -194,6 +195,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
+    if (o->identity > 0 && !(client->identity = snib__identity_text(client->url.label)))
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
                   .password = client->url.password,
@@ -213,6 +216,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
+        .identity = client->identity,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
@@ -248,6 +252,7 @@ static void client_free(struct snib__client *client)
     snib__logins_end(&client->driver.logins);
     snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
+    free(client->identity);
     free(client);
 }
 

@@ -25,7 +25,8 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT + 128];       /* the URL's target, for messages */
+    char *identity;                       /* what the engine publishes about it; NULL: nothing */
+    char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
     struct snib__queue *log_queue;

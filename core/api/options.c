@@ -2,6 +2,7 @@
 #include "api/options.h"
 
 #include "api/error.h"
+#include "api/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -349,6 +350,8 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         code = option_merge(&options_table[i], o, query, url, err);
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
+    if (code == SNIB_OK)
+        code = snib__label_check(url->label, err);
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",

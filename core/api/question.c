@@ -234,11 +234,11 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A description, one step of a list, or server information, for all forms of the call. */
+/* A description, one step of a list, a client's identity, or server information, for all forms of the call. */
 struct question_texts {
-    bool list;
+    bool list, identity;
     int32_t server;   /* enum snib_server; 0: about names */
-    const char *text; /* the name; the pattern */
+    const char *text; /* the name; the pattern; the owner */
     size_t n, cap;
     uint64_t cursor;
     snib__time slice; /* 0: submit */
@@ -256,6 +256,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
     if (q->server)
         return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
+    if (q->identity)
+        return snib__engine_identity(engine, q->text, q->n, q->cap, snib__now(), out_code);
     return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
@@ -283,12 +285,12 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if (q->list && !q->text && q->n)
-        return snib__fail_null(err, "pattern");
+    if ((q->list || q->identity) && !q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : "owner");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
-    if (!q->list && !q->server &&
+    if (!q->list && !q->identity && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
@@ -310,7 +312,7 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     if (!buffer || !out_used || !out_count)
         return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
     if (!q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : "name");
+        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
         return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
@@ -368,6 +370,27 @@ int snib_client_describe_submit(snib_client *client, const char *name, size_t na
 {
     struct question_texts q = {.text = name,
                                .n = name_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
+}
+
+int snib_client_identity(snib_client *client, const char *owner, size_t owner_len, char *buffer,
+                         size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    struct question_texts q = {.identity = true, .text = owner, .n = owner_len, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
+{
+    struct question_texts q = {.identity = true,
+                               .text = owner,
+                               .n = owner_len,
                                .cap = QUESTION_TEXTS_BYTES,
                                .queue = queue,
                                .token = token,

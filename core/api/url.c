@@ -382,9 +382,10 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
     {                                                                                              \
         &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
             &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
-            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name   \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name,  \
+            &(url)->label                                                                          \
     }
-#define URL_TEXTS_N 11
+#define URL_TEXTS_N 12
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {

@@ -22,6 +22,7 @@ struct snib__url {
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
+    char *label;
     bool tls_insecure;
 };
 

@@ -208,6 +208,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return ask_describe(out, op->asked);
     if (op->kind == SNIB__OP_SERVER)
         return ask_server(out, op->asked->what);
+    if (op->kind == SNIB__OP_IDENTITY)
+        return snib__identity_ask(out, op->asked);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -285,8 +287,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-/* The lines of one string, as clean texts, without empty lines and comments. */
-static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)
         return SNIB_ELIMIT;
@@ -317,11 +318,11 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
         return ask_texts(asked, reply, 1, n, resp);
     if (reply->type == SNIB__RESP_INTEGER) {
         char digits[20];
-        return ask_lines(asked, digits, snib__decimal(digits, reply->integer));
+        return snib__ask_lines(asked, digits, snib__decimal(digits, reply->integer));
     }
     if (reply->type != SNIB__RESP_STRING)
         return SNIB_EPROTOCOL;
-    return ask_lines(asked, snib__resp_text(resp, reply), reply->count);
+    return snib__ask_lines(asked, snib__resp_text(resp, reply), reply->count);
 }
 
 void snib__asked_free(struct snib__asked *asked)
@@ -348,7 +349,7 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
-    } else if (op->kind == SNIB__OP_SERVER) {
+    } else if (op->kind == SNIB__OP_SERVER || op->kind == SNIB__OP_IDENTITY) {
         code = ask_told(op->asked, reply, n, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);

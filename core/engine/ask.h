@@ -1,4 +1,4 @@
-/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT or EXTEND operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND or IDENTITY operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -19,9 +19,9 @@ struct snib__asked {
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;              /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
     snib_texts *texts;       /* their result, until the caller takes it */
-    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name */
+    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];
 };
 

@@ -69,6 +69,8 @@ void snib__clock_tick(struct snib__engine *e, snib__time now)
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         if (now < clock_due(e, node))
             continue;
+        /* not the first round after a pause, in which the client may have held nothing */
+        e->identity.due |= now < node->clock.next + clock_period(e);
         node->clock.next = now + clock_period(e);
         snib__node_send(e, SNIB__REQ_TIME, node, 0, now);
     }

@@ -133,7 +133,7 @@ static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
 static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
 {
     const struct snib__cluster *c = e->map;
-    if (op->kind == SNIB__OP_DESCRIBE)
+    if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
         return cluster_serves(e, op->asked->text, op->asked->text_len);
     if (op->kind == SNIB__OP_LIST) {
         uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);

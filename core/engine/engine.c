@@ -113,6 +113,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);
     snib__clock_tick(e, now);
+    snib__identity_tick(e, now);
     snib__wait_tick(e, now);
     snib__route_tick(e, now);
     snib__link_tick(e, now);
@@ -167,6 +168,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             }
             snib__gate_put(e, gate);
         }
+    snib__identity_end(e, now);
 }
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)

@@ -48,6 +48,7 @@ struct snib__config {
     const char *service;   /* SENTINEL: the service name known to the sentinels */
     const char *where;     /* the server's address for messages; same ownership; NULL: unknown */
     char uuid[37];         /* the client id */
+    const char *identity;  /* the lines of its key, see identity.c; same ownership; NULL: none */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
@@ -146,7 +147,8 @@ enum snib__op_kind {
     SNIB__OP_DESCRIBE,
     SNIB__OP_SERVER,
     SNIB__OP_COUNT,
-    SNIB__OP_EXTEND
+    SNIB__OP_EXTEND,
+    SNIB__OP_IDENTITY
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -248,6 +250,9 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
+/* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
+struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
+                                       size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,

@@ -16,6 +16,7 @@
  * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
  * extend.c    another lease for a live hold
+ * identity.c  who this client and others are
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -81,7 +82,8 @@ enum {
     SNIB__REQ_ROUTE,
     SNIB__REQ_KILL,
     SNIB__REQ_WAIT,
-    SNIB__REQ_COUNT
+    SNIB__REQ_COUNT,
+    SNIB__REQ_IDENTITY
 };
 
 /* node->kind */
@@ -346,6 +348,11 @@ struct snib__engine {
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
     snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
+    struct {
+        snib__time next, until; /* when it may be written again; when what was written ends */
+        bool due;               /* something has been held for a while */
+        bool told;              /* a refusal was logged */
+    } identity;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -749,6 +756,14 @@ int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
+/* identity.c */
+void snib__identity_tick(struct snib__engine *e, snib__time now);
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           int32_t error, const char *text, snib__time now);
+void snib__identity_end(struct snib__engine *e, snib__time now);
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */
 struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -758,6 +773,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
+/* The lines of one string, as clean texts, without empty lines and comments. */
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 
 /* engine.c */
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */

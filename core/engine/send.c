@@ -48,6 +48,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:
         return snib__durable_encode(e, out, request);
+    case SNIB__REQ_IDENTITY:
+        return snib__identity_encode(e, out, request->number);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -199,7 +201,7 @@ static struct snib__node *send_node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind == SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }

@@ -245,6 +245,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
         }
     if (n == 0)
         return false;
+    e->identity.due = true; /* something has been held for a while */
     list->cursor = hold;
     list->last = now;
     return true;

@@ -223,6 +223,10 @@ typedef struct snib_client_options {
     int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
     snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
     void *credentials_data; /* the function's first argument */
+    const char *label; /* what the program says about itself, see snib_client_identity(); at most 128
+                        * bytes of UTF-8 without control characters */
+    int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
+                        * so; default 1 */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -668,6 +672,30 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
+/* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
+ *
+ * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
+ * its host, pid, program and label, unless it was opened with the option identity=no or the server refuses it.  The
+ * key ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
+ *
+ * owner    "<client uuid>:<number>", or the UUID alone.
+ * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
+ *          and order, with unknown ones for later versions:
+ *              host <name>    pid <number>    program <name>    label <text>
+ *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK or an error.
+ */
+SNIB_API int snib_client_identity(snib_client *client, const char *owner, size_t owner_len,
+                                  char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                                  snib_error *err);
+
+/* The same without waiting, like snib_lock_acquire_submit(): the event carries the texts. */
+SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+
 /* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
@@ -840,7 +868,7 @@ typedef struct snib_event {
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit; CREDENTIALS: of the request */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
-    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: owned by the caller, see snib_texts_free() */
+    snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */

@@ -60,6 +60,10 @@ class Options:
                         (auto)
     lanes               maximum number of command connections to each server; more than one only
                         while several threads call at the same time (4)
+    label               what the program says about itself to those who ask who holds a lock; at
+                        most 128 bytes
+    identity            tell those who ask who holds a lock this process's host, pid, program
+                        and label, once it has held one for a while (yes)
 
     credentials: a function without arguments, called at each connect on a separate thread, which
     returns a snib.Credentials or a password; instead of a password.  It may take up to
@@ -96,6 +100,8 @@ class Options:
         durability_policy: Literal["refuse", "report"] | None = None,
         publish: Literal["auto", "classic", "sharded", "both"] | None = None,
         lanes: int | None = None,
+        label: str | None = None,
+        identity: bool | None = None,
         credentials: Ask | None = None,
     ) -> None:
         if credentials is not None and not callable(credentials):
@@ -129,6 +135,8 @@ class Options:
                 choice("durability_policy", durability_policy, {"refuse": 1, "report": 2}),
                 choice("publish", publish, {"auto": 1, "classic": 2, "sharded": 3, "both": 4}),
                 count("lanes", lanes),
+                text("label", label),
+                flag("identity", identity),
             ),
         )
 

@@ -114,6 +114,18 @@ def test_subscriptions_that_are_refused(server: Server, log: Records) -> None:
         server.admin.execute_command("ACL", "DELUSER", "deaf")
 
 
+def test_an_identity_that_is_refused(server: Server, log: Records) -> None:
+    rules = ("on", ">pw", "resetkeys", "~name", "allchannels", "+@all")
+    server.admin.execute_command("ACL", "SETUSER", "hidden", *rules)
+    try:
+        with snib.connect(server.url, username="hidden", password="pw", lease=RENEWED) as client:
+            with client.lock("name") as hold:
+                log.wait("does not take this client's identity: .*allow this user ~snib_client:", logging.INFO)
+                hold.check()
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "hidden")
+
+
 def test_a_server_that_evicts(new_server: NewServer, log: Records) -> None:
     server = new_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     with snib.connect(server.url) as client:
@@ -212,6 +224,7 @@ TRIED = {
     "no connection to %s",
     "cannot renew the login",
     "the server does not answer TIME",
+    "the server does not take this client's identity",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
     "the server was restarted or replaced",

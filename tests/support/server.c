@@ -262,10 +262,21 @@ void server_do(struct server *server, const char *format, ...)
     va_end(list);
 }
 
+/* What clients say about themselves, which ends with their lease. */
+#define IDENTITIES "snib_client:{"
+
 bool server_is_empty(struct server *server)
 {
+    static const char others[] = "for db = 0, 15 do redis.call('select', db) "
+                                 "if #redis.call('keys', '*') > #redis.call('keys', '" IDENTITIES
+                                 "*') then return 1 end end";
     redisReply *reply = server_command(server, "INFO keyspace");
     bool empty = !strstr(reply->str, "db");
+    freeReplyObject(reply);
+    if (empty)
+        return true;
+    reply = server_command(server, "EVAL %s 0", others);
+    empty = reply->type == REDIS_REPLY_NIL;
     freeReplyObject(reply);
     return empty;
 }
@@ -298,16 +309,18 @@ char *server_keys(struct server *server)
 {
     redisReply *reply = server_command(server, "KEYS *");
     char *names[256];
-    size_t size = 1;
+    size_t size = 1, n = 0;
     assert_true(reply->elements < sizeof names / sizeof *names);
     for (size_t i = 0; i < reply->elements; i++) {
-        names[i] = reply->element[i]->str;
+        if (strncmp(reply->element[i]->str, IDENTITIES, strlen(IDENTITIES)) == 0)
+            continue;
+        names[n++] = reply->element[i]->str;
         size += reply->element[i]->len + 1;
     }
-    qsort(names, reply->elements, sizeof *names, by_text);
+    qsort(names, n, sizeof *names, by_text);
     char *text = malloc(size), *at = text;
     *at = '\0';
-    for (size_t i = 0; i < reply->elements; i++)
+    for (size_t i = 0; i < n; i++)
         at += sprintf(at, "%s\n", names[i]);
     freeReplyObject(reply);
     return text;

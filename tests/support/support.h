@@ -73,11 +73,11 @@ const char *server_certs(void);
 redisReply *server_command(struct server *server, const char *format, ...);
 long long server_integer(struct server *server, const char *format, ...);
 void server_do(struct server *server, const char *format, ...);
-bool server_is_empty(struct server *server);      /* no key in any database */
+bool server_is_empty(struct server *server); /* no key in any database, but clients' identities */
 long long server_channels(struct server *server); /* channels that have a subscriber */
 long long server_calls(struct server *server, const char *command); /* by INFO commandstats */
 
-/* The names of all keys of database 0, sorted, separated by newlines; the caller frees the text. */
+/* The names of all keys of database 0 but clients' identities, sorted, separated by newlines; the caller frees the text. */
 char *server_keys(struct server *server);
 
 /* The SHA-1 of core/lua/<name>.lua as the library loads it, loaded into this server too. */

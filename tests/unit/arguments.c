@@ -137,6 +137,12 @@ static void nothing_to_write_to(void **state)
             snib_client_list_submit(w.client, NULL, 1, 0, w.queue, 0, OUT, ERR));
     REFUSED(SNIB_EINVAL, "name",
             snib_client_describe(w.client, NULL, 1, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "owner",
+            snib_client_identity(w.client, NULL, 1, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "owner",
+            snib_client_identity_submit(w.client, NULL, 1, w.queue, 0, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "out_used",
+            snib_client_identity(w.client, "o", 1, buffer, 65536, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "buffer",
             snib_client_server(w.client, SNIB_SERVER_INFO, NULL, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "room", snib_queue_drain(w.queue, NULL, 1, ERR));
@@ -181,6 +187,7 @@ static void nowhere_for_a_result(void **state)
     REFUSED(SNIB_EINVAL, "lost", snib_client_ping_submit(w.client, 0, NULL, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "lost", snib_client_list_submit(w.client, "", 0, 0, NULL, 0, NULL, ERR));
     REFUSED(SNIB_EINVAL, "lost", snib_client_describe_submit(w.client, "m", 1, NULL, 0, NULL, ERR));
+    REFUSED(SNIB_EINVAL, "lost", snib_client_identity_submit(w.client, "o", 1, NULL, 0, NULL, ERR));
 }
 
 /* ---- Numbers out of range -------------------------------------------------------------------------- */
@@ -294,6 +301,8 @@ static void texts(void **state)
             snib_client_list(w.client, "", 0, &cursor, buffer, 65535, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "65535 bytes",
             snib_client_describe(w.client, "m", 1, buffer, 65535, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "65535 bytes",
+            snib_client_identity(w.client, "o", 1, buffer, 65535, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "65535 bytes",
             snib_client_server(w.client, SNIB_SERVER_INFO, buffer, 65535, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "1025 bytes; the limit is 1024",
@@ -423,6 +432,8 @@ static void of_client(snib_client *client, int want)
     REFUSED(want, "", snib_client_list_submit(client, "", 0, 0, NULL, 0, OUT, ERR));
     REFUSED(want, "", snib_client_describe(client, "m", 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(want, "", snib_client_describe_submit(client, "m", 1, NULL, 0, OUT, ERR));
+    REFUSED(want, "", snib_client_identity(client, "o", 1, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(want, "", snib_client_identity_submit(client, "o", 1, NULL, 0, OUT, ERR));
     REFUSED(want, "", snib_client_server(client, SNIB_SERVER_INFO, buffer, 65536, OUT, OUT, ERR));
     REFUSED(want, "", snib_lock_new(client, SNIB_MUTEX, "m", 1, NULL, OUT, ERR));
     if (want == SNIB_ECLOSED)

@@ -30,6 +30,7 @@ struct peer {
     const char *refusal;                            /* ... and its reply to that */
     int listened;                                   /* subscriptions requested */
     int probed;                                     /* queries for its epoch */
+    int identities;                                 /* times that a client said who it is */
     const char *own;                                /* one of the client's own commands ... */
     const char *own_says;                           /* ... is answered with this error */
     char last[600]; /* the last script with all its arguments, as sent */
@@ -85,6 +86,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
 {
     char text[700];
     bool asking = one->asking_on;
+    one->identities += strcmp(words[0], "SET") == 0;
     if (one->own && strcmp(words[0], one->own) == 0) {
         one->asked++;
         sprintf(out, "-%s\r\n", one->own_says);

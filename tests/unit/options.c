@@ -46,6 +46,7 @@ static void defaults(void **state)
     assert_int_equal(o.publish, SNIB_PUBLISH_AUTO);
     assert_int_equal(o.tls_insecure, -1);
     assert_int_equal(o.lanes, 4);
+    assert_int_equal(o.identity, 1);
 }
 
 static void times(void **state)
@@ -142,6 +143,10 @@ static void bad_options(void **state)
          "the option waiters_max cannot have this value; use 1 to 2147483647"},
         {"redis://h?waiters_max=many", SNIB_EOPTION,
          "the option waiters_max cannot have this value; use 1 to 2147483647"},
+        {"redis://h?label=a%ffb", SNIB_EOPTION,
+         "the option label must be UTF-8 without control characters"},
+        {"redis://h?identity=maybe", SNIB_EOPTION,
+         "the option identity cannot have this value; use yes or no"},
         {"redis://h?publish=loud", SNIB_EOPTION,
          "the option publish cannot have this value; use auto, classic, sharded or both"},
         {"redis://h?durability=most", SNIB_EOPTION,

@@ -337,7 +337,8 @@ static void commands_about_a_server(void **state)
     memcpy(asked->text, "name", 4);
     asked->text_len = 4;
     struct snib__op op = {.node = engine->home, .asked = asked};
-    static const uint8_t kinds[] = {SNIB__OP_PING, SNIB__OP_DESCRIBE, SNIB__OP_LIST};
+    static const uint8_t kinds[] = {SNIB__OP_PING, SNIB__OP_DESCRIBE, SNIB__OP_LIST,
+                                    SNIB__OP_IDENTITY};
     for (size_t i = 0; i < COUNT(kinds); i++) {
         op.kind = kinds[i];
         is_whole(SNIB__REQ_ASK, &op);
@@ -346,6 +347,8 @@ static void commands_about_a_server(void **state)
     for (asked->what = SNIB_SERVER_INFO; asked->what <= SNIB_SERVER_LOAD; asked->what++)
         is_whole(SNIB__REQ_ASK, &op);
     is_whole(SNIB__REQ_TIME, engine->home);
+    engine->config.identity = "host h\n";
+    is_whole(SNIB__REQ_IDENTITY, engine->home);
     is_whole(SNIB__REQ_KILL, NULL);
     is_whole(SNIB__REQ_WAIT, NULL);
     is_whole(SNIB__REQ_COUNT, NULL);

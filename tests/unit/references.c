@@ -88,6 +88,11 @@ static int describe(void)
     return snib_client_describe_submit(w.client, "m", 1, w.theirs, 0, &w.op, NULL);
 }
 
+static int identity(void)
+{
+    return snib_client_identity_submit(w.client, "o", 1, w.theirs, 0, &w.op, NULL);
+}
+
 static int acquire(void)
 {
     return snib_lock_acquire_submit(w.mutex, 0, -1, w.theirs, 0, &w.op, NULL);
@@ -137,6 +142,7 @@ static const struct call {
     {"ping", ping},
     {"list", list},
     {"describe", describe},
+    {"identity", identity},
     {"acquire", acquire},
     {"acquire_begin", acquire_begin},
     {"permits", permits},

@@ -287,6 +287,12 @@ static int describe(void)
                                        &w.error);
 }
 
+static int identity(void)
+{
+    return snib_client_identity_submit(w.clients[0], "owner", 5, w.queue, 7, (snib_op **)&w.made,
+                                       &w.error);
+}
+
 /* ---- Each is refused each ------------------------------------------------------------------------- */
 
 static void free_made(char what)
@@ -405,6 +411,7 @@ static void operations(void **state)
     REFUSE(ping, 'o');
     REFUSE(list, 'o');
     REFUSE(describe, 'o');
+    REFUSE(identity, 'o');
 }
 
 /* The table of handles is full and cannot grow, which each call finds at its very end. */

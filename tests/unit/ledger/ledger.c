@@ -282,6 +282,10 @@ WRAP_ASK(snib__engine_describe,
          (struct snib__engine * e, const char *name, size_t n, size_t cap, snib__time now,
           int32_t *out_code),
          (e, name, n, cap, now, out_code))
+WRAP_ASK(snib__engine_identity,
+         (struct snib__engine * e, const char *owner, size_t n, size_t cap, snib__time now,
+          int32_t *out_code),
+         (e, owner, n, cap, now, out_code))
 WRAP_ASK(snib__engine_server,
          (struct snib__engine * e, int32_t what, size_t cap, snib__time now, int32_t *out_code),
          (e, what, cap, now, out_code))

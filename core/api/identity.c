@@ -1,0 +1,63 @@
+/* identity.c - see identity.h. */
+#include "api/identity.h"
+
+#include "api/error.h"
+#include "net/text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDENTITY_LABEL_MAX 128
+#define IDENTITY_WORD_MAX 65 /* of a host or program, with the NUL */
+
+/* "name value\n", unless the value is empty.  No newline of it begins another line. */
+static void identity_line(char *text, size_t cap, const char *name, const char *value)
+{
+    size_t n = strlen(text);
+    if (value && value[0])
+        snprintf(text + n, cap - n, "%s %s\n", name, value);
+}
+
+static void identity_word(char *text, size_t cap, const char *name, const char *bytes)
+{
+    char word[IDENTITY_WORD_MAX];
+    snib__text_show(word, sizeof word, bytes, strlen(bytes));
+    identity_line(text, cap, name, word);
+}
+
+char *snib__identity_text(const char *label)
+{
+    const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
+    char host[256] = "", number[24];
+    char *text = calloc(1, cap);
+    if (!text)
+        return NULL;
+    if (gethostname(host, sizeof host - 1) == 0)
+        identity_word(text, cap, "host", host);
+    snprintf(number, sizeof number, "%lld", (long long)getpid());
+    identity_line(text, cap, "pid", number);
+    identity_word(text, cap, "program", program_invocation_short_name);
+    identity_line(text, cap, "label", label);
+    snprintf(number, sizeof number, "%lld", (long long)time(NULL));
+    identity_line(text, cap, "since", number);
+    return text;
+}
+
+int snib__label_check(const char *label, snib_error *err)
+{
+    size_t n = label ? strlen(label) : 0, step;
+    uint32_t c;
+    if (n > IDENTITY_LABEL_MAX)
+        return snib__fail(err, SNIB_EOPTION, 0, "the option label has %zu bytes; the limit is %d",
+                          n, IDENTITY_LABEL_MAX);
+    for (size_t i = 0; i < n; i += step)
+        if ((step = snib__utf8_next(label + i, n - i, &c)) == 0 || snib__is_control(c))
+            return snib__fail(err, SNIB_EOPTION, 0,
+                              "the option label must be UTF-8 without control characters");
+    return SNIB_OK;
+}

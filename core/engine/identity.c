@@ -1,0 +1,149 @@
+/* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
+ *
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c; ends with the client's lease
+ *
+ * It is written only once something has been held for about as long as renewals are apart, and then as often as
+ * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
+ * it, nothing waits for it, and a server that refuses it is asked again a minute later.  The next round repeats
+ * what was lost, and names the new node of its slot in a cluster.
+ */
+#include "engine/ask.h"
+#include "engine/internal.h"
+#include "engine/route.h"
+
+#include <string.h>
+
+#define IDENTITY_KEY "snib_client"
+#define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
+#define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
+#define IDENTITY_BYTES "1023"                /* the last byte that is read of another client's */
+#define IDENTITY_UUID 36
+
+enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
+
+static snib__time identity_lease(const struct snib__engine *e)
+{
+    return e->config.lease > IDENTITY_LEASE_MIN ? e->config.lease : IDENTITY_LEASE_MIN;
+}
+
+static size_t identity_key(char *out, const char *uuid)
+{
+    return snib__name_prefix(out, IDENTITY_KEY, uuid, IDENTITY_UUID);
+}
+
+static struct snib__node *identity_node(struct snib__engine *e)
+{
+    char key[SNIB__CHANNEL_MAX];
+    return e->route->serves(e, key, identity_key(key, e->config.uuid));
+}
+
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
+{
+    char key[SNIB__CHANNEL_MAX];
+    bool write = what == IDENTITY_WRITE;
+    size_t n = identity_key(key, e->config.uuid);
+    int bad = snib__resp_begin(out, write ? 5 : 2);
+    bad |= snib__resp_arg(out, write ? "SET" : "DEL", 3);
+    bad |= snib__resp_arg(out, key, n);
+    if (write) {
+        bad |= snib__resp_arg(out, e->config.identity, strlen(e->config.identity));
+        bad |= snib__resp_arg(out, "PX", 2);
+        bad |= snib__resp_arg_int(out, (int64_t)(identity_lease(e) / SNIB__MS));
+    }
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
+
+void snib__identity_tick(struct snib__engine *e, snib__time now)
+{
+    bool due = e->identity.due && e->config.identity && !e->closed;
+    e->identity.due = false;
+    if (!due || now < e->identity.next)
+        return;
+    struct snib__node *node = identity_node(e);
+    if (!snib__node_ready(node)) {
+        if (e->slots && node->addressed) /* else the locks need the node too */
+            snib__node_want(e, node, now);
+        return;
+    }
+    if (snib__node_send(e, SNIB__REQ_IDENTITY, node, IDENTITY_WRITE, now) < 0)
+        return;
+    e->identity.next = now + identity_lease(e) / 4; /* renewals are a third of a lease apart */
+    e->identity.until = now + identity_lease(e);
+}
+
+/* Its slot is served elsewhere, or about to be: the next round goes there. */
+static bool identity_moved(const char *text)
+{
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+}
+
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           int32_t error, const char *text, snib__time now)
+{
+    if (!error || what != IDENTITY_WRITE)
+        return;
+    if (e->slots && identity_moved(text)) {
+        e->identity.next = 0;
+        snib__route_wanted(e, node, now);
+        return;
+    }
+    e->identity.next = now + IDENTITY_AGAIN;
+    if (!e->identity.told)
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "the server does not take this client's identity: nobody sees who holds "
+                         "its locks (%s)%s",
+                         snib_code_text(error),
+                         error == SNIB_EPERM ? "; allow this user ~" IDENTITY_KEY
+                                               ":* +set +del, or use the option identity=no"
+                                             : "");
+    e->identity.told = true;
+}
+
+void snib__identity_end(struct snib__engine *e, snib__time now)
+{
+    if (now >= e->identity.until)
+        return;
+    struct snib__node *node = identity_node(e);
+    if (snib__node_ready(node))
+        snib__node_send(e, SNIB__REQ_IDENTITY, node, IDENTITY_ERASE, now);
+}
+
+/* ---- other clients' ---- */
+
+/* Whether it begins with the UUID of a Snib client: others have no such key. */
+static bool identity_is_ours(const char *owner, size_t n)
+{
+    static const char form[] = "xxxxxxxx-xxxx-8xxx-xxxx-xxxxxxxxxxxx";
+    if (n < IDENTITY_UUID || (n > IDENTITY_UUID && owner[IDENTITY_UUID] != ':'))
+        return false;
+    for (size_t i = 0; i < IDENTITY_UUID; i++)
+        if (form[i] == 'x' ? !memchr("0123456789abcdef", owner[i], 16) : owner[i] != form[i])
+            return false;
+    return true;
+}
+
+struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
+                                       size_t cap, snib__time now, int32_t *out_code)
+{
+    char key[SNIB__CHANNEL_MAX];
+    bool ours = identity_is_ours(owner, n);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_IDENTITY, NULL, key,
+                                          ours ? identity_key(key, owner) : 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->cap = cap;
+    if (ours)
+        return snib__ask_start(e, op, now);
+    snib__op_done(e, op, snib__ask_lines(op->asked, "", 0));
+    return op;
+}
+
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
+{
+    int bad = snib__resp_begin(out, 4);
+    bad |= snib__resp_arg(out, "GETRANGE", 8);
+    bad |= snib__resp_arg(out, asked->text, asked->text_len);
+    bad |= snib__resp_arg(out, "0", 1);
+    bad |= snib__resp_arg(out, IDENTITY_BYTES, strlen(IDENTITY_BYTES));
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
