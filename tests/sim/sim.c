@@ -135,6 +135,7 @@ static void begin(uint64_t seed, bool trace)
     sim.focused = focused;
     sim.long_leases = seed % 8 == 3 && !focused;
     sim.extends = seed % 4 == 1 || seed % 16 == 3;
+    sim.known = seed % 4 == 2;
     sim.lease = leases[sim_draw(3)];
     sim.lease = sim.long_leases ? leases[2] : sim.lease;
     sim.lanes = sim_chance(3) ? 1 : (int32_t)sim_between(2, SNIB__LANES_MAX);
@@ -412,18 +413,18 @@ static void print_totals(uint64_t seeds, double seconds)
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};
     printf("sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered "
-           "%llu, extended %llu, "
+           "%llu, extended %llu, identified %llu, "
            "handed over %llu, by lanes %llu (lost %llu), released %llu, busy %llu, timed out %llu, "
            "cancelled %llu, lost %llu, "
            "failed %llu; holds:",
            (unsigned long long)seeds, (unsigned long long)totals.events,
            (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
            (unsigned long long)totals.reentered, (unsigned long long)totals.extended,
-           (unsigned long long)totals.handed_over, (unsigned long long)totals.lanes,
-           (unsigned long long)totals.lanes_lost, (unsigned long long)totals.released,
-           (unsigned long long)totals.refused, (unsigned long long)totals.timed_out,
-           (unsigned long long)totals.cancelled, (unsigned long long)totals.lost,
-           (unsigned long long)totals.failed);
+           (unsigned long long)totals.identified, (unsigned long long)totals.handed_over,
+           (unsigned long long)totals.lanes, (unsigned long long)totals.lanes_lost,
+           (unsigned long long)totals.released, (unsigned long long)totals.refused,
+           (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
+           (unsigned long long)totals.lost, (unsigned long long)totals.failed);
     for (int i = 0; i < FAMILY_COUNT; i++) {
         printf(" %s %llu", families[i], (unsigned long long)totals.by_family[i]);
     }

@@ -42,6 +42,7 @@
 #define SIM_HOLDS (2 * SIM_TASKS)
 #define SIM_MARK (5000 * SNIB__MS)     /* the TTL of a waiting writer's mark */
 #define SIM_FIRST (3000 * SNIB__MS)    /* of a fair lock's hold that a release has granted */
+#define SIM_IDENTITY (3000 * SNIB__MS) /* the shortest TTL of what a client says about itself */
 #define SIM_PRIVATE (10000 * SNIB__MS) /* no private key lives longer */
 #define SIM_CHAIN                                                                                  \
     (4 * (SIM_SLOTS * SIM_TASKS + SIM_PEERS * PEER_THREADS) / 10) /* of those, a full queue */
@@ -204,6 +205,7 @@ struct sim_process {
     bool foreign; /* a Redisson */
     uint32_t id;
     char uuid[37];
+    char identity[48]; /* what it says about itself */
     struct snib__gate *gates[SIM_NAMES][SIM_SIDES];
     struct snib__gate *multis[SIM_MULTIS];
     struct sim_endpoint links[SIM_LINKS];
@@ -327,6 +329,7 @@ struct sim {
     bool unequal;     /* clients differ in leases, limits and patience */
     bool long_leases; /* fixed ones may outlast steps of the server's clock */
     bool extends;     /* holders change their leases */
+    bool known;       /* clients say who they are, and ask who others are */
     bool focused;     /* the world is about these two faults: */
     int focus[2];
     uint64_t enabled; /* set of enum sim_fault */
@@ -380,8 +383,8 @@ struct sim_totals {
     uint64_t faults[FAULT_COUNT];
     uint64_t lanes; /* requests by further lanes; how many of them were lost: */
     uint64_t lanes_lost;
-    uint64_t granted, reentered, extended, handed_over, refused, timed_out, cancelled, released,
-        lost, failed;
+    uint64_t granted, reentered, extended, identified, handed_over, refused, timed_out, cancelled,
+        released, lost, failed;
     uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
 };
 
@@ -555,6 +558,7 @@ void check_passed(struct sim_process *process, const struct sim_task *task); /* 
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code);
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code);
 void check_extended(const struct sim_process *process, const struct sim_task *task);
+void check_identity(const struct sim_process *process, const struct snib__op *op);
 void check_lost(struct sim_process *process, const struct sim_hold *hold);
 void check_closed(struct sim_process *process);
 void check_end(void);

@@ -78,6 +78,15 @@ static bool is_known(const struct sim_name *name, const model_key *key, snib__ti
     return name->family == FAMILY_RW && key->name.n > n && memcmp(key->name.p, name->tag, n) == 0;
 }
 
+/* What a client says about itself. */
+static bool is_identity(const model_key *key, snib__time *out_life)
+{
+    static const char prefix[] = "snib_client:{";
+    *out_life = sim_longest() > SIM_IDENTITY ? sim_longest() : SIM_IDENTITY;
+    return sim.known && key->type == MODEL_STRING && key->name.n == sizeof prefix + 36 &&
+           memcmp(key->name.p, prefix, sizeof prefix - 1) == 0;
+}
+
 void keys_check(void)
 {
     model_key key;
@@ -88,6 +97,7 @@ void keys_check(void)
         for (int j = 0; j < sim.name_count && !known; j++) {
             known = is_known(&sim.names[j], &key, &life);
         }
+        known = known || is_identity(&key, &life);
         if (!known || key.db != sim.database) {
             sim_fail("a key belongs to no lock, or is in another database: %.*s", (int)key.name.n,
                      key.name.p);

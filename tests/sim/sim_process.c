@@ -92,6 +92,8 @@ struct sim_process *process_new(int slot)
                                   .scatter = sim_chance(2),
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
+    snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
+    config.identity = sim.known ? process->identity : NULL;
     sim.memory_spared = true;
     process->engine = snib__engine_new(&config);
     get_gates(process);
@@ -303,6 +305,9 @@ static void complete(struct sim_process *process, struct snib__op *op)
     } else {
         if (op->code < 0 && sim.enabled == 0) {
             sim_fail("%u: a question ended with %s", process->id, snib_code_name(op->code));
+        }
+        if (op->kind == SNIB__OP_IDENTITY && op->code == SNIB_OK) {
+            check_identity(process, op);
         }
         task_rest(task);
     }

@@ -215,6 +215,10 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
     } else if (kind == 0 && sim_has(FAULT_FORCE)) {
         fault_happens(FAULT_FORCE);
         task->op = snib__engine_force(process->engine, gate, sim_clock(process), &code);
+    } else if (kind == 2 && sim.known) { /* any client, one that has ended too */
+        const struct sim_process *other = sim.processes[sim_draw(sim.process_count)];
+        task->op = snib__engine_identity(process->engine, other->uuid, sizeof other->uuid - 1,
+                                         LIST_BYTES, sim_clock(process), &code);
     } else if (kind == 1 || kind == 2) {
         task->op = kind == 1 ? snib__engine_list(process->engine, 0, "*", 1, LIST_BYTES,
                                                  sim_clock(process), &code)

@@ -187,6 +187,7 @@ struct topo_process {
     struct snib__engine *engine;
     uint32_t id;
     char uuid[37];
+    char identity[48]; /* what it says about itself */
     bool dead;
     struct snib__gate *gates[TOPO_NAMES][TOPO_SIDES];
     struct snib__gate *multi;
@@ -245,6 +246,7 @@ struct topo {
     bool trace, calm, winding_down;
     int focus;    /* enum topo_focus */
     bool extends; /* holders change their leases */
+    bool known;   /* clients say who they are, and ask who others are */
     bool focused; /* the world is about these two faults: */
     int pair[2];
     snib__time now;
@@ -276,8 +278,8 @@ struct topo {
 };
 
 struct topo_totals {
-    uint64_t events, requests, granted, extended, released, busy, timed_out, cancelled, lost,
-        failed;
+    uint64_t events, requests, granted, extended, identified, released, busy, timed_out, cancelled,
+        lost, failed;
     uint64_t promotions, excused, overlaps;
     uint64_t waits, too_few,
         durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
@@ -397,6 +399,7 @@ void check_progress(struct topo_process *process);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);
 void check_extended(const struct topo_process *process, const struct topo_task *task);
+void check_identity(const struct topo_process *process, const struct snib__op *op);
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
 void check_step(void);

@@ -67,6 +67,8 @@ struct topo_process *process_new(int slot)
                                   .scatter = true,
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
+    snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
+    config.identity = topo.known ? process->identity : NULL;
     process->engine = snib__engine_new(&config);
     snib__engine_log_level(process->engine, SNIB_LOG_INFO);
     get_gates(process);
@@ -208,6 +210,9 @@ static void complete(struct topo_process *process, struct snib__op *op)
         process_leave_hold(process, task->hold);
         task_rest(task);
     } else {
+        if (op->kind == SNIB__OP_IDENTITY && op->code == SNIB_OK) {
+            check_identity(process, op);
+        }
         check_not_granted(process, task, op->code);
         task_rest(task);
     }

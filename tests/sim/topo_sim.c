@@ -149,6 +149,7 @@ static void begin(uint64_t seed, bool trace)
         topo.focus = TOPO_FIXED;
     }
     topo.extends = seed % 4 == 1 || seed % 16 == 7;
+    topo.known = seed % 4 == 2;
     topo.lease = leases[topo_draw(3)];
     static const int32_t durabilities[] = {
         0, 0, 1, SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_ALL, SNIB_DURABILITY_ALL};
@@ -329,17 +330,17 @@ static void print_totals(uint64_t seeds, double seconds)
     static const char *const families[TOPO_FAMILIES] = {"mutex", "fenced", "fair", "read-write"};
     const struct topo_totals *t = &topo_totals;
     printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, extended "
-           "%llu, released "
+           "%llu, identified %llu, released "
            "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu; waits %llu, "
            "answered by "
            "too few %llu, holds kept over failovers %llu; failovers "
            "%llu, holds that they lost %llu, overlaps %llu, the longest %.0f ms; holds:",
            (unsigned long long)seeds, (unsigned long long)t->events,
            (unsigned long long)t->requests, seconds, (unsigned long long)t->granted,
-           (unsigned long long)t->extended, (unsigned long long)t->released,
-           (unsigned long long)t->busy, (unsigned long long)t->timed_out,
-           (unsigned long long)t->cancelled, (unsigned long long)t->lost,
-           (unsigned long long)t->failed, (unsigned long long)t->waits,
+           (unsigned long long)t->extended, (unsigned long long)t->identified,
+           (unsigned long long)t->released, (unsigned long long)t->busy,
+           (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
+           (unsigned long long)t->lost, (unsigned long long)t->failed, (unsigned long long)t->waits,
            (unsigned long long)t->too_few, (unsigned long long)t->durable,
            (unsigned long long)t->promotions, (unsigned long long)t->excused,
            (unsigned long long)t->overlaps, (double)t->longest_overlap / 1e6);

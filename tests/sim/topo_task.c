@@ -84,7 +84,11 @@ static void ask(struct topo_process *process, struct topo_task *task)
 {
     int32_t code;
     choose(process, &task->use);
-    task->op = topo_chance(2) || task->use.kind == SNIB__MULTI
+    const struct topo_process *other =
+        topo.known && topo_chance(2) ? topo.slots[topo_draw((uint64_t)topo.slot_count)] : NULL;
+    task->op = other != NULL ? snib__engine_identity(process->engine, other->uuid,
+                                                     sizeof other->uuid - 1, 65536, topo.now, &code)
+               : topo_chance(2) || task->use.kind == SNIB__MULTI
                    ? snib__engine_ping(process->engine, 1000 * SNIB__MS, topo.now, &code)
                    : snib__engine_info(process->engine, task->use.gate, topo.now, &code);
     if (task->op == NULL) {
