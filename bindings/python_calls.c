@@ -669,6 +669,23 @@ static PyObject *call_client_describe(PyObject *module, PyObject *const *args, P
     return finish_texts(rc, op, &err);
 }
 
+/* client_identity(client, owner) -> (0, lines) */
+static PyObject *call_client_identity(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    const char *owner;
+    size_t owner_len;
+    snib_op *op = NULL;
+    snib_error err;
+    int rc;
+
+    (void)module;
+    if (snib__py_check_count(count, 2) || snib__py_text(args[1], SNIB_EINVAL, &owner, &owner_len))
+        return NULL;
+    rc = snib_client_identity_submit(snib__py_client_get(args[0]), owner, owner_len, NULL, 0, &op,
+                                     &err);
+    return finish_texts(rc, op, &err);
+}
+
 /* ---- Holds ----------------------------------------------------------------------------------- */
 
 /* hold_id(hold) -> the number that its LOST event brings */
@@ -745,6 +762,7 @@ PyMethodDef snib__py_calls[] = {
     {"close_at_exit", SNIB__PY_FAST(call_close_at_exit), METH_FASTCALL, NULL},
     {"client_list", SNIB__PY_FAST(call_client_list), METH_FASTCALL, NULL},
     {"client_describe", SNIB__PY_FAST(call_client_describe), METH_FASTCALL, NULL},
+    {"client_identity", SNIB__PY_FAST(call_client_identity), METH_FASTCALL, NULL},
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"hold_abandon", call_hold_abandon, METH_O, NULL},

@@ -103,6 +103,10 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     if (snib__py_text($input, SNIB_ENAME, &$1, &$2))
         SWIG_fail;
 }
+%typemap(in) (const char *owner, size_t owner_len) {
+    if (snib__py_text($input, SNIB_EINVAL, &$1, &$2))
+        SWIG_fail;
+}
 %typemap(in) (const char *pattern, size_t pattern_len) {
     if (snib__py_text($input, SNIB_EINVAL, &$1, &$2))
         SWIG_fail;
@@ -188,6 +192,7 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(client_id)
 %wrap(client_credentials)
 %wrap(client_describe_submit)
+%wrap(client_identity_submit)
 %wrap(client_list_submit)
 %wrap(client_log)
 %wrap(client_ping_submit)

@@ -30,6 +30,7 @@ from ._credentials import Credentials
 from ._describe import Description, Holder, Permit, Waiter
 from ._error import Error
 from ._hold import LockInfo, State
+from ._identity import Identity
 from ._lock import (
     FairLock,
     FencedLock,
@@ -83,6 +84,7 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Holder",
+    "Identity",
     "Latch",
     "Lock",
     "LockInfo",

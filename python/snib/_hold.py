@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _core
 from ._codes import Lost
 from ._error import Error
+from ._identity import Identity
 from ._stays import stays
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class LockInfo:
     mine: bool  # held through this client
     owner: str  # "<client id>:<number>", "" if free
     token: int = 0  # the last fencing token issued; 0 none
+    identity: Identity | None = None  # the process behind the owner, if known
 
 
 def make_info(info: _core.Info | None) -> LockInfo:

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
@@ -27,6 +28,7 @@ from ._base import (
 from ._codes import NotHeld
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
+from ._identity import make_identity
 from ._times import acquire_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
@@ -122,13 +124,24 @@ class Named(BaseNamed):
 
     __slots__ = ()
 
-    def info(self) -> LockInfo:
-        """Ask the server who holds the lock."""
+    def _ask(self) -> LockInfo:
+        """The server's answer, without the process behind the owner."""
         self._client._used()
         try:
             return make_info(_core.lock_info(self._handle))
         except Error as error:
             raise self._named(error)
+
+    def info(self) -> LockInfo:
+        """Ask the server who holds the lock, and which process that is."""
+        info = self._ask()
+        if not info.owner:
+            return info
+        try:
+            lines = _core.client_identity(self._client._handle, info.owner)[1]
+        except Error:  # the rest is true without it
+            return info
+        return replace(info, identity=make_identity(lines))
 
     def force_release(self) -> bool:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
@@ -276,7 +289,7 @@ class AnyLock(Holdable):
 
     def locked(self) -> bool:
         """Ask the server whether the lock is held."""
-        return self.info().held
+        return self._ask().held
 
 
 class Lock(MutexKind, AnyLock):

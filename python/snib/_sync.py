@@ -10,6 +10,7 @@ from ._client import BaseClient, in_thread
 from ._describe import Description, make_description
 from ._error import Error
 from ._factories import Factories
+from ._identity import Identity, make_identity
 from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock
 from ._permits import Latch, Permits, Semaphore
 from ._times import wait_ms
@@ -31,6 +32,15 @@ class Client(
         """Everything the server knows about a name, whatever the kind of lock."""
         self._used()
         return make_description(name, _core.client_describe(self._handle, name)[1])
+
+    def identity(self, owner: str) -> Identity | None:
+        """Which process is behind an owner, such as one that describe() found; None: not known.
+
+        A client tells it once it has held something for a third of its lease, unless it was opened
+        with identity=False.  Redisson's clients do not.
+        """
+        self._used()
+        return make_identity(_core.client_identity(self._handle, owner)[1])
 
     def ping(self, timeout: float | None = None) -> None:
         """Connect if necessary and ping the server; None: the client's patience."""

@@ -16,6 +16,7 @@ from snib import _core
 from support import PATIENCE, Server, canned_server, eventually
 
 UUID = b"01234567-89ab-4def-8123-456789abcdef"
+OWNER = "01234567-89ab-8def-8123-456789abcdef:1"
 
 # Bytes that break text: controls, truncated and overlong sequences, surrogates, protocol lines.
 hostile = st.one_of(
@@ -53,6 +54,9 @@ PLACES = {
         [b"RPUSH", b"redisson_lock_queue:{bad}", x],
     ],
     "permit": lambda x: [[b"SET", b"bad", b"1"], [b"ZADD", b"{bad}:timeout", b"9e15", x]],
+    "identity": lambda x: [
+        [b"SET", b"snib_client:{%b}" % OWNER[:36].encode(), b"host " + x + b"\npid " + x + b"\nlabel"]
+    ],
     "name": lambda x: [[b"HSET", b"n" + x, UUID + b":1", b"1"]],
 }
 
@@ -96,7 +100,7 @@ def test_every_place(server: Server, place: str) -> None:
         rw, fenced = client.rwlock("bad"), client.fenced_lock("bad")
         calls = [lock.info(), fair.info(), plain.info(), rw.read.info(), rw.write.info()]
         calls += [fenced.info(), client.semaphore("bad").info(), client.permits("bad").info()]
-        calls += [client.latch("bad").info(), client.describe("bad"), client.list()]
+        calls += [client.latch("bad").info(), client.describe("bad"), client.list(), client.identity(OWNER)]
         calls += [lock.acquire(timeout=0), rw.read.acquire(timeout=0)]
         neighbours = [asyncio.ensure_future(neighbour(i)) for i in range(10)]
         hostiles = [asyncio.ensure_future(outcome(call)) for call in calls]
@@ -108,7 +112,8 @@ def test_every_place(server: Server, place: str) -> None:
     def use_blocking(client: snib.Client) -> None:
         locks = [client.lock("bad"), client.fair_lock("bad"), client.plain_lock("bad")]
         calls = [lock.info for lock in locks]
-        calls += [client.list, lambda: client.describe("bad"), lambda: locks[0].acquire(timeout=0)]
+        calls += [client.list, lambda: client.identity(OWNER)]
+        calls += [lambda: client.describe("bad"), lambda: locks[0].acquire(timeout=0)]
         for call in calls:
             try:
                 assert clean(call())

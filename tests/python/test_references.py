@@ -193,6 +193,13 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             submitted(lambda q, t: _core.client_describe_submit(c, "busy", q, t))
         ],
         "client_id": [lambda: _core.client_id(c)],
+        "client_identity": [
+            lambda: _core.client_identity(c, "11111111-2222-8333-8444-555555555555:1"),
+            lambda: _core.client_identity(c, "x"),
+        ],
+        "client_identity_submit": [
+            submitted(lambda q, t: _core.client_identity_submit(c, "x", q, t))
+        ],
         "client_list": [lambda: _core.client_list(c, "*", 0)],
         "client_list_submit": [submitted(lambda q, t: _core.client_list_submit(c, "*", 0, q, t))],
         "client_log": [lambda: _core.client_log(c, queue, 3), lambda: _core.client_log(c, queue, 0)],

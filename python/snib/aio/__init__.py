@@ -10,6 +10,7 @@ from __future__ import annotations
 from .. import _public
 from .._describe import Description, Holder, Permit, Waiter
 from .._hold import LockInfo, State
+from .._identity import Identity
 from ._client import Client
 from ._lock import (
     FairLock,
@@ -37,6 +38,7 @@ __all__ = [
     "FencedLock",
     "Hold",
     "Holder",
+    "Identity",
     "Latch",
     "Lock",
     "LockInfo",

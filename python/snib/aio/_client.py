@@ -13,6 +13,7 @@ from .._client import BaseClient, in_thread
 from .._describe import Description, make_description
 from .._error import Error
 from .._factories import Factories
+from .._identity import Identity, make_identity
 from .._times import wait_ms
 from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock
 from ._loop import OK, Loop
@@ -91,6 +92,18 @@ class Client(
         if code != OK:
             raise value
         return make_description(name, value[1])
+
+    async def identity(self, owner: str) -> Identity | None:
+        """Which process is behind an owner, such as one that describe() found; None: not known.
+
+        A client tells it once it has held something for a third of its lease, unless it was opened
+        with identity=False.  Redisson's clients do not.
+        """
+        submit = _core.client_identity_submit
+        code, value = await self._loop().run(submit, self._handle, owner)
+        if code != OK:
+            raise value
+        return make_identity(value[1])
 
     async def ping(self, timeout: float | None = None) -> None:
         """Connect if necessary and ping the server; None: the client's patience."""

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
@@ -222,9 +223,19 @@ class Named(BaseNamed):
             raise self._named(error)
         return code, value
 
-    async def info(self) -> LockInfo:
-        """Ask the server who holds the lock."""
+    async def _ask(self) -> LockInfo:
+        """The server's answer, without the process behind the owner."""
         return make_info((await self._run(_core.lock_info_submit))[1])
+
+    async def info(self) -> LockInfo:
+        """Ask the server who holds the lock, and which process that is."""
+        info = await self._ask()
+        if not info.owner:
+            return info
+        try:
+            return replace(info, identity=await self._client.identity(info.owner))
+        except Error:  # the rest is true without it
+            return info
 
     async def force_release(self) -> bool:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
@@ -373,7 +384,7 @@ class AnyLock(Holdable):
 
     async def locked(self) -> bool:
         """Ask the server whether the lock is held."""
-        return (await self.info()).held
+        return (await self._ask()).held
 
 
 class Lock(MutexKind, AnyLock):
