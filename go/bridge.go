@@ -242,6 +242,13 @@ func startDescribe(client uint64, name string, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
+func startIdentity(client uint64, owner string, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_identity(C.uint64_t(client), chars(owner), C.size_t(len(owner)), C.uint64_t(queue),
+		C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
 // tally names a query or a change of a counter.
 type tally C.int32_t
 

@@ -378,6 +378,15 @@ static inline int32_t bridge_describe(uint64_t client, const char *name, size_t 
     return bridge_submitted(code, op, out);
 }
 
+static inline int32_t bridge_identity(uint64_t client, const char *owner, size_t owner_len, uint64_t queue,
+                                      uint64_t token, bridge_result *out)
+{
+    snib_op *op = NULL;
+    int code = snib_client_identity_submit(BRIDGE_AS(snib_client, client), owner, owner_len,
+                                           BRIDGE_AS(snib_queue, queue), token, &op, &out->error);
+    return bridge_submitted(code, op, out);
+}
+
 /* Submit a query or a change of a counter: see enum snib_count. */
 static inline int32_t bridge_count(int32_t kind, uint64_t lock, int32_t what, int64_t n, uint64_t queue,
                                    uint64_t token, bridge_result *out)

@@ -151,16 +151,21 @@ type Info struct {
 	Remaining time.Duration // until the lease ends; negative if it has none
 	Waiting   int64         // processes subscribed to its wake-ups, or in a fair lock's queue; -1 unknown
 	Token     int64         // the last fencing token issued; 0 none
+	Identity  *Identity     // the process behind the owner; nil if it is not known
 }
 
-// Info asks the server who holds the lock.
+// Info asks the server who holds the lock, and which process that is.
 func (l *lock) Info(ctx context.Context) (Info, error) {
 	e, err := l.ask(ctx, askInfo)
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Held: e.held, Mine: e.mine, Owner: e.text, Count: e.count, Remaining: e.remaining,
-		Waiting: e.waiting, Token: e.fencing}, nil
+	info := Info{Held: e.held, Mine: e.mine, Owner: e.text, Count: e.count, Remaining: e.remaining,
+		Waiting: e.waiting, Token: e.fencing}
+	if info.Owner != "" { // the rest is true without it
+		info.Identity, _ = l.client.Identity(ctx, info.Owner)
+	}
+	return info, nil
 }
 
 // ForceRelease deletes the lock, whoever holds it, and wakes the waiters. The error matches [ErrNotHeld] if

@@ -1,0 +1,62 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Identity is what the process behind an owner says about itself. Fields that it does not tell are empty.
+type Identity struct {
+	Host    string
+	PID     int
+	Program string
+	Label   string    // see the option [Label]
+	Since   time.Time // when it opened its client, by its clock
+}
+
+// Identity asks which process is behind an owner, such as one of [Client.Describe]. It returns nil if that is not known:
+// a client tells it once it has held something for a third of its lease, unless it was opened with
+// [PublishIdentity](false). Redisson's clients do not.
+func (c *Client) Identity(ctx context.Context, owner string) (*Identity, error) {
+	e, err := c.run(ctx, false, false, func(token uint64) started {
+		return startIdentity(c.handle, owner, c.events.queue, token)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newIdentity(e.texts), nil
+}
+
+// newIdentity parses the lines from the core; unknown ones, from a newer core, are ignored.
+func newIdentity(lines []string) *Identity {
+	var who Identity
+	for _, line := range lines {
+		word, rest, _ := strings.Cut(line, " ")
+		number, err := strconv.ParseUint(rest, 10, 63) // anybody may have written it
+		if err != nil {
+			number = 0
+		}
+		switch word {
+		case "host":
+			who.Host = rest
+		case "pid":
+			who.PID = int(number)
+		case "program":
+			who.Program = rest
+		case "label":
+			who.Label = rest
+		case "since":
+			if number > 0 {
+				who.Since = time.Unix(int64(number), 0)
+			}
+		}
+	}
+	if who == (Identity{}) {
+		return nil
+	}
+	return &who
+}
