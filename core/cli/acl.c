@@ -171,7 +171,9 @@ static void add_all(struct rules *rules)
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (!cli->kind || cli->kind == needs[i].kind)
             add_patterns(rules, '&', needs[i].channels, cli->name);
-    add_commands(rules, "evalsha script|load ping select info time client|id client|kill subscribe "
+    add_rule(rules, '~', "snib_client:*"); /* who the clients are */
+    add_commands(rules, "set del getrange evalsha script|load ping select info time client|id "
+                        "client|kill subscribe "
                         "unsubscribe publish pubsub|numsub wait");
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (!cli->kind || cli->kind == needs[i].kind)

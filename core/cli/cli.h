@@ -175,6 +175,30 @@ const char *cli_listed_kind(const char *name, int result, const struct descripti
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
 
+/* What a client says about its process; empty and 0: nothing. */
+struct identity {
+    char client[37]; /* its UUID */
+    char host[128], program[128], label[160];
+    int64_t pid, since; /* seconds since 1970 */
+    bool is_known;
+};
+
+#define CLI_IDENTITIES_MAX 500 /* as many as a description has rows */
+
+struct identities {
+    struct identity items[CLI_IDENTITIES_MAX];
+    size_t n;
+    bool is_refused; /* by the server, or it is unreachable */
+};
+
+/* cli_identify - the process behind an owner; NULL: not known.  Each client is asked about once. */
+const struct identity *cli_identify(snib_client *client, struct identities *identities,
+                                    const char *owner);
+
+/* cli_print_identity, cli_add_identity - show it on a line of its own; as a member of a JSON object. */
+void cli_print_identity(const struct identity *identity);
+void cli_add_identity(struct cJSON *item, const struct identity *identity);
+
 /* cli_tell_waiting - the same for a lock that is waited for; owner: the holder, NULL if it is unknown. */
 void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner);
 

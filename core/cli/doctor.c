@@ -430,6 +430,23 @@ static void look_at_commands(struct doctor *doctor)
     }
 }
 
+/* Whether this user may see which processes are behind owners, its own for example. */
+static void look_at_identities(struct doctor *doctor)
+{
+    static char texts[1 << 16];
+    char id[37];
+    size_t used;
+    uint32_t count;
+    snib_error err;
+    if (snib_client_id(doctor->client, id, &err) == SNIB_OK &&
+        snib_client_identity(doctor->client, id, strlen(id), texts, sizeof texts, &used, &count,
+                             &err) != SNIB_OK)
+        found(
+            doctor, NOTE, "identities", err.text,
+            "snib info cannot say which process holds a lock: allow ~snib_client:* +getrange +set "
+            "+del, see snib acl");
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void look_at_all(struct doctor *doctor)
@@ -452,6 +469,7 @@ static void look_at_all(struct doctor *doctor)
     look_at_messages(doctor);
     look_at_commands(doctor);
     look_at_replicas(doctor);
+    look_at_identities(doctor);
 }
 
 static int finish_doctor(struct doctor *doctor)

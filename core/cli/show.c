@@ -19,35 +19,53 @@ static bool is_held(const struct description *description)
     return false;
 }
 
+/* What info shows. */
+struct shown {
+    snib_client *client;
+    struct description description;
+    struct identities identities;
+};
+
+/* The process behind a row's owner; NULL: not known. */
+static const struct identity *behind(struct shown *shown, const struct row *row)
+{
+    return strcmp(row->word, "permit") == 0
+               ? NULL
+               : cli_identify(shown->client, &shown->identities, row->owner);
+}
+
 /* The rows of this word, as an array. */
-static void add_rows(cJSON *object, const char *name, const struct description *description,
-                     const char *word)
+static void add_rows(cJSON *object, const char *name, struct shown *shown, const char *word)
 {
     cJSON *array = cJSON_AddArrayToObject(object, name);
     const char *at = NULL;
     struct row row;
-    while (cli_next_row(description, &at, &row)) {
+    while (cli_next_row(&shown->description, &at, &row)) {
         if (strcmp(row.word, word) != 0)
             continue;
+        const struct identity *identity = behind(shown, &row);
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, strcmp(word, "permit") == 0 ? "id" : "owner", row.owner);
         cli_add_number_or_null(item, "remaining_ms", row.left_ms);
         if (strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0)
             cli_add_number(item, "count", row.count);
+        if (identity)
+            cli_add_identity(item, identity);
         cJSON_AddItemToArray(array, item);
     }
 }
 
-static void print_info_json(const struct cli *cli, const struct description *description)
+static void print_info_json(const struct cli *cli, struct shown *shown)
 {
+    const struct description *description = &shown->description;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", cli->name);
     cJSON_AddStringToObject(object, "kind", description->kind);
     cJSON_AddBoolToObject(object, "held", is_held(description));
-    add_rows(object, "holders", description, "holder");
-    add_rows(object, "readers", description, "reader");
-    add_rows(object, "permits", description, "permit");
-    add_rows(object, "waiters", description, "waiter");
+    add_rows(object, "holders", shown, "holder");
+    add_rows(object, "readers", shown, "reader");
+    add_rows(object, "permits", shown, "permit");
+    add_rows(object, "waiters", shown, "waiter");
     cli_add_number(object, "token", description->token);
     cli_add_number(object, "available", description->available);
     cli_add_number(object, "total", description->total);
@@ -57,7 +75,7 @@ static void print_info_json(const struct cli *cli, const struct description *des
     cli_print_json(object);
 }
 
-static void print_row(const struct row *row)
+static void print_row(const struct row *row, const struct identity *identity)
 {
     bool is_waiter = strcmp(row->word, "waiter") == 0;
     printf("  %s %s", row->word, row->owner);
@@ -68,11 +86,14 @@ static void print_row(const struct row *row)
     else
         printf(", %s ends in %" PRId64 ".%03" PRId64 " s\n", is_waiter ? "place" : "lease",
                row->left_ms / 1000, row->left_ms % 1000);
+    if (identity)
+        cli_print_identity(identity);
 }
 
-/* The name and its numbers on one line, then a line for each holder and each queued waiter. */
-static void print_info(const struct cli *cli, const struct description *description)
+/* The name and its numbers on one line, then a line for each holder and each queued waiter, and one for its process. */
+static void print_info(const struct cli *cli, struct shown *shown)
 {
+    const struct description *description = &shown->description;
     const char *at = NULL;
     struct row row;
     printf("%s: %s", cli->name, description->kind);
@@ -92,26 +113,25 @@ static void print_info(const struct cli *cli, const struct description *descript
         printf(", %" PRId64 " waiting process%s\n", description->waiting,
                description->waiting == 1 ? "" : "es");
     while (cli_next_row(description, &at, &row))
-        print_row(&row);
+        print_row(&row, behind(shown, &row));
     if (description->more != CLI_UNTOLD)
         printf("  and %" PRId64 " more\n", description->more);
 }
 
 int cli_info(const struct cli *cli)
 {
-    static struct description description;
-    snib_client *client;
+    static struct shown shown;
     snib_error err;
-    int code = cli_open(cli, &client);
+    int code = cli_open(cli, &shown.client);
     if (code != 0)
         return code;
-    if (cli_describe(client, cli->name, &description, &err) != SNIB_OK)
+    if (cli_describe(shown.client, cli->name, &shown.description, &err) != SNIB_OK)
         code = cli_fail(cli, &err);
     else if (cli->is_json)
-        print_info_json(cli, &description);
+        print_info_json(cli, &shown);
     else
-        print_info(cli, &description);
-    cli_close(cli, client);
+        print_info(cli, &shown);
+    cli_close(cli, shown.client);
     return code;
 }
 

@@ -15,7 +15,7 @@ KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "w
 # Kinds whose scripts a kind runs in addition to its own, and what every script's wrapper needs.
 OTHERS = {"fenced": ["mutex"], "spin": ["mutex"], "fair": ["_fair", "mutex"], "read": ["write"], "write": ["read"]}
 BASE = {"evalsha", "script|load", "ping", "select", "info", "time", "client|id", "client|kill", "subscribe",
-        "unsubscribe", "publish", "pubsub|numsub", "wait"}
+        "unsubscribe", "publish", "pubsub|numsub", "wait", "set", "del", "getrange"}
 
 
 def commands_of(*prefixes):

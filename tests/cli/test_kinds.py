@@ -130,7 +130,7 @@ class Kinds(CommandCase):
         owner = self.server("HKEYS", "a")[0]
         self.assertRegex(self.snib("info", "a").stdout,
                          r"^a: mutex, 1 waiting process\n"
-                         r"  holder [0-9a-f-]{36}:\d+, lease ends in \d+\.\d{3} s\n$")
+                         r"  holder [0-9a-f-]{36}:\d+, lease ends in \d+\.\d{3} s\n(    host .*\n)?$")
         held = json.loads(self.snib("--json", "info", "a").stdout)
         self.assertEqual((held["kind"], held["held"], held["waiting"]), ("mutex", True, 1))
         self.assertEqual([(one["owner"], one["count"]) for one in held["holders"]], [(owner, 1)])

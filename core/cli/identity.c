@@ -1,0 +1,112 @@
+/* identity.c - the processes behind owners, each client asked about once. */
+#include "cli.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The value of "word value" in these texts; NULL: there is none. */
+static const char *value_of(const char *texts, size_t used, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = texts; at < texts + used; at += strlen(at) + 1)
+        if (strncmp(at, word, n) == 0 && at[n] == ' ')
+            return at + n + 1;
+    return NULL;
+}
+
+static void copy_value(char *out, size_t cap, const char *value)
+{
+    snprintf(out, cap, "%s", value ? value : "");
+}
+
+#define TIME_MAX 253402300799 /* the end of the year 9999 */
+
+/* A number up to this, or 0: anybody may have written the text. */
+static int64_t number_of(const char *value, int64_t max)
+{
+    int64_t number = value ? cli_read_number(value, 0, max) : 0;
+    return number > 0 ? number : 0;
+}
+
+static void read_identity(const char *texts, size_t used, struct identity *out)
+{
+    copy_value(out->host, sizeof out->host, value_of(texts, used, "host"));
+    copy_value(out->program, sizeof out->program, value_of(texts, used, "program"));
+    copy_value(out->label, sizeof out->label, value_of(texts, used, "label"));
+    out->pid = number_of(value_of(texts, used, "pid"), INT64_MAX);
+    out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
+}
+
+/* Ask about one more client; what cannot be asked is not known, and is not asked again. */
+static void ask(snib_client *client, struct identities *identities, struct identity *out)
+{
+    static char texts[1 << 16];
+    size_t used = 0;
+    uint32_t count = 0;
+    if (!identities->is_refused &&
+        snib_client_identity(client, out->client, strlen(out->client), texts, sizeof texts, &used,
+                             &count, NULL) != SNIB_OK)
+        identities->is_refused = true;
+    read_identity(texts, used, out);
+    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since;
+}
+
+const struct identity *cli_identify(snib_client *client, struct identities *identities,
+                                    const char *owner)
+{
+    size_t n = strcspn(owner, ":");
+    if (n >= sizeof identities->items[0].client)
+        return NULL;
+    for (size_t i = 0; i < identities->n; i++)
+        if (strncmp(identities->items[i].client, owner, n) == 0 && !identities->items[i].client[n])
+            return identities->items[i].is_known ? &identities->items[i] : NULL;
+    if (identities->n == CLI_IDENTITIES_MAX)
+        return NULL;
+    struct identity *one = &identities->items[identities->n++];
+    *one = (struct identity){.is_known = false};
+    memcpy(one->client, owner, n);
+    ask(client, identities, one);
+    return one->is_known ? one : NULL;
+}
+
+void cli_print_identity(const struct identity *identity)
+{
+    char since[64];
+    struct tm parts;
+    time_t seconds = (time_t)identity->since;
+    const char *between = "    ";
+    if (identity->host[0])
+        printf("%shost %s", between, identity->host), between = ", ";
+    if (identity->pid)
+        printf("%spid %" PRId64, between, identity->pid), between = ", ";
+    if (identity->program[0])
+        printf("%sprogram %s", between, identity->program), between = ", ";
+    if (identity->label[0])
+        printf("%slabel %s", between, identity->label), between = ", ";
+    if (identity->since && gmtime_r(&seconds, &parts) &&
+        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &parts) > 0)
+        printf("%ssince %s", between, since);
+    puts("");
+}
+
+void cli_add_identity(cJSON *item, const struct identity *identity)
+{
+    char number[24];
+    cJSON *object = cJSON_AddObjectToObject(item, "identity");
+    if (identity->host[0])
+        cJSON_AddStringToObject(object, "host", identity->host);
+    snprintf(number, sizeof number, "%" PRId64, identity->pid);
+    if (identity->pid)
+        cJSON_AddRawToObject(object, "pid", number);
+    if (identity->program[0])
+        cJSON_AddStringToObject(object, "program", identity->program);
+    if (identity->label[0])
+        cJSON_AddStringToObject(object, "label", identity->label);
+    snprintf(number, sizeof number, "%" PRId64, identity->since);
+    if (identity->since)
+        cJSON_AddRawToObject(object, "since", number);
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""snib info: the process behind a lock, as it says itself."""
+import json
+import socket
+import time
+import unittest
+
+from command import CommandCase
+from server import wait_for
+
+OWNER = "11111111-2222-8333-8444-555555555555"
+KEY = f"snib_client:{{{OWNER}}}"
+
+
+class Identity(CommandCase):
+    def info(self, name):
+        return json.loads(self.snib("info", name, "--json").stdout)
+
+    def known(self, name, *rows):
+        """The identities of these rows, once they are known."""
+        told = []
+
+        def look():
+            told[:] = [self.info(name)]
+            return all(told[0][row] and "identity" in told[0][row][0] for row in rows)
+
+        wait_for(look, f"{name}'s processes to be known")
+        return [told[0][row][0]["identity"] for row in rows]
+
+    def test_a_holder(self):
+        before = int(time.time())
+        url = f"{self.env['SNIB_URL']}&label=nightly"
+        holder = self.start("hold", "a", "--lease", "6s", "--url", url)
+        holder.stdout.readline()
+        (who,) = self.known("a", "holders")
+        self.assertEqual((socket.gethostname()[:64], holder.pid, "snib", "nightly"),
+                         (who["host"], who["pid"], who["program"], who["label"]))
+        self.assertTrue(before <= who["since"] <= time.time())
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(who["since"]))
+        self.assertIn(f"\n    host {who['host']}, pid {holder.pid}, program snib, label nightly, since {since}\n",
+                      self.snib("info", "a").stdout)
+        holder.terminate()
+        holder.wait()
+        wait_for(lambda: self.server("KEYS", "*") == [], "the client to take it back")
+
+    def test_readers_and_waiters(self):
+        """One who holds another lock says it for all."""
+        for number in range(2):
+            self.start("hold", "read", "--read", "--lease", "6s").stdout.readline()
+        wait_for(lambda: all("identity" in row for row in self.info("read")["readers"]), "both to be known")
+        self.assertEqual({process.pid for process in self.started},
+                         {row["identity"]["pid"] for row in self.info("read")["readers"]})
+        self.server("HSET", "fair", f"{OWNER}:1", 1)
+        self.server("RPUSH", "redisson_lock_queue:{fair}", f"{OWNER}:2")
+        self.server("ZADD", "redisson_lock_timeout:{fair}", "99999999999999", f"{OWNER}:2")
+        self.server("SET", KEY, "host h\npid 7\n")
+        told = self.info("fair")
+        self.assertEqual({"host": "h", "pid": 7}, told["holders"][0]["identity"])
+        self.assertEqual({"host": "h", "pid": 7}, told["waiters"][0]["identity"])
+        self.assertEqual(2, self.snib("info", "fair").stdout.count("\n    host h, pid 7\n"))
+
+    def test_what_others_wrote(self):
+        """Whatever lies there is data."""
+        self.server("HSET", "a", f"{OWNER}:1", 1)
+        self.assertNotIn("identity", self.info("a")["holders"][0])
+        for text, shown in (
+            ("host \x1b[2J\nlabel x\n", "    host ?[2J, label x"),
+            ("pid 12x\nsince -1\nprogram p", "    program p"),
+            ("since 99999999999999999", None),
+            ("since 1000000000\npid 99999999999999999999", "    since 2001-09-09 01:46:40 UTC"),
+            ("label " + "x" * 5000, "    label " + "x" * 159),
+            ("nothing", None),
+            ("\xff" * 3, None),
+        ):
+            self.server("SET", KEY, text)
+            lines = self.snib("info", "a").stdout.splitlines()
+            self.assertEqual([] if shown is None else [shown], lines[2:], text)
+            self.info("a")  # is what the schema says
+        self.server("DEL", KEY)
+        self.server("RPUSH", KEY, "x")
+        done = self.snib("info", "a")
+        self.assertEqual((0, "", 2), (done.returncode, done.stderr, done.stdout.count("\n")))
+
+    def test_not_said(self):
+        """Redisson's clients do not say it, and are not looked for."""
+        owner = "11111111-2222-4333-8444-555555555555"
+        self.server("HSET", "java", f"{owner}:1", 1)
+        self.server("SET", f"snib_client:{{{owner}}}", "host h")
+        self.assertNotIn("identity", self.info("java")["holders"][0])
+
+    def test_without_the_right(self):
+        """A user who may not read it sees the rest, and doctor says what to allow."""
+        self.server("HSET", "a", f"{OWNER}:1", 1)
+        self.server("SET", KEY, "host h")
+        self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-getrange")
+        self.addCleanup(self.server, "ACL", "DELUSER", "locker")
+        self.server("ACL", "SETUSER", "locker", "resetkeys", "~a", "~{a*", "~redisson*", "~snib-doctor*", "~{snib-doctor*",
+                    "~snib_quorum_epoch", "~snib_lock_beats*", "~snib_writer*", "+getrange")
+        env = {"SNIB_USERNAME": "locker", "SNIB_PASSWORD": "secret"}
+        done = self.snib("info", "a", env=env)
+        self.assertEqual((0, "", 2), (done.returncode, done.stderr, done.stdout.count("\n")))
+        found = {item["what"]: item for item in json.loads(self.snib("doctor", "--json", env=env).stdout)["findings"]}
+        self.assertEqual("note", found["identities"]["verdict"])
+        self.assertIn("~snib_client:*", found["identities"]["advice"])
+        self.assertNotIn("identities", self.snib("doctor").stdout)
+
+    def test_acl(self):
+        rules = self.snib("acl", "app:", "--fair", env={"SNIB_URL": ""}).stdout.splitlines()
+        self.assertLessEqual({"~snib_client:*", "+set", "+del", "+getrange"}, set(rules))
+
+    def test_bad_labels(self):
+        for label in ("%ff", "x" * 129):
+            done = self.snib("info", "a", "--url", f"redis://h?label={label}")
+            self.assertEqual((125, ""), (done.returncode, done.stdout))
+            self.assertRegex(done.stderr, "^snib: the option label .*\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
