@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 30000 };
 
@@ -134,6 +135,8 @@ static void run_client(void)
     options.lease_ms = number("lease", 0);
     options.patience_ms = options.try_timeout_ms = number("patience", LIMIT_MS);
     options.recheck_ms = number("recheck", 0);
+    options.label = option("label");
+    options.identity = number("identity", 0) ? 1 : -1; /* its key would be one more in DBSIZE */
     char url[512];
     const char *user = option("user"), *db = option("db");
     snprintf(url, sizeof url, "unix://%s%s%s%s%s", user ? user : "", user ? "@" : "", server_socket,
@@ -443,6 +446,67 @@ static void run_info(void)
                (long long)info.token);
 }
 
+/* The value of "word value" among n texts; NULL: there is none. */
+static const char *value_of(const char *text, uint32_t n, const char *word)
+{
+    size_t len = strlen(word);
+    for (; n > 0; n--, text += strlen(text) + 1)
+        if (strncmp(text, word, len) == 0 && text[len] == ' ')
+            return text + len + 1;
+    return NULL;
+}
+
+/* The same for a number above 0, else NULL. */
+static const char *number_of(const char *text, uint32_t n, const char *word)
+{
+    const char *value = value_of(text, n, word);
+    return value && *value && strspn(value, "0123456789") == strlen(value) && atoll(value) > 0
+               ? value
+               : NULL;
+}
+
+/* Values of this process are not told: they differ from run to run.  False: there are none. */
+static bool print_identity(const char *text, uint32_t n)
+{
+    char own[256] = "";
+    const char *host = value_of(text, n, "host"), *pid = number_of(text, n, "pid"),
+               *program = value_of(text, n, "program"), *since = number_of(text, n, "since"),
+               *label = value_of(text, n, "label");
+    bool ours = pid && atoll(pid) == (long long)getpid();
+    gethostname(own, sizeof own - 1);
+    if (host)
+        printf(" host=%s", strcmp(host, own) == 0 ? "ours" : host);
+    if (pid)
+        printf(" pid=%s", ours ? "ours" : pid);
+    if (program)
+        printf(" program=%s", ours ? "ours" : program);
+    if (since)
+        printf(" since=%s", llabs(atoll(since) - (long long)time(NULL)) < 3600 ? "now" : since);
+    if (label)
+        printf(" label=%s", label);
+    return host || pid || program || since || label;
+}
+
+static void run_who(void)
+{
+    static char buffer[65536];
+    struct thing *it = thing(words[2]);
+    snib_lock_info_data info = {.size = sizeof info};
+    snib_error error = {0};
+    size_t used = 0;
+    uint32_t count = 0;
+    int code = snib_lock_info(it->lock, &info, &error);
+    if (code != SNIB_OK) {
+        print_result(code, error.text);
+        return;
+    }
+    snib_client_identity(thing(words[1])->client, info.owner, strlen(info.owner), buffer,
+                         sizeof buffer, &used, &count, NULL);
+    printf(info.held ? "held" : "free");
+    bool known = print_identity(buffer, count);
+    puts(info.held && !known ? " by unknown" : "");
+}
+
 static void run_force(void)
 {
     struct thing *it = thing(words[1]);
@@ -568,16 +632,22 @@ static const struct {
     int words_min;
     void (*run)(void);
 } operations[] = {
-    {"client", 2, run_client},       {"close", 2, run_close},         {"server", 2, run_server},
-    {"shutdown", 1, run_shutdown},   {"lock", 4, run_lock},           {"multi", 2, run_multi},
-    {"quorum", 2, run_quorum},       {"acquire", 3, run_acquire},     {"submit", 3, run_submit},
-    {"await", 2, run_await},         {"cancel", 2, run_cancel},       {"waiting", 3, run_waiting},
-    {"downgrade", 4, run_downgrade}, {"wait", 2, run_wait},           {"count", 3, run_count},
-    {"losses", 2, run_losses},       {"release", 2, run_release},     {"check", 2, run_check},
-    {"extend", 3, run_extend},       {"remaining", 2, run_remaining}, {"token", 2, run_token},
-    {"lost", 2, run_lost},           {"info", 2, run_info},           {"force", 2, run_force},
-    {"list", 3, run_list},           {"describe", 3, run_describe},   {"raw", 2, run_raw},
-    {"until", 3, run_until},         {"kill", 2, run_kill},           {"gone", 2, run_gone},
+    {"client", 2, run_client},       {"close", 2, run_close},
+    {"server", 2, run_server},       {"shutdown", 1, run_shutdown},
+    {"lock", 4, run_lock},           {"multi", 2, run_multi},
+    {"quorum", 2, run_quorum},       {"acquire", 3, run_acquire},
+    {"submit", 3, run_submit},       {"await", 2, run_await},
+    {"cancel", 2, run_cancel},       {"waiting", 3, run_waiting},
+    {"downgrade", 4, run_downgrade}, {"wait", 2, run_wait},
+    {"count", 3, run_count},         {"who", 3, run_who},
+    {"losses", 2, run_losses},       {"release", 2, run_release},
+    {"check", 2, run_check},         {"extend", 3, run_extend},
+    {"remaining", 2, run_remaining}, {"token", 2, run_token},
+    {"lost", 2, run_lost},           {"info", 2, run_info},
+    {"force", 2, run_force},         {"list", 3, run_list},
+    {"describe", 3, run_describe},   {"raw", 2, run_raw},
+    {"until", 3, run_until},         {"kill", 2, run_kill},
+    {"gone", 2, run_gone},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses  # noqa: F401 - this and logging are what the package imports
 import inspect
 import logging  # noqa: F401
+import os
 import re
 import select
 import socket
@@ -256,6 +257,8 @@ class Interpreter:
             patience=patience,
             try_timeout=patience,
             recheck=self.seconds(options, "recheck"),
+            label=options.get("label"),
+            identity=options.get("identity") == "1",
         )
         await finished(client.ping())
         return "ok"
@@ -411,6 +414,21 @@ class Interpreter:
             f"held mine={info.mine:d} count={info.count} waiting={waiting} leased={leased:d}"
             f" token={info.token}"
         )
+
+    async def run_who(self, options: dict[str, str], client: str, lock: str) -> str:
+        info = await finished(self.lock(lock).info())
+        who = info.identity
+        if not info.held or who is None:
+            return "held by unknown" if info.held else "free"
+        ours = who.pid == os.getpid()
+        texts = {
+            "host": "ours" if who.host == socket.gethostname() else who.host,
+            "pid": "ours" if ours else who.pid,
+            "program": "ours" if ours else who.program,
+            "since": who.since and ("now" if abs(who.since - time.time()) < 3600 else int(who.since)),
+            "label": who.label,
+        }
+        return " ".join(["held", *(f"{key}={value}" for key, value in texts.items() if value)])
 
     async def run_force(self, options: dict[str, str], lock: str) -> str:
         return "ok" if await finished(self.lock(lock).force_release()) else "not_held"

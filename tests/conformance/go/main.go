@@ -154,6 +154,10 @@ func (in *interpreter) client(name string) string {
 	if d, given := in.milliseconds("recheck"); given {
 		options = append(options, snib.Recheck(d))
 	}
+	if label, given := in.options["label"]; given {
+		options = append(options, snib.Label(label))
+	}
+	options = append(options, snib.PublishIdentity(in.options["identity"] == "1"))
 	client, err := snib.Open(context.Background(), address, options...)
 	in.clients[name] = client
 	return outcome(err)
@@ -376,6 +380,41 @@ func (in *interpreter) info(l lock) string {
 		info.Waiting, flag(info.Remaining > 0), info.Token)
 }
 
+// who formats the process behind the owner, without parts that differ from run to run.
+func (in *interpreter) who(l lock) string {
+	info, err := l.named.Info(context.Background())
+	if err != nil {
+		return outcome(err)
+	}
+	if !info.Held {
+		return "free"
+	}
+	if info.Identity == nil {
+		return "held by unknown"
+	}
+	who, texts := *info.Identity, []string{"held"}
+	host, _ := os.Hostname()
+	add := func(key, value string, isOurs bool, ours string) {
+		if isOurs {
+			value = ours
+		}
+		if value != "" {
+			texts = append(texts, key+"="+value)
+		}
+	}
+	isOurs := who.PID == os.Getpid()
+	add("host", who.Host, who.Host == host, "ours")
+	if who.PID > 0 {
+		add("pid", strconv.Itoa(who.PID), isOurs, "ours")
+	}
+	add("program", who.Program, isOurs, "ours")
+	if !who.Since.IsZero() {
+		add("since", strconv.FormatInt(who.Since.Unix(), 10), time.Since(who.Since).Abs() < time.Hour, "now")
+	}
+	add("label", who.Label, false, "")
+	return strings.Join(texts, " ")
+}
+
 func describe(client *snib.Client, name string) string {
 	d, err := client.Describe(context.Background(), name)
 	if err != nil {
@@ -506,6 +545,8 @@ func (in *interpreter) run(verb string, words []string) string {
 		return in.lost(in.holds[words[0]])
 	case "info":
 		return in.info(in.locks[words[0]])
+	case "who":
+		return in.who(in.locks[words[1]])
 	case "force":
 		return outcome(in.locks[words[0]].named.ForceRelease(ctx))
 	case "list":
