@@ -58,6 +58,7 @@ static void begin(const uint8_t head[STEP])
         config.lease = leases[head[1] % 4] * SECOND;
         config.handover_max = head[1] & 4 ? 0 : 16;
         config.lanes = head[1] & 8 ? 3 : 0;
+        config.identity = head[2] & 1 ? "host h\npid 1\n" : NULL;
         config.scatter = head[1] & 16;
         if (!has_model && head[1] & 32) {
             config.durability = head[1] & 64 ? 1 : SNIB_DURABILITY_MAJORITY;

@@ -579,8 +579,13 @@ static void use_client(snib_client *client, snib_queue *queue, uint8_t how)
         MUST(fits || (used == 77 && count == 77));
         return;
     case 7:
-        checked(snib_client_describe(client, "a", 1, texts, sizeof texts, &used, &count, &err),
-                fits, false);
+        if (how / 16 % 2)
+            checked(snib_client_identity(client, "11111111-2222-8333-8444-555555555555:1", 38,
+                                         texts, sizeof texts, &used, &count, &err),
+                    fits, false);
+        else
+            checked(snib_client_describe(client, "a", 1, texts, sizeof texts, &used, &count, &err),
+                    fits, false);
         return;
     case 8:
         checked(

@@ -325,6 +325,8 @@ static struct snib__op *ask(struct party *p, unsigned what, struct snib__gate *g
     case 3:
         return snib__engine_list(p->e, (uint64_t)n, name, length, ASK_CAP, p->now, code);
     case 4:
+        if (n % 4 == 1)
+            return snib__engine_identity(p->e, p->e->config.uuid, 36, ASK_CAP, p->now, code);
         return snib__engine_describe(p->e, name, length, ASK_CAP, p->now, code);
     case 5:
         return snib__engine_server(p->e, 1 + (int32_t)((uint64_t)n % 11), ASK_CAP, p->now, code);
