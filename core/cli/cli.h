@@ -195,12 +195,18 @@ struct identities {
 const struct identity *cli_identify(snib_client *client, struct identities *identities,
                                     const char *owner);
 
-/* cli_print_identity, cli_add_identity - show it on a line of its own; as a member of a JSON object. */
-void cli_print_identity(const struct identity *identity);
+/* cli_read_identity - from what snib_client_identity() gives. */
+void cli_read_identity(const char *texts, size_t used, struct identity *out);
+
+/* cli_write_identity, cli_add_identity - show it: as "host web-3, pid 4711"; as a member of a JSON object. */
+#define CLI_IDENTITY_MAX 600
+void cli_write_identity(const struct identity *identity, char *out, size_t cap);
 void cli_add_identity(struct cJSON *item, const struct identity *identity);
 
-/* cli_tell_waiting - the same for a lock that is waited for; owner: the holder, NULL if it is unknown. */
-void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner);
+/* cli_tell_waiting - the same for a lock that is waited for; owner, identity: the holder and its process, NULL if
+ * unknown. */
+void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner,
+                      const struct identity *identity);
 
 /* cli_names - all names of the command line with this between them; to be freed. */
 char *cli_names(const struct cli *cli, const char *between);

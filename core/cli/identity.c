@@ -32,13 +32,14 @@ static int64_t number_of(const char *value, int64_t max)
     return number > 0 ? number : 0;
 }
 
-static void read_identity(const char *texts, size_t used, struct identity *out)
+void cli_read_identity(const char *texts, size_t used, struct identity *out)
 {
     copy_value(out->host, sizeof out->host, value_of(texts, used, "host"));
     copy_value(out->program, sizeof out->program, value_of(texts, used, "program"));
     copy_value(out->label, sizeof out->label, value_of(texts, used, "label"));
     out->pid = number_of(value_of(texts, used, "pid"), INT64_MAX);
     out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
+    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since;
 }
 
 /* Ask about one more client; what cannot be asked is not known, and is not asked again. */
@@ -51,8 +52,7 @@ static void ask(snib_client *client, struct identities *identities, struct ident
         snib_client_identity(client, out->client, strlen(out->client), texts, sizeof texts, &used,
                              &count, NULL) != SNIB_OK)
         identities->is_refused = true;
-    read_identity(texts, used, out);
-    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since;
+    cli_read_identity(texts, used, out);
 }
 
 const struct identity *cli_identify(snib_client *client, struct identities *identities,
@@ -73,24 +73,29 @@ const struct identity *cli_identify(snib_client *client, struct identities *iden
     return one->is_known ? one : NULL;
 }
 
-void cli_print_identity(const struct identity *identity)
+/* Append "word value" to a list. */
+static void add(char *out, size_t cap, const char *word, const char *value)
 {
-    char since[64];
+    size_t n = strlen(out);
+    if (value[0])
+        snprintf(out + n, cap - n, "%s%s %s", n > 0 ? ", " : "", word, value);
+}
+
+void cli_write_identity(const struct identity *identity, char *out, size_t cap)
+{
+    char pid[24] = "", since[64] = "";
     struct tm parts;
     time_t seconds = (time_t)identity->since;
-    const char *between = "    ";
-    if (identity->host[0])
-        printf("%shost %s", between, identity->host), between = ", ";
     if (identity->pid)
-        printf("%spid %" PRId64, between, identity->pid), between = ", ";
-    if (identity->program[0])
-        printf("%sprogram %s", between, identity->program), between = ", ";
-    if (identity->label[0])
-        printf("%slabel %s", between, identity->label), between = ", ";
-    if (identity->since && gmtime_r(&seconds, &parts) &&
-        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &parts) > 0)
-        printf("%ssince %s", between, since);
-    puts("");
+        snprintf(pid, sizeof pid, "%" PRId64, identity->pid);
+    if (identity->since && gmtime_r(&seconds, &parts))
+        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &parts);
+    out[0] = '\0';
+    add(out, cap, "host", identity->host);
+    add(out, cap, "pid", pid);
+    add(out, cap, "program", identity->program);
+    add(out, cap, "label", identity->label);
+    add(out, cap, "since", since);
 }
 
 void cli_add_identity(cJSON *item, const struct identity *identity)

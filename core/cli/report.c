@@ -97,12 +97,15 @@ void cli_tell_held(const struct cli *cli, const char *text, int64_t token)
     put(cli, object, text);
 }
 
-void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner)
+void cli_tell_waiting(const struct cli *cli, const char *text, const char *name, const char *owner,
+                      const struct identity *identity)
 {
     cJSON *object = message("waiting", NULL, text);
     cJSON_AddStringToObject(object, "name", name);
     if (owner)
         cJSON_AddStringToObject(object, "owner", owner);
+    if (identity)
+        cli_add_identity(object, identity);
     put(cli, object, text);
 }
 

@@ -86,8 +86,11 @@ static void print_row(const struct row *row, const struct identity *identity)
     else
         printf(", %s ends in %" PRId64 ".%03" PRId64 " s\n", is_waiter ? "place" : "lease",
                row->left_ms / 1000, row->left_ms % 1000);
-    if (identity)
-        cli_print_identity(identity);
+    char process[CLI_IDENTITY_MAX];
+    if (!identity)
+        return;
+    cli_write_identity(identity, process, sizeof process);
+    printf("    %s\n", process);
 }
 
 /* The name and its numbers on one line, then a line for each holder and each queued waiter, and one for its process. */

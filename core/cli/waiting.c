@@ -75,23 +75,55 @@ static int64_t find_holders(const struct description *description, struct row *o
     return n > 0 && description->more > 0 ? n + description->more : n;
 }
 
-static void tell(struct waiting *waiting, const struct row *holder, int64_t n)
+/* texts: what the holder says about its process; NULL: it is not known. */
+static void tell(struct waiting *waiting, const snib_texts *texts)
 {
+    const struct row *holder = &waiting->holder;
     const char *name = name_of(waiting);
+    const int64_t n = waiting->holders;
+    struct identity identity = {.is_known = false};
     char lease[64] = "no lease";
-    char more[48] = "";
+    char more[48] = "", process[CLI_IDENTITY_MAX] = "";
     char *text;
+    if (texts)
+        cli_read_identity(texts->text, texts->used, &identity);
+    if (identity.is_known)
+        cli_write_identity(&identity, process, sizeof process);
     if (holder->left_ms >= 0)
         snprintf(lease, sizeof lease, "lease ends in %" PRId64 ".%03d s", holder->left_ms / 1000,
                  (int)(holder->left_ms % 1000));
     if (n > 1)
         snprintf(more, sizeof more, " and %" PRId64 " more", n - 1);
-    if (asprintf(&text, "waiting for %s, held by %s%s (%s)%s", name,
+    if (asprintf(&text, "waiting for %s, held by %s%s (%s%s%s)%s", name,
                  strcmp(holder->word, "permit") == 0 ? "permit " : "", holder->owner, lease,
-                 more) < 0)
+                 process[0] ? "; " : "", process, more) < 0)
         abort();
-    cli_tell_waiting(waiting->cli, text, name, holder->owner);
+    cli_tell_waiting(waiting->cli, text, name, holder->owner, identity.is_known ? &identity : NULL);
     free(text);
+}
+
+/* There is a holder: ask which process it is, and tell it with the answer. */
+static void found(struct waiting *waiting, const struct row *holder, int64_t n)
+{
+    int i = is_quorum(waiting) ? waiting->at : 0;
+    waiting->holder = *holder;
+    waiting->holders = n;
+    if (strcmp(holder->word, "permit") != 0 &&
+        snib_client_identity_submit(waiting->clients[i], holder->owner, strlen(holder->owner),
+                                    waiting->queues[i], waiting->token, NULL, NULL) == SNIB_OK)
+        return;
+    tell(waiting, NULL);
+    waiting_end(waiting);
+}
+
+/* The answer to that. */
+static void hear_identity(struct waiting *waiting, const snib_event *event)
+{
+    if (waiting->at >= 0)
+        tell(waiting, event->code == SNIB_OK ? event->texts : NULL);
+    if (event->code == SNIB_OK)
+        snib_texts_free(event->texts);
+    waiting_end(waiting);
 }
 
 static void tell_unknown(struct waiting *waiting)
@@ -103,7 +135,7 @@ static void tell_unknown(struct waiting *waiting)
     char *text;
     if (asprintf(&text, "waiting for %s, its holder is unknown: %s", name, why) < 0)
         abort();
-    cli_tell_waiting(waiting->cli, text, name, NULL);
+    cli_tell_waiting(waiting->cli, text, name, NULL, NULL);
     free(text);
 }
 
@@ -122,6 +154,10 @@ void waiting_hear(struct waiting *waiting, const snib_event *event)
     static struct description description;
     struct row holder;
     int64_t n = 0;
+    if (waiting->holders > 0) {
+        hear_identity(waiting, event);
+        return;
+    }
     if (waiting->at >= 0 && event->code != SNIB_OK) {
         snprintf(waiting->why, sizeof waiting->why, "%s", event->text);
     } else if (waiting->at >= 0) {
@@ -133,8 +169,7 @@ void waiting_hear(struct waiting *waiting, const snib_event *event)
     if (waiting->at < 0) /* it is held by now */
         return;
     if (n > 0) {
-        tell(waiting, &holder, n);
-        waiting_end(waiting);
+        found(waiting, &holder, n);
     } else if (++waiting->at <
                (is_quorum(waiting) ? waiting->cli->urls_n : waiting->cli->names_n)) {
         ask(waiting);

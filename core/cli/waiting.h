@@ -13,6 +13,9 @@ struct waiting {
     int at; /* the name that is asked about, or the server of a quorum that is asked; -1: ended */
     int rounds;    /* that have ended */
     char why[256]; /* an error of this round; "": none */
+    /* the first holder and their number, while the server is asked which process it is; 0: it is not */
+    struct row holder;
+    int64_t holders;
 };
 
 /* waiting_begin - the lock is waited for from now on. */

@@ -5,7 +5,7 @@ import socket
 import time
 import unittest
 
-from command import CommandCase
+from command import SCHEMAS, CommandCase
 from server import wait_for
 
 OWNER = "11111111-2222-8333-8444-555555555555"
@@ -58,6 +58,26 @@ class Identity(CommandCase):
         self.assertEqual({"host": "h", "pid": 7}, told["holders"][0]["identity"])
         self.assertEqual({"host": "h", "pid": 7}, told["waiters"][0]["identity"])
         self.assertEqual(2, self.snib("info", "fair").stdout.count("\n    host h, pid 7\n"))
+
+    def test_who_is_waited_for(self):
+        """A waiter names the process, too."""
+        holder = self.start("hold", "a", "--lease", "6s")
+        holder.stdout.readline()
+        self.known("a", "holders")
+        waiter = self.start("hold", "a")
+        self.assertRegex(waiter.stdout.readline(), rf"^snib: waiting for a, held by \S+ \(lease ends in [0-9.]+ s; "
+                         rf"host \S+, pid {holder.pid}, program snib, since [0-9: -]+ UTC\)\n$")
+        told = json.loads(self.start("hold", "a", "--json").stdout.readline())
+        SCHEMAS["message"].validate(told)
+        self.assertEqual(holder.pid, told["identity"]["pid"])
+
+    def test_waiting_without_the_right(self):
+        self.server("HSET", "a", f"{OWNER}:1", 1)
+        self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~a", "~redisson*", "~{a}*", "&*", "+@all")
+        self.addCleanup(self.server, "ACL", "DELUSER", "locker")
+        self.env = {**self.env, "SNIB_USERNAME": "locker", "SNIB_PASSWORD": "secret"}
+        waiter = self.start("hold", "a")
+        self.assertEqual(f"snib: waiting for a, held by {OWNER}:1 (no lease)\n", waiter.stdout.readline())
 
     def test_what_others_wrote(self):
         """Whatever lies there is data."""

@@ -27,7 +27,7 @@ class Waiting(CommandCase):
         for words in (["hold", "a"], ["run", "a", "--", "true"]):
             waiter = self.start(*words)
             line = waiter.stdout.readline()
-            self.assertRegex(line, rf"^snib: waiting for a, held by {OWNER} \(lease ends in \d+\.\d{{3}} s\)\n$")
+            self.assertRegex(line, rf"^snib: waiting for a, held by {OWNER} \(lease ends in \d+\.\d{{3}} s(; host .*)?\)\n$")
             self.assertIn(owner, line)
             waiter.kill()
             self.assertEqual(self.end(waiter)[1], "") # and nothing else
