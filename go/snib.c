@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ed092d8c058499ff"
+#define SNIB_BUILD_ID "95bfa47d49dc05aa"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -266,6 +266,10 @@ typedef struct snib_client_options {
     int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
     snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
     void *credentials_data; /* the function's first argument */
+    const char *label; /* what the program says about itself, see snib_client_identity(); at most 128
+                        * bytes of UTF-8 without control characters */
+    int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
+                        * so; default 1 */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -711,6 +715,30 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
+/* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
+ *
+ * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
+ * its host, pid, program and label, unless it was opened with the option identity=no or the server refuses it.  The
+ * key ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
+ *
+ * owner    "<client uuid>:<number>", or the UUID alone.
+ * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
+ *          and order, with unknown ones for later versions:
+ *              host <name>    pid <number>    program <name>    label <text>
+ *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK or an error.
+ */
+SNIB_API int snib_client_identity(snib_client *client, const char *owner, size_t owner_len,
+                                  char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                                  snib_error *err);
+
+/* The same without waiting, like snib_lock_acquire_submit(): the event carries the texts. */
+SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+
 /* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
@@ -883,7 +911,7 @@ typedef struct snib_event {
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit; CREDENTIALS: of the request */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
-    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: owned by the caller, see snib_texts_free() */
+    snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
@@ -1128,6 +1156,7 @@ struct snib__url {
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
+    char *label;
     bool tls_insecure;
 };
 
@@ -2010,6 +2039,7 @@ struct snib__config {
     const char *service;   /* SENTINEL: the service name known to the sentinels */
     const char *where;     /* the server's address for messages; same ownership; NULL: unknown */
     char uuid[37];         /* the client id */
+    const char *identity;  /* the lines of its key, see identity.c; same ownership; NULL: none */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
@@ -2108,7 +2138,8 @@ enum snib__op_kind {
     SNIB__OP_DESCRIBE,
     SNIB__OP_SERVER,
     SNIB__OP_COUNT,
-    SNIB__OP_EXTEND
+    SNIB__OP_EXTEND,
+    SNIB__OP_IDENTITY
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -2210,6 +2241,9 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
+/* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
+struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
+                                       size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
@@ -2560,7 +2594,8 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT + 128];       /* the URL's target, for messages */
+    char *identity;                       /* what the engine publishes about it; NULL: nothing */
+    char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
     struct snib__queue *log_queue;
@@ -2748,6 +2783,22 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 void snib__carrier_steps(void *list);
 
 void snib__parts_unref(struct snib__parts *parts);
+
+#endif
+
+/* ---- api/identity.h ---------------------------------------------------------------------------*/
+
+/* identity.h - what this client tells others about its process. */
+#ifndef SNIB__IDENTITY_H
+#define SNIB__IDENTITY_H
+
+
+/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
+ * process now; to be freed.  label: NULL: none.  NULL: out of memory. */
+char *snib__identity_text(const char *label);
+
+/* snib__label_check - SNIB_OK, or SNIB_EOPTION for a label that others could not be shown. */
+int snib__label_check(const char *label, snib_error *err);
 
 #endif
 
@@ -2988,6 +3039,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
+    if (o->identity > 0 && !(client->identity = snib__identity_text(client->url.label)))
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
                   .password = client->url.password,
@@ -3007,6 +3060,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
+        .identity = client->identity,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
@@ -3042,6 +3096,7 @@ static void client_free(struct snib__client *client)
     snib__logins_end(&client->driver.logins);
     snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
+    free(client->identity);
     free(client);
 }
 
@@ -3362,7 +3417,7 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 /* ---- engine/ask.h -----------------------------------------------------------------------------*/
 
-/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT or EXTEND operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND or IDENTITY operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -3382,9 +3437,9 @@ struct snib__asked {
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;              /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
     snib_texts *texts;       /* their result, until the caller takes it */
-    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name */
+    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];
 };
 
@@ -5575,6 +5630,69 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
     return held_submit(hold, lease_ms, queue, token, out_op, err);
 }
 
+/* ---- api/identity.c ---------------------------------------------------------------------------*/
+
+/* identity.c - see identity.h. */
+
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDENTITY_LABEL_MAX 128
+#define IDENTITY_WORD_MAX 65 /* of a host or program, with the NUL */
+
+/* "name value\n", unless the value is empty.  No newline of it begins another line. */
+static void identity_line(char *text, size_t cap, const char *name, const char *value)
+{
+    size_t n = strlen(text);
+    if (value && value[0])
+        snprintf(text + n, cap - n, "%s %s\n", name, value);
+}
+
+static void identity_word(char *text, size_t cap, const char *name, const char *bytes)
+{
+    char word[IDENTITY_WORD_MAX];
+    snib__text_show(word, sizeof word, bytes, strlen(bytes));
+    identity_line(text, cap, name, word);
+}
+
+char *snib__identity_text(const char *label)
+{
+    const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
+    char host[256] = "", number[24];
+    char *text = calloc(1, cap);
+    if (!text)
+        return NULL;
+    if (gethostname(host, sizeof host - 1) == 0)
+        identity_word(text, cap, "host", host);
+    snprintf(number, sizeof number, "%lld", (long long)getpid());
+    identity_line(text, cap, "pid", number);
+    identity_word(text, cap, "program", program_invocation_short_name);
+    identity_line(text, cap, "label", label);
+    snprintf(number, sizeof number, "%lld", (long long)time(NULL));
+    identity_line(text, cap, "since", number);
+    return text;
+}
+
+int snib__label_check(const char *label, snib_error *err)
+{
+    size_t n = label ? strlen(label) : 0, step;
+    uint32_t c;
+    if (n > IDENTITY_LABEL_MAX)
+        return snib__fail(err, SNIB_EOPTION, 0, "the option label has %zu bytes; the limit is %d",
+                          n, IDENTITY_LABEL_MAX);
+    for (size_t i = 0; i < n; i += step)
+        if ((step = snib__utf8_next(label + i, n - i, &c)) == 0 || snib__is_control(c))
+            return snib__fail(err, SNIB_EOPTION, 0,
+                              "the option label must be UTF-8 without control characters");
+    return SNIB_OK;
+}
+
 /* ---- api/lock.c -------------------------------------------------------------------------------*/
 
 /* lock.c - locks: creating and acquiring them. */
@@ -6501,6 +6619,10 @@ X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
   "maximum number of command connections to each server; more than one only while several threads call at the same time")
+X(label, label, TEXT, READY, 0, 0, 0, "",
+  "what the program says about itself to those who ask who holds a lock; at most 128 bytes")
+X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
 #undef X
 };
 #define OPTION_WORDS_MAX 8
@@ -6576,6 +6698,10 @@ X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
   "maximum number of command connections to each server; more than one only while several threads call at the same time")
+X(label, label, TEXT, READY, 0, 0, 0, "",
+  "what the program says about itself to those who ask who holds a lock; at most 128 bytes")
+X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
 #undef X
 
 static bool option_is_text(const struct option *option)
@@ -6861,6 +6987,8 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         code = option_merge(&options_table[i], o, query, url, err);
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
+    if (code == SNIB_OK)
+        code = snib__label_check(url->label, err);
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
@@ -7108,11 +7236,11 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A description, one step of a list, or server information, for all forms of the call. */
+/* A description, one step of a list, a client's identity, or server information, for all forms of the call. */
 struct question_texts {
-    bool list;
+    bool list, identity;
     int32_t server;   /* enum snib_server; 0: about names */
-    const char *text; /* the name; the pattern */
+    const char *text; /* the name; the pattern; the owner */
     size_t n, cap;
     uint64_t cursor;
     snib__time slice; /* 0: submit */
@@ -7130,6 +7258,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
     if (q->server)
         return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
+    if (q->identity)
+        return snib__engine_identity(engine, q->text, q->n, q->cap, snib__now(), out_code);
     return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
@@ -7157,12 +7287,12 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if (q->list && !q->text && q->n)
-        return snib__fail_null(err, "pattern");
+    if ((q->list || q->identity) && !q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : "owner");
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
-    if (!q->list && !q->server &&
+    if (!q->list && !q->identity && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
@@ -7184,7 +7314,7 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
     if (!buffer || !out_used || !out_count)
         return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
     if (!q->text && q->n)
-        return snib__fail_null(err, q->list ? "pattern" : "name");
+        return snib__fail_null(err, q->list ? "pattern" : q->identity ? "owner" : "name");
     if (q->cap < QUESTION_TEXTS_BYTES)
         return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it must have %d", q->cap,
                           (int)QUESTION_TEXTS_BYTES);
@@ -7242,6 +7372,27 @@ int snib_client_describe_submit(snib_client *client, const char *name, size_t na
 {
     struct question_texts q = {.text = name,
                                .n = name_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
+}
+
+int snib_client_identity(snib_client *client, const char *owner, size_t owner_len, char *buffer,
+                         size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    struct question_texts q = {.identity = true, .text = owner, .n = owner_len, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
+{
+    struct question_texts q = {.identity = true,
+                               .text = owner,
+                               .n = owner_len,
                                .cap = QUESTION_TEXTS_BYTES,
                                .queue = queue,
                                .token = token,
@@ -8537,9 +8688,10 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
     {                                                                                              \
         &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
             &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
-            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name   \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name,  \
+            &(url)->label                                                                          \
     }
-#define URL_TEXTS_N 11
+#define URL_TEXTS_N 12
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
@@ -12284,6 +12436,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
  * extend.c    another lease for a live hold
+ * identity.c  who this client and others are
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -12346,7 +12499,8 @@ enum {
     SNIB__REQ_ROUTE,
     SNIB__REQ_KILL,
     SNIB__REQ_WAIT,
-    SNIB__REQ_COUNT
+    SNIB__REQ_COUNT,
+    SNIB__REQ_IDENTITY
 };
 
 /* node->kind */
@@ -12611,6 +12765,11 @@ struct snib__engine {
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
     snib__time extended; /* the longest lease that an extension has asked for; 0: there was none */
+    struct {
+        snib__time next, until; /* when it may be written again; when what was written ends */
+        bool due;               /* something has been held for a while */
+        bool told;              /* a refusal was logged */
+    } identity;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -13014,6 +13173,14 @@ int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
+/* identity.c */
+void snib__identity_tick(struct snib__engine *e, snib__time now);
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           int32_t error, const char *text, snib__time now);
+void snib__identity_end(struct snib__engine *e, snib__time now);
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */
 struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -13023,6 +13190,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
+/* The lines of one string, as clean texts, without empty lines and comments. */
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 
 /* engine.c */
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
@@ -17829,6 +17998,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return ask_describe(out, op->asked);
     if (op->kind == SNIB__OP_SERVER)
         return ask_server(out, op->asked->what);
+    if (op->kind == SNIB__OP_IDENTITY)
+        return snib__identity_ask(out, op->asked);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -17906,8 +18077,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-/* The lines of one string, as clean texts, without empty lines and comments. */
-static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)
         return SNIB_ELIMIT;
@@ -17938,11 +18108,11 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
         return ask_texts(asked, reply, 1, n, resp);
     if (reply->type == SNIB__RESP_INTEGER) {
         char digits[20];
-        return ask_lines(asked, digits, snib__decimal(digits, reply->integer));
+        return snib__ask_lines(asked, digits, snib__decimal(digits, reply->integer));
     }
     if (reply->type != SNIB__RESP_STRING)
         return SNIB_EPROTOCOL;
-    return ask_lines(asked, snib__resp_text(resp, reply), reply->count);
+    return snib__ask_lines(asked, snib__resp_text(resp, reply), reply->count);
 }
 
 void snib__asked_free(struct snib__asked *asked)
@@ -17969,7 +18139,7 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
-    } else if (op->kind == SNIB__OP_SERVER) {
+    } else if (op->kind == SNIB__OP_SERVER || op->kind == SNIB__OP_IDENTITY) {
         code = ask_told(op->asked, reply, n, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);
@@ -18594,6 +18764,8 @@ void snib__clock_tick(struct snib__engine *e, snib__time now)
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         if (now < clock_due(e, node))
             continue;
+        /* not the first round after a pause, in which the client may have held nothing */
+        e->identity.due |= now < node->clock.next + clock_period(e);
         node->clock.next = now + clock_period(e);
         snib__node_send(e, SNIB__REQ_TIME, node, 0, now);
     }
@@ -18840,7 +19012,7 @@ static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
 static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
 {
     const struct snib__cluster *c = e->map;
-    if (op->kind == SNIB__OP_DESCRIBE)
+    if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
         return cluster_serves(e, op->asked->text, op->asked->text_len);
     if (op->kind == SNIB__OP_LIST) {
         uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
@@ -19948,6 +20120,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);
     snib__clock_tick(e, now);
+    snib__identity_tick(e, now);
     snib__wait_tick(e, now);
     snib__route_tick(e, now);
     snib__link_tick(e, now);
@@ -20002,6 +20175,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             }
             snib__gate_put(e, gate);
         }
+    snib__identity_end(e, now);
 }
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)
@@ -21200,6 +21374,155 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
             snib__gate_release_lost(e, hold, now);
         snib__hold_settle(e, hold);
     }
+}
+
+/* ---- engine/identity.c ------------------------------------------------------------------------*/
+
+/* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
+ *
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c; ends with the client's lease
+ *
+ * It is written only once something has been held for about as long as renewals are apart, and then as often as
+ * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
+ * it, nothing waits for it, and a server that refuses it is asked again a minute later.  The next round repeats
+ * what was lost, and names the new node of its slot in a cluster.
+ */
+
+#include <string.h>
+
+#define IDENTITY_KEY "snib_client"
+#define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
+#define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
+#define IDENTITY_BYTES "1023"                /* the last byte that is read of another client's */
+#define IDENTITY_UUID 36
+
+enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
+
+static snib__time identity_lease(const struct snib__engine *e)
+{
+    return e->config.lease > IDENTITY_LEASE_MIN ? e->config.lease : IDENTITY_LEASE_MIN;
+}
+
+static size_t identity_key(char *out, const char *uuid)
+{
+    return snib__name_prefix(out, IDENTITY_KEY, uuid, IDENTITY_UUID);
+}
+
+static struct snib__node *identity_node(struct snib__engine *e)
+{
+    char key[SNIB__CHANNEL_MAX];
+    return e->route->serves(e, key, identity_key(key, e->config.uuid));
+}
+
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
+{
+    char key[SNIB__CHANNEL_MAX];
+    bool write = what == IDENTITY_WRITE;
+    size_t n = identity_key(key, e->config.uuid);
+    int bad = snib__resp_begin(out, write ? 5 : 2);
+    bad |= snib__resp_arg(out, write ? "SET" : "DEL", 3);
+    bad |= snib__resp_arg(out, key, n);
+    if (write) {
+        bad |= snib__resp_arg(out, e->config.identity, strlen(e->config.identity));
+        bad |= snib__resp_arg(out, "PX", 2);
+        bad |= snib__resp_arg_int(out, (int64_t)(identity_lease(e) / SNIB__MS));
+    }
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
+
+void snib__identity_tick(struct snib__engine *e, snib__time now)
+{
+    bool due = e->identity.due && e->config.identity && !e->closed;
+    e->identity.due = false;
+    if (!due || now < e->identity.next)
+        return;
+    struct snib__node *node = identity_node(e);
+    if (!snib__node_ready(node)) {
+        if (e->slots && node->addressed) /* else the locks need the node too */
+            snib__node_want(e, node, now);
+        return;
+    }
+    if (snib__node_send(e, SNIB__REQ_IDENTITY, node, IDENTITY_WRITE, now) < 0)
+        return;
+    e->identity.next = now + identity_lease(e) / 4; /* renewals are a third of a lease apart */
+    e->identity.until = now + identity_lease(e);
+}
+
+/* Its slot is served elsewhere, or about to be: the next round goes there. */
+static bool identity_moved(const char *text)
+{
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+}
+
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           int32_t error, const char *text, snib__time now)
+{
+    if (!error || what != IDENTITY_WRITE)
+        return;
+    if (e->slots && identity_moved(text)) {
+        e->identity.next = 0;
+        snib__route_wanted(e, node, now);
+        return;
+    }
+    e->identity.next = now + IDENTITY_AGAIN;
+    if (!e->identity.told)
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "the server does not take this client's identity: nobody sees who holds "
+                         "its locks (%s)%s",
+                         snib_code_text(error),
+                         error == SNIB_EPERM ? "; allow this user ~" IDENTITY_KEY
+                                               ":* +set +del, or use the option identity=no"
+                                             : "");
+    e->identity.told = true;
+}
+
+void snib__identity_end(struct snib__engine *e, snib__time now)
+{
+    if (now >= e->identity.until)
+        return;
+    struct snib__node *node = identity_node(e);
+    if (snib__node_ready(node))
+        snib__node_send(e, SNIB__REQ_IDENTITY, node, IDENTITY_ERASE, now);
+}
+
+/* ---- other clients' ---- */
+
+/* Whether it begins with the UUID of a Snib client: others have no such key. */
+static bool identity_is_ours(const char *owner, size_t n)
+{
+    static const char form[] = "xxxxxxxx-xxxx-8xxx-xxxx-xxxxxxxxxxxx";
+    if (n < IDENTITY_UUID || (n > IDENTITY_UUID && owner[IDENTITY_UUID] != ':'))
+        return false;
+    for (size_t i = 0; i < IDENTITY_UUID; i++)
+        if (form[i] == 'x' ? !memchr("0123456789abcdef", owner[i], 16) : owner[i] != form[i])
+            return false;
+    return true;
+}
+
+struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
+                                       size_t cap, snib__time now, int32_t *out_code)
+{
+    char key[SNIB__CHANNEL_MAX];
+    bool ours = identity_is_ours(owner, n);
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_IDENTITY, NULL, key,
+                                          ours ? identity_key(key, owner) : 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->cap = cap;
+    if (ours)
+        return snib__ask_start(e, op, now);
+    snib__op_done(e, op, snib__ask_lines(op->asked, "", 0));
+    return op;
+}
+
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
+{
+    int bad = snib__resp_begin(out, 4);
+    bad |= snib__resp_arg(out, "GETRANGE", 8);
+    bad |= snib__resp_arg(out, asked->text, asked->text_len);
+    bad |= snib__resp_arg(out, "0", 1);
+    bad |= snib__resp_arg(out, IDENTITY_BYTES, strlen(IDENTITY_BYTES));
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
 /* ---- engine/lane.c ----------------------------------------------------------------------------*/
@@ -22734,6 +23057,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_ROUTE:
         e->route->answer(e, node, request->number, reply, n, error, now);
+        break;
+    case SNIB__REQ_IDENTITY:
+        snib__identity_answer(e, node, request->number, error, text, now);
         break;
     case SNIB__REQ_TIME:
         snib__clock_answer(e, node, request->sent_at, reply, n, now);
@@ -24275,6 +24601,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:
         return snib__durable_encode(e, out, request);
+    case SNIB__REQ_IDENTITY:
+        return snib__identity_encode(e, out, request->number);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -24426,7 +24754,7 @@ static struct snib__node *send_node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind == SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }
@@ -26403,6 +26731,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
         }
     if (n == 0)
         return false;
+    e->identity.due = true; /* something has been held for a while */
     list->cursor = hold;
     list->last = now;
     return true;
