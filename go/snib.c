@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "95bfa47d49dc05aa"
+#define SNIB_BUILD_ID "3f13a515e335d431"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1453,6 +1453,7 @@ struct snib__conn {
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
     char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
     char run_id[48];     /* of the server process; "" unknown */
+    uint64_t history;    /* of the data: from the replication id; 0: unknown */
     bool killing;        /* CLIENT KILL has been sent in this handshake */
     bool left;           /* requests were left on a connection that cannot be ended */
     bool replica;        /* it says that it is a replica: its other statements are ignored, */
@@ -12707,6 +12708,7 @@ struct snib__node { /* one server */
     snib__time told_at;
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
+    uint64_t history; /* of the data there, see conn.h */
     struct snib__renewals renewals[SNIB__KINDS];
     uint32_t renewed; /* a bit for each of these lists that is not empty */
 };
@@ -22907,8 +22909,14 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     struct snib__conn *conn = &link->conn;
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
+    /* Demoted and promoted again, the same process has the data of the master between. */
+    bool replaced = node->ever_ready && !other && node->history && conn->history &&
+                    node->history != conn->history;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
-    node->identity += other;
+    node->history = conn->history;
+    node->identity += other || replaced;
+    if (replaced)
+        node_failed_over(e, node, now);
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
     /* it may still be connected to the old server */
     if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
@@ -22929,6 +22937,8 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
+    if (replaced)
+        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;
@@ -29331,6 +29341,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->shards = false;
     conn->replicas = -1;
     conn->run_id[0] = 0;
+    conn->history = 0;
     bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
     if (conn->pubsub) {
@@ -29492,6 +29503,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn_learn_mode(conn, value);
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
+    if (conn_info_value(info, "master_replid:", value, sizeof value))
+        conn->history = strtoull(value + (strlen(value) > 16 ? strlen(value) - 16 : 0), NULL, 16);
     if (conn_info_value(info, "role:", value, sizeof value))
         conn->replica = strcmp(value, "slave") == 0;
     if (snib__conn_replicas(info) >= 0)

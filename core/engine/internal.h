@@ -290,6 +290,7 @@ struct snib__node { /* one server */
     snib__time told_at;
     char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
+    uint64_t history; /* of the data there, see conn.h */
     struct snib__renewals renewals[SNIB__KINDS];
     uint32_t renewed; /* a bit for each of these lists that is not empty */
 };

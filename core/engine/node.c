@@ -313,8 +313,14 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     struct snib__conn *conn = &link->conn;
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
+    /* Demoted and promoted again, the same process has the data of the master between. */
+    bool replaced = node->ever_ready && !other && node->history && conn->history &&
+                    node->history != conn->history;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
-    node->identity += other;
+    node->history = conn->history;
+    node->identity += other || replaced;
+    if (replaced)
+        node_failed_over(e, node, now);
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
     /* it may still be connected to the old server */
     if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
@@ -335,6 +341,8 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
+    if (replaced)
+        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;

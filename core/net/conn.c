@@ -276,6 +276,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->shards = false;
     conn->replicas = -1;
     conn->run_id[0] = 0;
+    conn->history = 0;
     bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
     if (conn->pubsub) {
@@ -437,6 +438,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn_learn_mode(conn, value);
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
+    if (conn_info_value(info, "master_replid:", value, sizeof value))
+        conn->history = strtoull(value + (strlen(value) > 16 ? strlen(value) - 16 : 0), NULL, 16);
     if (conn_info_value(info, "role:", value, sizeof value))
         conn->replica = strcmp(value, "slave") == 0;
     if (snib__conn_replicas(info) >= 0)

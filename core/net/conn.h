@@ -73,6 +73,7 @@ struct snib__conn {
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
     char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
     char run_id[48];     /* of the server process; "" unknown */
+    uint64_t history;    /* of the data: from the replication id; 0: unknown */
     bool killing;        /* CLIENT KILL has been sent in this handshake */
     bool left;           /* requests were left on a connection that cannot be ended */
     bool replica;        /* it says that it is a replica: its other statements are ignored, */

@@ -393,8 +393,9 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
     snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
-    /* A fixed lease is asked about, at once, on a connection to another server, and never else: not
-     * if a slot move is given up, or if the same server is demoted and promoted again meanwhile. */
+    /* A fixed lease is asked about, at once, on a connection to another server, or to one that has
+     * other data since, and never else: not if a slot move is given up, or if the same server is
+     * demoted and promoted again while the connection stays. */
     if (fixed && (name->broken_by_move || connected_since(process, name->shard) <= broken)) {
         return;
     }

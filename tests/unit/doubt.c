@@ -282,6 +282,35 @@ static void restart_asks_for_fixed_leases(void **state)
     }
 }
 
+/* The same process was demoted and promoted again, and has the data of the master between: what it granted
+ * before may be gone.  The replication id tells. */
+static void other_data_asks_for_fixed_leases(void **state)
+{
+    (void)state;
+    static const char *const says[] = {
+        "", "master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n",
+        "master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeec\r\n"};
+    for (size_t before = 0; before < COUNT(says); before++)
+        for (size_t after = 0; after < COUNT(says); after++) {
+            const bool asked = before && after && before != after;
+            const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+            struct snib__engine *engine = begin();
+            server_says = says[before];
+            struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "x"), &how);
+            server_says = says[after];
+            cut_link(engine);
+            assert_int_equal(sent_again(engine), asked);
+            assert_int_equal(snib__hold_state(engine, hold, now),
+                             asked ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID);
+            if (asked) {
+                answer(engine, "*2\r\n:1\r\n:0\r\n");
+                assert_int_equal(hold->reason, SNIB_REASON_FAILOVER);
+            }
+            server_says = "";
+            snib__engine_free(engine);
+        }
+}
+
 /* That question is repeated until it is answered, and meanwhile nobody is told that the hold is safe:
  * its reply may be lost with the connection, and the server may refuse it for a while. */
 static void question_is_repeated(void **state)
@@ -388,6 +417,7 @@ int main(void)
         cmocka_unit_test(renewals),
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),
+        cmocka_unit_test(other_data_asks_for_fixed_leases),
         cmocka_unit_test(question_is_repeated),
         cmocka_unit_test(reply_timeout_knows_the_lease),
         cmocka_unit_test(histogram_has_an_end),

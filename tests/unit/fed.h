@@ -19,6 +19,7 @@
 
 static snib__time now;                /* virtual */
 static const char *server_id = "abc"; /* of the present server: three letters */
+static const char *server_says = "";  /* ... further lines of its INFO */
 
 static inline struct snib__engine *begin(void)
 {
@@ -76,8 +77,9 @@ static inline void answer(struct snib__engine *engine, const char *reply)
     struct snib__conn *conn = conn_of(engine);
     assert_true(conn->ring_count > 0);
     const struct snib__request *request = &conn->ring[conn->ring_head];
-    char sha1[64], info[32];
-    snprintf(info, sizeof info, "$12\r\nrun_id:%s\r\n\r\n", server_id);
+    char sha1[64], info[128];
+    snprintf(info, sizeof info, "$%zu\r\nrun_id:%s\r\n%s\r\n", 12 + strlen(server_says), server_id,
+             server_says);
     snprintf(sha1, sizeof sha1, "$40\r\n%s\r\n",
              request->kind == CONN_LOAD ? snib__script_texts[request->script].sha1 : "");
     const char *text = request->kind == CONN_LOAD   ? sha1

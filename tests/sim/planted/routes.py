@@ -587,4 +587,11 @@ MUTANTS = [
         "code == SNIB_ETOPOLOGY",
         "unit_cluster",
     ),
+    Mutant(
+        "a server that has other data since is taken for the same",
+        "engine/node.c",
+        "node->history != conn->history;",
+        "false;",
+        "unit_doubt",
+    ),
 ]
