@@ -139,6 +139,7 @@ struct sim_owner {
     bool closed;          /* its hold was valid when its client was closed */
     bool found, missed;   /* by a release: the server reported all of it, or not */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
+    bool unheard;         /* an extension was cancelled: what its answer tells is not heard */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
     int ended_before;     /* the same for the earlier hold with this number; CAUSE_NONE */

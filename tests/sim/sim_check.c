@@ -462,7 +462,7 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
     if (hold->use.kind == SNIB_SEMAPHORE) {
         return; /* it has no lease */
     }
-    if (owner->missed_at != 0 && sim.now > owner->missed_at + PROMPT &&
+    if (owner->missed_at != 0 && !owner->unheard && sim.now > owner->missed_at + PROMPT &&
         check_clear_since(process, SNIB__COMMAND) <= owner->missed_at) {
         sim_fail("%u:%llu was not found by its renewal, which was not reported", process->id,
                  (unsigned long long)hold->number);

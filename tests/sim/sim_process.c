@@ -291,6 +291,8 @@ static void complete(struct sim_process *process, struct snib__op *op)
         task_rest(task);
     } else if (task->doing == DOING_EXTEND) {
         totals.extended += op->code == SNIB_OK;
+        check_owner(process, task->hold->number, task->hold->use.side)->unheard |=
+            op->code == SNIB_CANCELLED;
         check_extended(process, task);
         task->doing = DOING_HOLD;
         task->cancelled = false;
