@@ -103,8 +103,9 @@ class Server:
         return False
 
     def left(self) -> tuple[list[str], list[str]]:
-        """Keys and subscribed channels that are left."""
-        return sorted(self.admin.keys()), sorted(self.admin.pubsub_channels())
+        """Keys and subscribed channels that are left.  What a killed client said about itself ends with its lease."""
+        keys = [key for key in self.admin.keys() if not key.startswith("snib_client:")]
+        return sorted(keys), sorted(self.admin.pubsub_channels())
 
     def clean(self) -> bool:
         return self.left() == ([], [])

@@ -71,6 +71,20 @@ def test_connections(new_server: NewServer, log: Records) -> None:
             client.ping(timeout=0.5)
 
 
+def test_other_data(server: Server, log: Records) -> None:
+    """A master that was demoted and promoted again may not have what it granted before."""
+    with snib.connect(server.url) as client:
+        hold = client.lock("fixed", lease=600).hold()
+        server.admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+        server.admin.execute_command("REPLICAOF", "NO", "ONE")
+        server.admin.delete("fixed")
+        server.admin.client_kill_filter(_type="normal", skipme=True)
+        log.wait("replicated from another one", logging.INFO)
+        eventually(lambda: hold.reason == "failover")
+        with pytest.raises(snib.Lost):
+            hold.release()
+
+
 def test_another_server(tmp_path: Path, log: Records) -> None:
     first = Server(tmp_path)
     with snib.connect(first.url, patience=PATIENCE) as client:
@@ -227,6 +241,7 @@ TRIED = {
     "the server does not take this client's identity",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
+    "the server has replicated from another one meanwhile",
     "the server was restarted or replaced",
     "the server's clock has moved by at least %+lld ms",
     "tls_insecure",
