@@ -68,6 +68,12 @@ void __wrap_snib__driver_leave(struct snib__driver *driver)
     flush(client_of(driver->engine));
 }
 
+void __wrap_snib__driver_leave_collecting(struct snib__driver *driver);
+void __wrap_snib__driver_leave_collecting(struct snib__driver *driver)
+{
+    flush(client_of(driver->engine));
+}
+
 bool __wrap_snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
                              bool interruptible, bool until_waiting);
 bool __wrap_snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,

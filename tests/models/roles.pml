@@ -293,6 +293,8 @@ inline flush(me, mine) {
     od
 }
 
+/* driver_undisturbed(): nobody else waits for replies, or for a wake-up. */
+#define UNDISTURBED (COUNT(IN_FLIGHT) == 0 && wakes == 0 && !ring)
 #define AWAITS(c) (word[c] != DONE && IN_FLIGHT(c) && up && at == sock && !quits)
 
 inline relocked(me) {
@@ -358,6 +360,10 @@ call:
                     quits = true }
                 fi;
                 atomic { readers[at]--; lock(c + 1); BETWEEN(-1) room = false; feed() };
+                if
+                :: atomic { !AWAITS(c) && UNDISTURBED -> break } /* leaving, or sleeping, does the rest */
+                :: AWAITS(c) || !UNDISTURBED
+                fi;
                 flush(c + 1, (at == sock));
                 atomic { need_thread();
                     if
