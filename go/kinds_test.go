@@ -345,7 +345,7 @@ func TestBadOptions(t *testing.T) {
 	if _, err := new(snib.Mutex).Lock(background); !errors.Is(err, snib.ErrInvalidArgument) {
 		t.Errorf("not made by a client: %v", err)
 	}
-	if keys := s.do(t, "DBSIZE"); keys != "0" {
+	if keys := s.do(t, "EVAL", countKeys, "0"); keys != "0" {
 		t.Errorf("%s keys", keys)
 	}
 	must(t, c.Close())

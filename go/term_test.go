@@ -86,7 +86,7 @@ func TestCloseOnTerm(t *testing.T) {
 			} else if !status.Signaled() || status.Signal() != syscall.SIGTERM {
 				t.Errorf("ended by %v", status)
 			}
-			if n := s.do(t, "DBSIZE"); n != left {
+			if n := s.do(t, "EVAL", countKeys, "0"); n != left {
 				t.Errorf("%s locks are left", n)
 			}
 		})
