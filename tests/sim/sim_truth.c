@@ -383,8 +383,10 @@ static void claim_came(struct sim_name *name, const struct sim_claim *claim, int
             sim_fail("%s: %u:%llu has come back after its release", name->text, claim->process->id,
                      (unsigned long long)claim->number);
         }
-        /* Set back, the clock revives those expired permits that nobody has cleared away. */
-        bool revived = owner->ended == CAUSE_STEP && clock_lag() > 0;
+        /* Set back, the clock revives those expired permits that nobody has cleared away, whether
+         * they expired in time or because it had been set forward. */
+        bool expired = owner->ended == CAUSE_STEP || owner->ended == CAUSE_EXPIRED;
+        bool revived = expired && clock_lag() > 0;
         if (name->family == FAMILY_PERMITS && claim->permits != owner->use.permits && !revived) {
             sim_fail("%s: %u:%llu has %u permits and wanted %u", name->text, claim->process->id,
                      (unsigned long long)claim->number, claim->permits, owner->use.permits);
