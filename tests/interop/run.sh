@@ -15,7 +15,7 @@ cd "$(dirname "$0")"
 BUILD=${SNIB_BUILD:-$PWD/../../build}
 mkdir -p "$BUILD/interop"
 BUILD=$(cd "$BUILD" && pwd)
-export SNIB_BUILD=$BUILD PYTHONDONTWRITEBYTECODE=1
+export SNIB_BUILD=$BUILD PYTHONPYCACHEPREFIX=$BUILD/pycache
 PATH=$BUILD/venv/bin:$BUILD/tools:$PATH:/usr/local/go/bin
 
 say() { printf '%s\n' "$*" >&2; }

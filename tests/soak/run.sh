@@ -8,7 +8,8 @@
 # is a failure.
 set -euo pipefail
 cd "$(dirname "$0")"
-export SNIB_BUILD=${SNIB_BUILD:-$(cd ../.. && pwd)/build} PYTHONDONTWRITEBYTECODE=1
+export SNIB_BUILD=${SNIB_BUILD:-$(cd ../.. && pwd)/build}
+export PYTHONPYCACHEPREFIX=$SNIB_BUILD/pycache
 PATH=$SNIB_BUILD/venv/bin:$SNIB_BUILD/tools:$PATH:/usr/local/go/bin
 folder=$SNIB_BUILD/soak
 mkdir -p "$folder/java"
