@@ -294,6 +294,20 @@ func TestQuorumEnduresAMinority(t *testing.T) {
 	must(t, lock(t, mine).Unlock(background))
 }
 
+func TestExtendQuorum(t *testing.T) {
+	t.Parallel()
+	servers, open := quorum(t, 3)
+	hold := lock(t, open())
+	servers[2].halt(t) // the others are a majority
+	must(t, hold.Extend(background, time.Hour))
+	if left := hold.Remaining(); left < time.Hour-time.Minute {
+		t.Errorf("%v are left", left)
+	}
+	must(t, hold.Extend(background, 0))
+	must(t, servers[2].cmd.Process.Signal(syscall.SIGCONT))
+	must(t, hold.Unlock(background))
+}
+
 func TestQuorumExcludes(t *testing.T) {
 	_, open := quorum(t, 3)
 	groups := []*snib.Group{open(), open()}

@@ -174,9 +174,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // Extend gives the hold another lease, counted from now: a fixed one of 100 ms to 24 h, which nothing renews, or with
 // 0 the client's lease, renewed from now on. The hold never ends earlier than it would have.
 //
-// The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, and [ErrNotSupported] for permits of
-// a semaphore and for a lock on several servers. After any other error the hold keeps the lease that it had, although
-// the server may have the longer one.
+// The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, [ErrNotSupported] for permits of a
+// semaphore, and [ErrInvalidLease] for a quorum lock by more than the lease that it was made for. After any other error the
+// hold keeps the lease that it had, although the server may have the longer one.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err := h.check(); err != nil {
 		return err

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3f13a515e335d431"
+#define SNIB_BUILD_ID "b81d7eb71943eae4"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -844,11 +844,16 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
  * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
  *
+ * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
+ * then, and if they do not, each keeps what it had.
+ *
  * Blocks   until the server has replied, for at most the client's patience and until the hold is lost.
  * Returns  SNIB_OK      the server has the new lease; see snib_hold_remaining_ms().
  *          SNIB_LOST    the hold was or has just been lost; err->reason says why.
  *          SNIB_NOT_HELD  it was released.
- *          SNIB_ELEASE, SNIB_ENOTSUP  out of range; a semaphore's permits, or a lock on several servers.
+ *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
+ *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
+ *          SNIB_ENOTSUP  a semaphore's permits.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */
@@ -2337,6 +2342,17 @@ int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* Give a renewed hold a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
+/* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
+void snib__extend_only_asks(struct snib__op *op);
+/* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
+ * sent_at and granted. */
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+                                snib__time sent_at, snib__time now);
+/* When the request was sent that was granted. */
+snib__time snib__extend_sent_at(const struct snib__op *op);
+/* Another lease that the server was asked for at sent_at, 0: renewed, counts from then. */
+void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
@@ -2374,6 +2390,12 @@ void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, in
 /* Refused or released, with that result. */
 void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                        snib__time now);
+/* The oldest extension that a caller waits for: a number of its own, and the lease, 0 for a renewed one; 0: none. */
+uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
+                               snib__time *out_lease);
+/* Its result, and the carrier's new time. */
+void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+                          snib__time lease, snib__time deadline, snib__time now);
 /* Look at it again at a given time, while acquiring. */
 void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
 
@@ -2767,7 +2789,8 @@ struct snib__part {
 struct snib__parts {
     _Atomic uint32_t refs;
     bool majority;
-    uint32_t vote_ms;
+    uint32_t vote_ms;    /* for how long a server without memory does not vote; 0: it may at once */
+    uint32_t renewed_ms; /* the longest lease that members have while they are renewed */
     uint32_t n;
     struct snib__part part[];
 };
@@ -2775,6 +2798,10 @@ struct snib__parts {
 /* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
 struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code);
+
+/* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
+ * servers that have lost their memory: they could vote for another owner. */
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
@@ -3436,6 +3463,8 @@ struct snib__asked {
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
+    snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
+    bool only;               /* EXTEND: its caller applies it */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
     size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
@@ -4137,8 +4166,8 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
  *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
- *     release, pause_over
- *         ->  wish, phase, deadline
+ *     release, pause_over; extend, member_leased
+ *         ->  wish, phase, deadline; leased
  */
 #ifndef SNIB__GROUP_H
 #define SNIB__GROUP_H
@@ -4163,14 +4192,17 @@ enum snib__group_do {
     SNIB__GROUP_TRY,    /* acquire the member */
     SNIB__GROUP_CANCEL, /* cancel its attempt: the reply is not awaited */
     SNIB__GROUP_DROP,   /* release it without waiting */
-    SNIB__GROUP_GIVE    /* release it and report the result */
+    SNIB__GROUP_GIVE,   /* release it and report the result */
+    SNIB__GROUP_EXTEND, /* ask its server for another lease and report the result, of no earlier attempt */
+    SNIB__GROUP_LEASE /* it has that lease from now on: enough others have got it */
 };
 
 struct snib__group_member {
-    uint8_t state; /* group.c's */
-    bool wished;   /* the wish of its state has been handed out */
-    bool again;    /* ask it once it has been let go of */
-    bool answered; /* counted in `answers` */
+    uint8_t state;  /* group.c's */
+    uint8_t leased; /* and what has become of an extension */
+    bool wished;    /* the wish of its state has been handed out */
+    bool again;     /* ask it once it has been let go of */
+    bool answered;  /* counted in `answers` */
     snib__time deadline;
 };
 
@@ -4187,6 +4219,9 @@ struct snib__group {
     uint32_t refusals, errors; /* of the round */
     int32_t error;             /* of the round: the one that says most; 0: none */
     uint32_t n, need, round;
+    /* an extension: */
+    bool extending;  /* no result yet */
+    int32_t trouble; /* the error that says most; 0: none */
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
 
@@ -4210,6 +4245,16 @@ void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
+/* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
+ * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
+void snib__group_extend(struct snib__group *group);
+/* No caller waits for it any more. */
+void snib__group_unextend(struct snib__group *group);
+/* The answer of a member's server. */
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
+/* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
+ * from now on; or why not.  false: there is none yet. */
+bool snib__group_leased(struct snib__group *group, int32_t *out_code);
 /* HELD by a majority: ask all others again, so that the hold does not
  * depend on every single vote. */
 void snib__group_refill(struct snib__group *group);
@@ -4374,15 +4419,17 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 #define CARRIER_REFILL (100 * SNIB__MS) /* between requests for missing votes */
 
 struct carrier_member {
-    struct snib__op *op;     /* acquiring or releasing */
-    struct snib__hold *hold; /* the carrier's */
+    struct snib__op *op;        /* acquiring or releasing */
+    struct snib__op *extending; /* giving it another lease */
+    struct snib__hold *hold;    /* the carrier's */
+    snib__time leased_at;       /* when that was asked for */
 };
 
 struct carrier {
     struct snib__outer outer; /* first: the home engine refers to the carrier by it */
     struct snib__parts *parts;
     struct snib__client *home;
-    snib__time wait_until, lease;
+    snib__time wait_until;
     snib__time tried_until; /* until then even a short wait hopes for answers */
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
@@ -4396,10 +4443,13 @@ struct carrier {
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
     bool fixed;             /* the members' leases have been set to the caller's */
+    snib__time lease;       /* 0: renewed */
+    uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
+    snib__time wanted;      /* its lease */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
-    snib__time ends;        /* HELD: the first deadline; a majority's fixed lease ends by it */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -4501,6 +4551,14 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     return op;
 }
 
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
+{
+    const struct snib__parts *parts =
+        hold->outer ? ((const struct carrier *)hold->outer)->parts : NULL;
+    int64_t wanted = parts && lease_ms == 0 ? parts->renewed_ms : lease_ms;
+    return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
+}
+
 /* ---- members ---- */
 
 /* Inside the member's client. */
@@ -4511,10 +4569,15 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     struct snib__hold *unwanted = NULL;
     pthread_mutex_lock(&c->mutex);
     struct carrier_member *member = &c->members[i];
-    bool current = member->op == op;
+    bool extends = op->kind == SNIB__OP_EXTEND;
+    struct snib__op **place = extends ? &member->extending : &member->op;
+    bool current = *place == op;
     if (current)
-        member->op = NULL;
-    if (op->kind == SNIB__OP_RELEASE) {
+        *place = NULL;
+    if (extends && current) {
+        member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
+        snib__group_member_leased(&c->group, i, op->code);
+    } else if (op->kind == SNIB__OP_RELEASE) {
         unwanted = member->hold;
         member->hold = NULL;
         snib__group_member_given(&c->group, i, op->code);
@@ -4666,6 +4729,68 @@ static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
     return SNIB_AGAIN;
 }
 
+/* Ask for another lease.  The answer to an earlier question is of no use any more. */
+static int32_t carrier_extend(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    struct carrier_member *member = &c->members[i];
+    int32_t code = SNIB_ECLOSED;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = member->hold;
+    struct snib__op *earlier = member->extending;
+    member->extending = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (earlier)
+        snib__engine_cancel(engine, earlier, now);
+    if (!hold || client->stopped)
+        return code;
+    struct snib__op *op = snib__engine_extend(engine, hold, c->wanted, now, &code);
+    if (!op)
+        return code;
+    carrier_ref(c);
+    snib__extend_only_asks(op);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    member->extending = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_lease(struct carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    snib__time leased_at = c->members[i].leased_at;
+    pthread_mutex_unlock(&c->mutex);
+    if (hold)
+        snib__hold_extended(c->parts->part[i].client->driver.engine, hold, c->wanted, leased_at,
+                            now);
+}
+
+/* The member is inside its client; SNIB_AGAIN: its result will come, or none is due. */
+static int32_t carrier_do(struct carrier *c, int wish, uint32_t i, snib__time now)
+{
+    switch (wish) {
+    case SNIB__GROUP_TRY:
+        return carrier_try(c, i, now);
+    case SNIB__GROUP_GIVE:
+        return carrier_give(c, i, now);
+    case SNIB__GROUP_EXTEND:
+        return carrier_extend(c, i, now);
+    case SNIB__GROUP_DROP:
+        carrier_drop(c, i, now);
+        return SNIB_AGAIN;
+    case SNIB__GROUP_CANCEL:
+        carrier_cancel(c, i, now);
+        return SNIB_AGAIN;
+    default:
+        carrier_lease(c, i, now);
+        return SNIB_AGAIN;
+    }
+}
+
 /* Carry out one wish of the group; false: there is none. */
 static bool carrier_wish(struct carrier *c)
 {
@@ -4676,23 +4801,16 @@ static bool carrier_wish(struct carrier *c)
     if (wish == SNIB__GROUP_NOTHING)
         return false;
     struct snib__client *client = c->parts->part[i].client;
-    int32_t code = SNIB_AGAIN;
     snib__driver_enter(&client->driver);
-    snib__time now = snib__now();
-    if (wish == SNIB__GROUP_TRY)
-        code = carrier_try(c, i, now);
-    else if (wish == SNIB__GROUP_DROP)
-        carrier_drop(c, i, now);
-    else if (wish == SNIB__GROUP_CANCEL)
-        carrier_cancel(c, i, now);
-    else
-        code = carrier_give(c, i, now);
+    int32_t code = carrier_do(c, wish, i, snib__now());
     snib__driver_leave(&client->driver);
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
+    else if (wish == SNIB__GROUP_EXTEND)
+        snib__group_member_leased(&c->group, i, code);
     else
         snib__group_member_given(&c->group, i, code);
     c->again = true;
@@ -4782,6 +4900,46 @@ static void carrier_hear(struct carrier *c, snib__time now)
         c->give_up_at = 0;
 }
 
+/* Enough servers have granted the lease that was wanted: how long the whole is safe now.  The members get it next. */
+static snib__time carrier_leased(struct carrier *c, snib__time now)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        snib__time clients = (snib__time)c->parts->part[i].client->lease_ms * SNIB__MS;
+        snib__time before = c->group.members[i].deadline, leased_at = c->members[i].leased_at;
+        if (leased_at)
+            snib__group_member_extended(
+                &c->group, i, snib__lease_extended(before, c->wanted, clients, leased_at, now));
+    }
+    c->lease = c->wanted;
+    c->ends = snib__group_deadline(&c->group);
+    return c->ends;
+}
+
+/* Carry out the extensions that callers wait for, one after another. */
+static void carrier_extension(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    snib__time lease;
+    int32_t code;
+    uint64_t extension = snib__outer_extension(engine, &c->outer, &lease);
+    if (c->extension && c->extension != extension) { /* it was cancelled */
+        snib__group_unextend(&c->group);
+        c->extension = 0;
+    }
+    if (c->extension && snib__group_leased(&c->group, &code)) {
+        snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->extension = 0;
+        c->again = true; /* there may be another one */
+    } else if (extension && !c->extension) {
+        c->extension = extension;
+        c->wanted = lease;
+        for (uint32_t i = 0; i < c->parts->n; i++)
+            c->members[i].leased_at = 0;
+        snib__group_extend(&c->group);
+    }
+}
+
 static void carrier_tell_deadline(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
@@ -4797,8 +4955,9 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         }
         return;
     }
-    if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* later votes last longer */
+    if (c->lease && deadline > c->ends)
+        deadline =
+            c->ends; /* later votes last longer, and so do members of an extension that failed */
     /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
@@ -4808,6 +4967,8 @@ static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     struct snib__group *group = &c->group;
+    if (group->phase == SNIB__GROUP_HELD)
+        carrier_extension(c, now);
     if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
         carrier_tell_deadline(c, now);
     if (snib__group_contested(group) && c->give_up_at == 0)
@@ -4836,6 +4997,8 @@ static void carrier_home(struct carrier *c)
     if (taken) {
         carrier_fix_leases(c);
         carrier_look(c);
+    } else {
+        c->fixed = false; /* a member was lost meanwhile, and all are collected anew */
     }
     snib__driver_enter(driver);
     pthread_mutex_lock(&c->mutex);
@@ -5187,6 +5350,7 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
     atomic_store(&parts->refs, 1);
     parts->majority = from->majority;
     parts->vote_ms = from->vote_ms;
+    parts->renewed_ms = from->renewed_ms;
     for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
         struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;
@@ -5504,19 +5668,20 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
 
 #define HELD_RELEASE (-1)
 
-/* Why holds of this kind can have no other lease; NULL: they can. */
-static const char *held_fixed(const struct snib__hold *hold)
+/* Whether the hold can have this lease; if not, why not. */
+static bool held_may_have(const struct snib__hold *hold, int64_t lease_ms, struct snib__told *out)
 {
-    switch (snib__gate_kind(hold->gate)) {
-    case SNIB_SEMAPHORE:
-        return "the permits of a semaphore have no lease that could be extended";
-    case SNIB__OUTER:
-        return "a lock on several servers cannot be extended; let the client renew it, or acquire "
-               "it with a longer "
-               "lease";
-    default:
-        return NULL;
+    int32_t kind = snib__gate_kind(hold->gate);
+    *out = (struct snib__told){.code = SNIB_OK};
+    if (kind == SNIB_SEMAPHORE) {
+        out->code = SNIB_ENOTSUP;
+        out->words = "the permits of a semaphore have no lease that could be extended";
+    } else if (kind == SNIB__OUTER && !snib__carrier_allows(hold, lease_ms)) {
+        out->code = SNIB_ELEASE;
+        out->words = "its lease cannot be longer than the one that it was made for: after that, "
+                     "servers that lost their memory may vote again; make it without quarantine";
     }
+    return out->code == SNIB_OK;
 }
 
 /* Inside: release the hold, or extend it to lease_ms, and leave. */
@@ -5547,12 +5712,11 @@ static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run
     if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
         return code;
     struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
-    const char *fixed = hold && lease_ms != HELD_RELEASE ? held_fixed(hold) : NULL;
+    struct snib__told told;
     if (hold && queue && queue->client != run->client) {
         held_leave(run->client, handle);
         code = snib__fail_queue(err);
-    } else if (fixed) {
-        struct snib__told told = {.code = SNIB_ENOTSUP, .words = fixed};
+    } else if (hold && lease_ms != HELD_RELEASE && !held_may_have(hold, lease_ms, &told)) {
         int state = snib__hold_state(run->client->driver.engine, hold, snib__now());
         code = held_told(run->client, hold, state, err);
         if (code == SNIB_OK) /* it is held */
@@ -6403,7 +6567,9 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
         goto fail;
     if (quorum) {
         lock->parts->majority = true;
-        int64_t vote_ms = o->lease_ms ? o->lease_ms : members_longest_lease(members, n);
+        int64_t renewed_ms = members_longest_lease(members, n);
+        int64_t vote_ms = o->lease_ms ? o->lease_ms : renewed_ms;
+        lock->parts->renewed_ms = (uint32_t)renewed_ms;
         lock->parts->vote_ms = o->flags & SNIB_LOCK_NO_QUARANTINE ? 0 : (uint32_t)vote_ms;
     }
     free(text);
@@ -8268,8 +8434,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
-    bool sentence =
-        told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS || told->code == SNIB_ENOTSUP;
+    bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
+                    told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
     if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
@@ -13165,6 +13331,7 @@ bool snib__sent_once(const struct snib__request *request); /* for requests with 
 bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -20287,6 +20454,9 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
  * answer comes, the hold is what it was: its watchdog renews it, or its old lease ends it.  The server is asked
  * for at least what is left until the present deadline, which may be less there since a failover or a step of
  * its clock.
+ *
+ * A hold of locks on several servers is extended by its carrier, member by member, each with an operation of its
+ * own.
  */
 
 #include <string.h>
@@ -20318,8 +20488,9 @@ static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op
 struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
+    bool outer = snib__outer_is(hold->gate);
     *out_code = SNIB_ENOTSUP;
-    if (!hold->gate->kind->renew)
+    if (!hold->gate->kind->renew && !outer)
         return NULL;
     snib__hold_over(e, hold, now);
     *out_code = hold->phase == SNIB__LOST ? SNIB_LOST : SNIB_NOT_HELD;
@@ -20335,7 +20506,14 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
     e->extending++;
+    if (outer) {
+        snib__outer_extend(e, op);
+        return op;
+    }
     snib__time asked = (snib__time)extend_ms(e, op) * SNIB__MS;
+    if (hold->exact && asked < e->config.lease)
+        asked = e->config.lease; /* which the server may still have */
+    hold->exact = false; /* what shortens it may be ahead on the lane, but is not sent again */
     e->extended = asked > e->extended ? asked : e->extended;
     return snib__ask_start(e, op, now);
 }
@@ -20363,24 +20541,60 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
-static void extend_apply(struct snib__engine *e, struct snib__hold *hold, const struct snib__op *op,
-                         snib__time sent_at, snib__time now)
+/* A renewed hold's deadline tells when it was last renewed, even if its lease is longer.  The former deadline still
+ * counts: nothing shortens a lease at the server. */
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+                                snib__time sent_at, snib__time now)
 {
-    int64_t lease_ms = op->asked->n;
+    snib__time deadline = snib__lease_end(sent_at, lease ? lease : clients);
+    if (lease == 0 && before > snib__lease_end(now, clients))
+        before = snib__lease_end(now, clients);
+    return deadline > before ? deadline : before;
+}
+
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, int64_t assured_ms, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
+        return;
     snib__hold_stop(e, hold);
-    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags &= (uint16_t)~SNIB__FIRST;
-    snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
-    /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
-    if (lease_ms == 0 || deadline > hold->deadline)
-        hold->deadline = deadline;
-    snib__watchdog_assured(hold, extend_ms(e, op), sent_at, now);
-    if (lease_ms == 0)
+    hold->deadline = snib__lease_extended(hold->deadline, lease, e->config.lease, sent_at, now);
+    if (assured_ms)
+        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+    if (lease == 0)
         snib__watchdog_add(e, hold);
     else
         snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
-    e->stats.renewals++;
+}
+
+/* The carrier will apply it, perhaps only when the former lease is over. */
+static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                           int64_t granted_ms, snib__time now)
+{
+    snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
+    if (hold->lease_ms && deadline > hold->deadline)
+        hold->deadline = deadline;
+    snib__watchdog_assured(hold, granted_ms, sent_at, now);
+    snib__hold_arm(e, hold, now);
+}
+
+void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, snib__time now)
+{
+    extend_apply(e, hold, lease, sent_at, 0, now);
+}
+
+void snib__extend_only_asks(struct snib__op *op)
+{
+    op->asked->only = true;
+}
+
+snib__time snib__extend_sent_at(const struct snib__op *op)
+{
+    return op->asked->sent_at;
 }
 
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
@@ -20392,7 +20606,13 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        extend_apply(e, hold, op, sent_at, now);
+        op->asked->sent_at = sent_at;
+        if (op->asked->only)
+            extend_granted(e, hold, sent_at, extend_ms(e, op), now);
+        else
+            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, extend_ms(e, op),
+                         now);
+        e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN
@@ -23535,6 +23755,25 @@ bool snib__outer_is(const struct snib__gate *gate)
     return gate && gate->kind->kind == SNIB__OUTER;
 }
 
+/* The oldest extension that waits for the carrier; NULL: none. */
+static struct snib__op *outer_extending(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    struct snib__op *oldest = NULL;
+    for (struct snib__op *op = e->extending > 0 ? e->live : NULL; op; op = op->live_next)
+        if (op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold == hold &&
+            op->asked->number == hold->number && (!oldest || op->serial < oldest->serial))
+            oldest = op;
+    return oldest;
+}
+
+static void outer_end_extensions(struct snib__engine *e, const struct snib__hold *hold,
+                                 int32_t code)
+{
+    struct snib__op *op;
+    while ((op = outer_extending(e, hold)))
+        snib__op_done(e, op, code);
+}
+
 /* Something has happened to the hold: its carrier must look. */
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
 {
@@ -23547,6 +23786,8 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
         outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;
         hold->outer = NULL;
+        if (outer->abandoned)
+            outer_end_extensions(e, hold, SNIB_NOT_HELD);
     }
     if (outer->listed)
         return;
@@ -23639,6 +23880,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
         return;
     outer->ended = true;
     hold->outer = NULL;
+    outer_end_extensions(e, hold, SNIB_NOT_HELD);
     if (hold->phase == SNIB__RELEASING) {
         if (code == SNIB_LOST)
             snib__hold_found_lost(e, hold, now);
@@ -23648,6 +23890,38 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
             snib__gate_end_op(e, hold->op, code);
         snib__gate_forget_hold(e, hold);
     }
+}
+
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
+{
+    op->place = SNIB__PLACE_OUTER;
+    snib__outer_tell(e, op->asked->hold);
+    snib__op_arm(e, op);
+}
+
+uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
+                               snib__time *out_lease)
+{
+    bool held = !outer->ended && outer->hold->phase == SNIB__HELD;
+    const struct snib__op *op = held ? outer_extending(e, outer->hold) : NULL;
+    *out_lease = op ? (snib__time)op->asked->n * SNIB__MS : 0;
+    return op ? op->serial : 0;
+}
+
+void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+                          snib__time lease, snib__time deadline, snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    struct snib__op *op = outer_extending(e, hold);
+    if (snib__hold_over(e, hold, now)) /* which has ended the operation */
+        return;
+    if (code == SNIB_OK) {
+        hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
+        hold->deadline = deadline;
+        outer->span = deadline - now;
+        snib__hold_arm(e, hold, now);
+    }
+    snib__op_done(e, op, code);
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
@@ -27324,6 +27598,15 @@ enum group_state {
     GROUP_GIVEN
 };
 
+/* What has become of a member's extension. */
+enum group_leased {
+    GROUP_AS_BEFORE, /* no part in one, or refused */
+    GROUP_TO_EXTEND, /* wish EXTEND */
+    GROUP_EXTENDING, /* the answer is awaited */
+    GROUP_EXTENDED,  /* granted */
+    GROUP_TO_LEASE   /* ... as by enough others: wish LEASE */
+};
+
 #define GROUP_PAUSE (10 * SNIB__MS)
 #define GROUP_PAUSE_MAX (200 * SNIB__MS)
 #define GROUP_PATIENCE (50 * SNIB__MS)
@@ -27339,6 +27622,7 @@ static uint32_t group_count(const struct snib__group *group, int state)
 static void group_set(struct snib__group *group, uint32_t i, int state)
 {
     group->members[i].state = (uint8_t)state;
+    group->members[i].leased = GROUP_AS_BEFORE;
     group->members[i].wished = false;
     group->members[i].again = false;
 }
@@ -27599,6 +27883,65 @@ void snib__group_release(struct snib__group *group)
     group_judge(group);
 }
 
+/* ---- another lease ---- */
+
+static uint32_t group_count_leased(const struct snib__group *group, int from, int to)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        n += group->members[i].leased >= from && group->members[i].leased <= to;
+    return n;
+}
+
+void snib__group_extend(struct snib__group *group)
+{
+    group->extending = true;
+    group->trouble = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        group->members[i].leased =
+            group->members[i].state == GROUP_HELD ? GROUP_TO_EXTEND : GROUP_AS_BEFORE;
+}
+
+void snib__group_unextend(struct snib__group *group)
+{
+    group->extending = false;
+    for (uint32_t i = 0; i < group->n; i++)
+        group->members[i].leased = GROUP_AS_BEFORE;
+}
+
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->leased != GROUP_EXTENDING)
+        return;
+    member->leased = code != SNIB_OK    ? GROUP_AS_BEFORE
+                     : group->extending ? GROUP_EXTENDED
+                                        : GROUP_TO_LEASE;
+    if (code < 0 && group->trouble == 0)
+        group->trouble = code;
+}
+
+bool snib__group_leased(struct snib__group *group, int32_t *out_code)
+{
+    uint32_t granted = group_count_leased(group, GROUP_EXTENDED, GROUP_EXTENDED);
+    uint32_t hoped = group_count_leased(group, GROUP_TO_EXTEND, GROUP_EXTENDED);
+    if (!group->extending || (granted < group->need && hoped >= group->need))
+        return false;
+    if (granted < group->need) {
+        snib__group_unextend(group);
+        *out_code = group->trouble ? group->trouble : SNIB_EUNREACHABLE; /* votes were lost */
+        return true;
+    }
+    group->extending = false;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->members[i].leased == GROUP_EXTENDED)
+            group->members[i].leased = GROUP_TO_LEASE;
+    *out_code = SNIB_OK;
+    return true;
+}
+
+/* ---- votes, rounds, wishes ---- */
+
 void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
@@ -27624,6 +27967,20 @@ void snib__group_pause_over(struct snib__group *group)
         group_ask(group);
 }
 
+/* What an extension wishes for a member. */
+static int group_lease_wish(struct snib__group_member *member)
+{
+    if (member->leased == GROUP_TO_EXTEND) {
+        member->leased = GROUP_EXTENDING;
+        return SNIB__GROUP_EXTEND;
+    }
+    if (member->leased == GROUP_TO_LEASE) {
+        member->leased = GROUP_AS_BEFORE;
+        return SNIB__GROUP_LEASE;
+    }
+    return SNIB__GROUP_NOTHING;
+}
+
 int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 {
     static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
@@ -27634,13 +27991,15 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
     for (uint32_t i = 0; i < group->n; i++) {
         struct snib__group_member *member = &group->members[i];
         int wish = wishes[member->state];
+        *out_member = i;
+        if (wish == SNIB__GROUP_NOTHING && (wish = group_lease_wish(member)))
+            return wish;
         if (wish == SNIB__GROUP_NOTHING || member->wished)
             continue;
         if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
             group_set(group, i, member->again ? GROUP_ASKED : GROUP_IDLE);
         else
             member->wished = true;
-        *out_member = i;
         return wish;
     }
     return SNIB__GROUP_NOTHING;

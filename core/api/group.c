@@ -19,15 +19,17 @@
 #define CARRIER_REFILL (100 * SNIB__MS) /* between requests for missing votes */
 
 struct carrier_member {
-    struct snib__op *op;     /* acquiring or releasing */
-    struct snib__hold *hold; /* the carrier's */
+    struct snib__op *op;        /* acquiring or releasing */
+    struct snib__op *extending; /* giving it another lease */
+    struct snib__hold *hold;    /* the carrier's */
+    snib__time leased_at;       /* when that was asked for */
 };
 
 struct carrier {
     struct snib__outer outer; /* first: the home engine refers to the carrier by it */
     struct snib__parts *parts;
     struct snib__client *home;
-    snib__time wait_until, lease;
+    snib__time wait_until;
     snib__time tried_until; /* until then even a short wait hopes for answers */
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
@@ -41,10 +43,13 @@ struct carrier {
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
     bool fixed;             /* the members' leases have been set to the caller's */
+    snib__time lease;       /* 0: renewed */
+    uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
+    snib__time wanted;      /* its lease */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
-    snib__time ends;        /* HELD: the first deadline; a majority's fixed lease ends by it */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -146,6 +151,14 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     return op;
 }
 
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
+{
+    const struct snib__parts *parts =
+        hold->outer ? ((const struct carrier *)hold->outer)->parts : NULL;
+    int64_t wanted = parts && lease_ms == 0 ? parts->renewed_ms : lease_ms;
+    return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
+}
+
 /* ---- members ---- */
 
 /* Inside the member's client. */
@@ -156,10 +169,15 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     struct snib__hold *unwanted = NULL;
     pthread_mutex_lock(&c->mutex);
     struct carrier_member *member = &c->members[i];
-    bool current = member->op == op;
+    bool extends = op->kind == SNIB__OP_EXTEND;
+    struct snib__op **place = extends ? &member->extending : &member->op;
+    bool current = *place == op;
     if (current)
-        member->op = NULL;
-    if (op->kind == SNIB__OP_RELEASE) {
+        *place = NULL;
+    if (extends && current) {
+        member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
+        snib__group_member_leased(&c->group, i, op->code);
+    } else if (op->kind == SNIB__OP_RELEASE) {
         unwanted = member->hold;
         member->hold = NULL;
         snib__group_member_given(&c->group, i, op->code);
@@ -311,6 +329,68 @@ static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
     return SNIB_AGAIN;
 }
 
+/* Ask for another lease.  The answer to an earlier question is of no use any more. */
+static int32_t carrier_extend(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    struct carrier_member *member = &c->members[i];
+    int32_t code = SNIB_ECLOSED;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = member->hold;
+    struct snib__op *earlier = member->extending;
+    member->extending = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (earlier)
+        snib__engine_cancel(engine, earlier, now);
+    if (!hold || client->stopped)
+        return code;
+    struct snib__op *op = snib__engine_extend(engine, hold, c->wanted, now, &code);
+    if (!op)
+        return code;
+    carrier_ref(c);
+    snib__extend_only_asks(op);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    member->extending = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_lease(struct carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    snib__time leased_at = c->members[i].leased_at;
+    pthread_mutex_unlock(&c->mutex);
+    if (hold)
+        snib__hold_extended(c->parts->part[i].client->driver.engine, hold, c->wanted, leased_at,
+                            now);
+}
+
+/* The member is inside its client; SNIB_AGAIN: its result will come, or none is due. */
+static int32_t carrier_do(struct carrier *c, int wish, uint32_t i, snib__time now)
+{
+    switch (wish) {
+    case SNIB__GROUP_TRY:
+        return carrier_try(c, i, now);
+    case SNIB__GROUP_GIVE:
+        return carrier_give(c, i, now);
+    case SNIB__GROUP_EXTEND:
+        return carrier_extend(c, i, now);
+    case SNIB__GROUP_DROP:
+        carrier_drop(c, i, now);
+        return SNIB_AGAIN;
+    case SNIB__GROUP_CANCEL:
+        carrier_cancel(c, i, now);
+        return SNIB_AGAIN;
+    default:
+        carrier_lease(c, i, now);
+        return SNIB_AGAIN;
+    }
+}
+
 /* Carry out one wish of the group; false: there is none. */
 static bool carrier_wish(struct carrier *c)
 {
@@ -321,23 +401,16 @@ static bool carrier_wish(struct carrier *c)
     if (wish == SNIB__GROUP_NOTHING)
         return false;
     struct snib__client *client = c->parts->part[i].client;
-    int32_t code = SNIB_AGAIN;
     snib__driver_enter(&client->driver);
-    snib__time now = snib__now();
-    if (wish == SNIB__GROUP_TRY)
-        code = carrier_try(c, i, now);
-    else if (wish == SNIB__GROUP_DROP)
-        carrier_drop(c, i, now);
-    else if (wish == SNIB__GROUP_CANCEL)
-        carrier_cancel(c, i, now);
-    else
-        code = carrier_give(c, i, now);
+    int32_t code = carrier_do(c, wish, i, snib__now());
     snib__driver_leave(&client->driver);
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
+    else if (wish == SNIB__GROUP_EXTEND)
+        snib__group_member_leased(&c->group, i, code);
     else
         snib__group_member_given(&c->group, i, code);
     c->again = true;
@@ -427,6 +500,46 @@ static void carrier_hear(struct carrier *c, snib__time now)
         c->give_up_at = 0;
 }
 
+/* Enough servers have granted the lease that was wanted: how long the whole is safe now.  The members get it next. */
+static snib__time carrier_leased(struct carrier *c, snib__time now)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        snib__time clients = (snib__time)c->parts->part[i].client->lease_ms * SNIB__MS;
+        snib__time before = c->group.members[i].deadline, leased_at = c->members[i].leased_at;
+        if (leased_at)
+            snib__group_member_extended(
+                &c->group, i, snib__lease_extended(before, c->wanted, clients, leased_at, now));
+    }
+    c->lease = c->wanted;
+    c->ends = snib__group_deadline(&c->group);
+    return c->ends;
+}
+
+/* Carry out the extensions that callers wait for, one after another. */
+static void carrier_extension(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    snib__time lease;
+    int32_t code;
+    uint64_t extension = snib__outer_extension(engine, &c->outer, &lease);
+    if (c->extension && c->extension != extension) { /* it was cancelled */
+        snib__group_unextend(&c->group);
+        c->extension = 0;
+    }
+    if (c->extension && snib__group_leased(&c->group, &code)) {
+        snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->extension = 0;
+        c->again = true; /* there may be another one */
+    } else if (extension && !c->extension) {
+        c->extension = extension;
+        c->wanted = lease;
+        for (uint32_t i = 0; i < c->parts->n; i++)
+            c->members[i].leased_at = 0;
+        snib__group_extend(&c->group);
+    }
+}
+
 static void carrier_tell_deadline(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
@@ -442,8 +555,9 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         }
         return;
     }
-    if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* later votes last longer */
+    if (c->lease && deadline > c->ends)
+        deadline =
+            c->ends; /* later votes last longer, and so do members of an extension that failed */
     /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
@@ -453,6 +567,8 @@ static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     struct snib__group *group = &c->group;
+    if (group->phase == SNIB__GROUP_HELD)
+        carrier_extension(c, now);
     if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
         carrier_tell_deadline(c, now);
     if (snib__group_contested(group) && c->give_up_at == 0)
@@ -481,6 +597,8 @@ static void carrier_home(struct carrier *c)
     if (taken) {
         carrier_fix_leases(c);
         carrier_look(c);
+    } else {
+        c->fixed = false; /* a member was lost meanwhile, and all are collected anew */
     }
     snib__driver_enter(driver);
     pthread_mutex_lock(&c->mutex);

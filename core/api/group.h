@@ -13,7 +13,8 @@ struct snib__part {
 struct snib__parts {
     _Atomic uint32_t refs;
     bool majority;
-    uint32_t vote_ms;
+    uint32_t vote_ms;    /* for how long a server without memory does not vote; 0: it may at once */
+    uint32_t renewed_ms; /* the longest lease that members have while they are renewed */
     uint32_t n;
     struct snib__part part[];
 };
@@ -21,6 +22,10 @@ struct snib__parts {
 /* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
 struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code);
+
+/* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
+ * servers that have lost their memory: they could vote for another owner. */
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);

@@ -58,6 +58,7 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
     atomic_store(&parts->refs, 1);
     parts->majority = from->majority;
     parts->vote_ms = from->vote_ms;
+    parts->renewed_ms = from->renewed_ms;
     for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
         struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;

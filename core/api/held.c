@@ -1,4 +1,5 @@
 /* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
+#include "api/group.h"
 #include "api/say.h"
 #include "locks/kind.h"
 
@@ -222,19 +223,20 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
 
 #define HELD_RELEASE (-1)
 
-/* Why holds of this kind can have no other lease; NULL: they can. */
-static const char *held_fixed(const struct snib__hold *hold)
+/* Whether the hold can have this lease; if not, why not. */
+static bool held_may_have(const struct snib__hold *hold, int64_t lease_ms, struct snib__told *out)
 {
-    switch (snib__gate_kind(hold->gate)) {
-    case SNIB_SEMAPHORE:
-        return "the permits of a semaphore have no lease that could be extended";
-    case SNIB__OUTER:
-        return "a lock on several servers cannot be extended; let the client renew it, or acquire "
-               "it with a longer "
-               "lease";
-    default:
-        return NULL;
+    int32_t kind = snib__gate_kind(hold->gate);
+    *out = (struct snib__told){.code = SNIB_OK};
+    if (kind == SNIB_SEMAPHORE) {
+        out->code = SNIB_ENOTSUP;
+        out->words = "the permits of a semaphore have no lease that could be extended";
+    } else if (kind == SNIB__OUTER && !snib__carrier_allows(hold, lease_ms)) {
+        out->code = SNIB_ELEASE;
+        out->words = "its lease cannot be longer than the one that it was made for: after that, "
+                     "servers that lost their memory may vote again; make it without quarantine";
     }
+    return out->code == SNIB_OK;
 }
 
 /* Inside: release the hold, or extend it to lease_ms, and leave. */
@@ -265,12 +267,11 @@ static int held_begin(snib_hold *handle, int64_t lease_ms, struct snib__run *run
     if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
         return code;
     struct snib__hold *hold = snib__hold_enter(handle, &run->client, err, &code);
-    const char *fixed = hold && lease_ms != HELD_RELEASE ? held_fixed(hold) : NULL;
+    struct snib__told told;
     if (hold && queue && queue->client != run->client) {
         held_leave(run->client, handle);
         code = snib__fail_queue(err);
-    } else if (fixed) {
-        struct snib__told told = {.code = SNIB_ENOTSUP, .words = fixed};
+    } else if (hold && lease_ms != HELD_RELEASE && !held_may_have(hold, lease_ms, &told)) {
         int state = snib__hold_state(run->client->driver.engine, hold, snib__now());
         code = held_told(run->client, hold, state, err);
         if (code == SNIB_OK) /* it is held */

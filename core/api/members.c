@@ -279,7 +279,9 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
         goto fail;
     if (quorum) {
         lock->parts->majority = true;
-        int64_t vote_ms = o->lease_ms ? o->lease_ms : members_longest_lease(members, n);
+        int64_t renewed_ms = members_longest_lease(members, n);
+        int64_t vote_ms = o->lease_ms ? o->lease_ms : renewed_ms;
+        lock->parts->renewed_ms = (uint32_t)renewed_ms;
         lock->parts->vote_ms = o->flags & SNIB_LOCK_NO_QUARANTINE ? 0 : (uint32_t)vote_ms;
     }
     free(text);

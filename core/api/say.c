@@ -108,8 +108,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
-    bool sentence =
-        told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS || told->code == SNIB_ENOTSUP;
+    bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
+                    told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
     if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;

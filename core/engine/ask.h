@@ -2,6 +2,7 @@
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
+#include "net/conn.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,8 @@ struct snib__asked {
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
+    snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
+    bool only;               /* EXTEND: its caller applies it */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
     size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */

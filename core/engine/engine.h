@@ -345,6 +345,17 @@ int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* Give a renewed hold a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
+/* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
+void snib__extend_only_asks(struct snib__op *op);
+/* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
+ * sent_at and granted. */
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+                                snib__time sent_at, snib__time now);
+/* When the request was sent that was granted. */
+snib__time snib__extend_sent_at(const struct snib__op *op);
+/* Another lease that the server was asked for at sent_at, 0: renewed, counts from then. */
+void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
@@ -382,6 +393,12 @@ void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, in
 /* Refused or released, with that result. */
 void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                        snib__time now);
+/* The oldest extension that a caller waits for: a number of its own, and the lease, 0 for a renewed one; 0: none. */
+uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
+                               snib__time *out_lease);
+/* Its result, and the carrier's new time. */
+void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+                          snib__time lease, snib__time deadline, snib__time now);
 /* Look at it again at a given time, while acquiring. */
 void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
 

@@ -6,6 +6,9 @@
  * answer comes, the hold is what it was: its watchdog renews it, or its old lease ends it.  The server is asked
  * for at least what is left until the present deadline, which may be less there since a failover or a step of
  * its clock.
+ *
+ * A hold of locks on several servers is extended by its carrier, member by member, each with an operation of its
+ * own.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
@@ -39,8 +42,9 @@ static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op
 struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
+    bool outer = snib__outer_is(hold->gate);
     *out_code = SNIB_ENOTSUP;
-    if (!hold->gate->kind->renew)
+    if (!hold->gate->kind->renew && !outer)
         return NULL;
     snib__hold_over(e, hold, now);
     *out_code = hold->phase == SNIB__LOST ? SNIB_LOST : SNIB_NOT_HELD;
@@ -56,7 +60,14 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
     e->extending++;
+    if (outer) {
+        snib__outer_extend(e, op);
+        return op;
+    }
     snib__time asked = (snib__time)extend_ms(e, op) * SNIB__MS;
+    if (hold->exact && asked < e->config.lease)
+        asked = e->config.lease; /* which the server may still have */
+    hold->exact = false; /* what shortens it may be ahead on the lane, but is not sent again */
     e->extended = asked > e->extended ? asked : e->extended;
     return snib__ask_start(e, op, now);
 }
@@ -84,24 +95,60 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
     return op->gate->kind->renew(out, e, &one, 1, extend_ms(e, op));
 }
 
-static void extend_apply(struct snib__engine *e, struct snib__hold *hold, const struct snib__op *op,
-                         snib__time sent_at, snib__time now)
+/* A renewed hold's deadline tells when it was last renewed, even if its lease is longer.  The former deadline still
+ * counts: nothing shortens a lease at the server. */
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+                                snib__time sent_at, snib__time now)
 {
-    int64_t lease_ms = op->asked->n;
+    snib__time deadline = snib__lease_end(sent_at, lease ? lease : clients);
+    if (lease == 0 && before > snib__lease_end(now, clients))
+        before = snib__lease_end(now, clients);
+    return deadline > before ? deadline : before;
+}
+
+static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, int64_t assured_ms, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
+        return;
     snib__hold_stop(e, hold);
-    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags &= (uint16_t)~SNIB__FIRST;
-    snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
-    /* The deadline of a renewed hold tells when it was last renewed, even if its lease is longer. */
-    if (lease_ms == 0 || deadline > hold->deadline)
-        hold->deadline = deadline;
-    snib__watchdog_assured(hold, extend_ms(e, op), sent_at, now);
-    if (lease_ms == 0)
+    hold->deadline = snib__lease_extended(hold->deadline, lease, e->config.lease, sent_at, now);
+    if (assured_ms)
+        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+    if (lease == 0)
         snib__watchdog_add(e, hold);
     else
         snib__watchdog_fixed(hold, sent_at, now);
     snib__hold_arm(e, hold, now);
-    e->stats.renewals++;
+}
+
+/* The carrier will apply it, perhaps only when the former lease is over. */
+static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                           int64_t granted_ms, snib__time now)
+{
+    snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
+    if (hold->lease_ms && deadline > hold->deadline)
+        hold->deadline = deadline;
+    snib__watchdog_assured(hold, granted_ms, sent_at, now);
+    snib__hold_arm(e, hold, now);
+}
+
+void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                         snib__time sent_at, snib__time now)
+{
+    extend_apply(e, hold, lease, sent_at, 0, now);
+}
+
+void snib__extend_only_asks(struct snib__op *op)
+{
+    op->asked->only = true;
+}
+
+snib__time snib__extend_sent_at(const struct snib__op *op)
+{
+    return op->asked->sent_at;
 }
 
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
@@ -113,7 +160,13 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        extend_apply(e, hold, op, sent_at, now);
+        op->asked->sent_at = sent_at;
+        if (op->asked->only)
+            extend_granted(e, hold, sent_at, extend_ms(e, op), now);
+        else
+            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, extend_ms(e, op),
+                         now);
+        e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
         int reason = reply[2].integer                ? SNIB_REASON_TAKEN

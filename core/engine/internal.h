@@ -747,6 +747,7 @@ bool snib__sent_once(const struct snib__request *request); /* for requests with 
 bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,

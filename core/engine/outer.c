@@ -4,11 +4,31 @@
  * same way.  The engine reports what happens to them to the carrier (core/api/group.c), which
  * answers through the functions here.
  */
+#include "engine/ask.h"
 #include "engine/internal.h"
 
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
+}
+
+/* The oldest extension that waits for the carrier; NULL: none. */
+static struct snib__op *outer_extending(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    struct snib__op *oldest = NULL;
+    for (struct snib__op *op = e->extending > 0 ? e->live : NULL; op; op = op->live_next)
+        if (op->kind == SNIB__OP_EXTEND && op->asked && op->asked->hold == hold &&
+            op->asked->number == hold->number && (!oldest || op->serial < oldest->serial))
+            oldest = op;
+    return oldest;
+}
+
+static void outer_end_extensions(struct snib__engine *e, const struct snib__hold *hold,
+                                 int32_t code)
+{
+    struct snib__op *op;
+    while ((op = outer_extending(e, hold)))
+        snib__op_done(e, op, code);
 }
 
 /* Something has happened to the hold: its carrier must look. */
@@ -23,6 +43,8 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
         outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;
         hold->outer = NULL;
+        if (outer->abandoned)
+            outer_end_extensions(e, hold, SNIB_NOT_HELD);
     }
     if (outer->listed)
         return;
@@ -115,6 +137,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
         return;
     outer->ended = true;
     hold->outer = NULL;
+    outer_end_extensions(e, hold, SNIB_NOT_HELD);
     if (hold->phase == SNIB__RELEASING) {
         if (code == SNIB_LOST)
             snib__hold_found_lost(e, hold, now);
@@ -124,6 +147,38 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
             snib__gate_end_op(e, hold->op, code);
         snib__gate_forget_hold(e, hold);
     }
+}
+
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
+{
+    op->place = SNIB__PLACE_OUTER;
+    snib__outer_tell(e, op->asked->hold);
+    snib__op_arm(e, op);
+}
+
+uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
+                               snib__time *out_lease)
+{
+    bool held = !outer->ended && outer->hold->phase == SNIB__HELD;
+    const struct snib__op *op = held ? outer_extending(e, outer->hold) : NULL;
+    *out_lease = op ? (snib__time)op->asked->n * SNIB__MS : 0;
+    return op ? op->serial : 0;
+}
+
+void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+                          snib__time lease, snib__time deadline, snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    struct snib__op *op = outer_extending(e, hold);
+    if (snib__hold_over(e, hold, now)) /* which has ended the operation */
+        return;
+    if (code == SNIB_OK) {
+        hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
+        hold->deadline = deadline;
+        outer->span = deadline - now;
+        snib__hold_arm(e, hold, now);
+    }
+    snib__op_done(e, op, code);
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)

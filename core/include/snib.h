@@ -801,11 +801,16 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
  * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
  *
+ * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
+ * then, and if they do not, each keeps what it had.
+ *
  * Blocks   until the server has replied, for at most the client's patience and until the hold is lost.
  * Returns  SNIB_OK      the server has the new lease; see snib_hold_remaining_ms().
  *          SNIB_LOST    the hold was or has just been lost; err->reason says why.
  *          SNIB_NOT_HELD  it was released.
- *          SNIB_ELEASE, SNIB_ENOTSUP  out of range; a semaphore's permits, or a lock on several servers.
+ *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
+ *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
+ *          SNIB_ENOTSUP  a semaphore's permits.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */

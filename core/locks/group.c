@@ -25,6 +25,15 @@ enum group_state {
     GROUP_GIVEN
 };
 
+/* What has become of a member's extension. */
+enum group_leased {
+    GROUP_AS_BEFORE, /* no part in one, or refused */
+    GROUP_TO_EXTEND, /* wish EXTEND */
+    GROUP_EXTENDING, /* the answer is awaited */
+    GROUP_EXTENDED,  /* granted */
+    GROUP_TO_LEASE   /* ... as by enough others: wish LEASE */
+};
+
 #define GROUP_PAUSE (10 * SNIB__MS)
 #define GROUP_PAUSE_MAX (200 * SNIB__MS)
 #define GROUP_PATIENCE (50 * SNIB__MS)
@@ -40,6 +49,7 @@ static uint32_t group_count(const struct snib__group *group, int state)
 static void group_set(struct snib__group *group, uint32_t i, int state)
 {
     group->members[i].state = (uint8_t)state;
+    group->members[i].leased = GROUP_AS_BEFORE;
     group->members[i].wished = false;
     group->members[i].again = false;
 }
@@ -300,6 +310,65 @@ void snib__group_release(struct snib__group *group)
     group_judge(group);
 }
 
+/* ---- another lease ---- */
+
+static uint32_t group_count_leased(const struct snib__group *group, int from, int to)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        n += group->members[i].leased >= from && group->members[i].leased <= to;
+    return n;
+}
+
+void snib__group_extend(struct snib__group *group)
+{
+    group->extending = true;
+    group->trouble = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        group->members[i].leased =
+            group->members[i].state == GROUP_HELD ? GROUP_TO_EXTEND : GROUP_AS_BEFORE;
+}
+
+void snib__group_unextend(struct snib__group *group)
+{
+    group->extending = false;
+    for (uint32_t i = 0; i < group->n; i++)
+        group->members[i].leased = GROUP_AS_BEFORE;
+}
+
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->leased != GROUP_EXTENDING)
+        return;
+    member->leased = code != SNIB_OK    ? GROUP_AS_BEFORE
+                     : group->extending ? GROUP_EXTENDED
+                                        : GROUP_TO_LEASE;
+    if (code < 0 && group->trouble == 0)
+        group->trouble = code;
+}
+
+bool snib__group_leased(struct snib__group *group, int32_t *out_code)
+{
+    uint32_t granted = group_count_leased(group, GROUP_EXTENDED, GROUP_EXTENDED);
+    uint32_t hoped = group_count_leased(group, GROUP_TO_EXTEND, GROUP_EXTENDED);
+    if (!group->extending || (granted < group->need && hoped >= group->need))
+        return false;
+    if (granted < group->need) {
+        snib__group_unextend(group);
+        *out_code = group->trouble ? group->trouble : SNIB_EUNREACHABLE; /* votes were lost */
+        return true;
+    }
+    group->extending = false;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->members[i].leased == GROUP_EXTENDED)
+            group->members[i].leased = GROUP_TO_LEASE;
+    *out_code = SNIB_OK;
+    return true;
+}
+
+/* ---- votes, rounds, wishes ---- */
+
 void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
@@ -325,6 +394,20 @@ void snib__group_pause_over(struct snib__group *group)
         group_ask(group);
 }
 
+/* What an extension wishes for a member. */
+static int group_lease_wish(struct snib__group_member *member)
+{
+    if (member->leased == GROUP_TO_EXTEND) {
+        member->leased = GROUP_EXTENDING;
+        return SNIB__GROUP_EXTEND;
+    }
+    if (member->leased == GROUP_TO_LEASE) {
+        member->leased = GROUP_AS_BEFORE;
+        return SNIB__GROUP_LEASE;
+    }
+    return SNIB__GROUP_NOTHING;
+}
+
 int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 {
     static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
@@ -335,13 +418,15 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
     for (uint32_t i = 0; i < group->n; i++) {
         struct snib__group_member *member = &group->members[i];
         int wish = wishes[member->state];
+        *out_member = i;
+        if (wish == SNIB__GROUP_NOTHING && (wish = group_lease_wish(member)))
+            return wish;
         if (wish == SNIB__GROUP_NOTHING || member->wished)
             continue;
         if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
             group_set(group, i, member->again ? GROUP_ASKED : GROUP_IDLE);
         else
             member->wished = true;
-        *out_member = i;
         return wish;
     }
     return SNIB__GROUP_NOTHING;

@@ -10,8 +10,8 @@
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
  *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
- *     release, pause_over
- *         ->  wish, phase, deadline
+ *     release, pause_over; extend, member_leased
+ *         ->  wish, phase, deadline; leased
  */
 #ifndef SNIB__GROUP_H
 #define SNIB__GROUP_H
@@ -37,14 +37,17 @@ enum snib__group_do {
     SNIB__GROUP_TRY,    /* acquire the member */
     SNIB__GROUP_CANCEL, /* cancel its attempt: the reply is not awaited */
     SNIB__GROUP_DROP,   /* release it without waiting */
-    SNIB__GROUP_GIVE    /* release it and report the result */
+    SNIB__GROUP_GIVE,   /* release it and report the result */
+    SNIB__GROUP_EXTEND, /* ask its server for another lease and report the result, of no earlier attempt */
+    SNIB__GROUP_LEASE /* it has that lease from now on: enough others have got it */
 };
 
 struct snib__group_member {
-    uint8_t state; /* group.c's */
-    bool wished;   /* the wish of its state has been handed out */
-    bool again;    /* ask it once it has been let go of */
-    bool answered; /* counted in `answers` */
+    uint8_t state;  /* group.c's */
+    uint8_t leased; /* and what has become of an extension */
+    bool wished;    /* the wish of its state has been handed out */
+    bool again;     /* ask it once it has been let go of */
+    bool answered;  /* counted in `answers` */
     snib__time deadline;
 };
 
@@ -61,6 +64,9 @@ struct snib__group {
     uint32_t refusals, errors; /* of the round */
     int32_t error;             /* of the round: the one that says most; 0: none */
     uint32_t n, need, round;
+    /* an extension: */
+    bool extending;  /* no result yet */
+    int32_t trouble; /* the error that says most; 0: none */
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
 
@@ -84,6 +90,16 @@ void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
+/* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
+ * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
+void snib__group_extend(struct snib__group *group);
+/* No caller waits for it any more. */
+void snib__group_unextend(struct snib__group *group);
+/* The answer of a member's server. */
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
+/* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
+ * from now on; or why not.  false: there is none yet. */
+bool snib__group_leased(struct snib__group *group, int32_t *out_code);
 /* HELD by a majority: ask all others again, so that the hold does not
  * depend on every single vote. */
 void snib__group_refill(struct snib__group *group);

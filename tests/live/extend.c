@@ -182,13 +182,6 @@ static void refusals(void **state)
                    "\"kind:semaphore\": the permits of a semaphore have no lease");
     must_release(hold);
 
-    snib_lock *two[] = {lock, must_lock(world->theirs, "other")}, *multi = NULL;
-    EXPECT(snib_multi_new(two, 2, NULL, &multi, err), SNIB_OK);
-    hold = must_acquire(multi, PROMPT_MS);
-    expect_refused(snib_hold_extend(hold, 1000, &error), SNIB_ENOTSUP, &error, "several servers");
-    must_release(hold);
-    snib_lock_free(multi);
-    snib_lock_free(two[1]);
     snib_lock_free(semaphore);
     snib_lock_free(lock);
 }

@@ -2,6 +2,7 @@
 #include "../support/support.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { SERVERS = 3, PROMPT_MS = 10000, VOTELESS_MS = 1600 };
 
@@ -120,7 +121,15 @@ static void quarantine(void **state)
     if (!hold)
         hold = must_acquire(group, patient_ms(4 * VOTELESS_MS));
     assert_true(now_ms() - restarted >= VOTELESS_MS);
-    must_release(hold);
+    /* So no hold may last longer than that without a renewal. */
+    snib_error error;
+    assert_int_equal(snib_hold_extend(hold, VOTELESS_MS + 1, &error), SNIB_ELEASE);
+    assert_non_null(strstr(error.text, "without quarantine"));
+    int code = snib_hold_extend(hold, VOTELESS_MS, NULL);
+    assert_true(code == SNIB_OK || code == SNIB_LOST); /* the machine has stalled */
+    code = snib_hold_extend(hold, 0, NULL);
+    assert_true(code == SNIB_OK || code == SNIB_LOST);
+    snib_hold_free(hold);
     for (int i = 0; i < SERVERS; i++) {
         snib_lock_free(locks[i]);
         snib_client_free(clients[i]);

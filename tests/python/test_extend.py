@@ -108,10 +108,18 @@ def test_not_for_all(server: Server, client: snib.Client) -> None:
     with permits.hold() as hold, pytest.raises(snib.NotSupported, match="semaphore"):
         hold.extend(HOUR)
     server.admin.delete("s")
+
+
+def test_several_servers(server: Server, client: snib.Client) -> None:
+    """The lock as a whole has the lease, on each of the servers."""
     with snib.connect(server.url) as other:
         both = snib.MultiLock([client.lock("a"), other.lock("b")])
-        with both.hold() as hold, pytest.raises(snib.NotSupported, match="several servers"):
+        with both.hold() as hold:
             hold.extend(HOUR)
+            assert hold.remaining() > HOUR - 60
+            assert all(server.admin.pttl(name) > (HOUR - 60) * 1000 for name in ("a", "b"))
+            hold.extend()
+            assert hold.remaining() <= 30
 
 
 def test_a_cancelled_extension(server: Server) -> None:

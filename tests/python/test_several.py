@@ -241,8 +241,21 @@ def test_quarantine(nodes: Nodes) -> None:
     """A server seen for the first time votes when every lease it may have forgotten has ended."""
     lock = nodes.lock("vault", lease=RENEWED, quarantine=True)
     assert lock.acquire(timeout=0.2) is False
-    assert lock.acquire(timeout=PATIENCE) is True
-    lock.release()
+    with lock.hold(timeout=PATIENCE) as hold:
+        with pytest.raises(snib.InvalidLease, match="without quarantine"):
+            hold.extend(RENEWED + 1)
+        hold.extend()
+
+
+def test_a_quorum_is_extended(nodes: Nodes) -> None:
+    """By most; the others are not waited for."""
+    lock = nodes.lock("vault", lease=30)
+    with lock.hold() as hold:
+        eventually(lambda: nodes.held("vault") == 3)
+        with nodes.servers[0].stopped():
+            hold.extend(3600)
+            hold.extend(7200)
+            assert hold.remaining() > 3600
 
 
 def test_bad_quorums(nodes: Nodes, client: snib.Client) -> None:

@@ -44,7 +44,8 @@ static const char *check_live(const struct snib__engine *e)
         MUST(!op->done);
         MUST(op->place != SNIB__PLACE_NONE);
         MUST(!op->hold || op->hold->op == op || op->place == SNIB__PLACE_OUTER);
-        MUST((op->place == SNIB__PLACE_ASK) == (op->kind > SNIB__OP_RELEASE));
+        bool carried = op->kind == SNIB__OP_EXTEND && op->place == SNIB__PLACE_OUTER;
+        MUST((op->place == SNIB__PLACE_ASK || carried) == (op->kind > SNIB__OP_RELEASE));
     }
     MUST(n == e->live_n);
     return NULL;

@@ -176,11 +176,14 @@ static void check_members(struct world_hold *hold)
         world_fail("%u trusts in its hold longer than in %u of its members",
                    hold->home->process->id, need);
     }
-    if (world.majority && hold->lock->lease != 0 &&
-        hold->hold->deadline > hold->hold->acquired_at + hold->lock->lease) {
-        world_fail("a fixed lease of %u has grown", hold->home->process->id);
+    if (hold->lock && hold->lease != 0 && hold->extending == 0 &&
+        hold->hold->deadline > hold->limit) {
+        world_fail("a fixed lease of %u (%x) has grown to %.3f, limit %.3f",
+                   hold->home->process->id, hold->members,
+                   (double)(hold->hold->deadline - WORLD_START) / 1e6,
+                   (double)(hold->limit - WORLD_START) / 1e6);
     }
-    if (hold->lock->lease != 0 || count_members(hold, 0, false) >= need) {
+    if (hold->lease != 0 || hold->extending > 0 || count_members(hold, 0, false) >= need) {
         hold->short_since = 0;
     } else if (hold->short_since == 0) {
         hold->short_since = world.now;
@@ -330,9 +333,17 @@ static void watch_wait(const struct world_process *process, struct world_task *t
         task->rivalled |= other != task && other->hold != NULL && other->members & task->members;
     }
     for (int i = 0; i < WORLD_NODES * WORLD_NAMES; i++) {
-        const struct world_claim *claim = &world.claims[i / WORLD_NAMES][i % WORLD_NAMES];
+        int node = i / WORLD_NAMES, name = i % WORLD_NAMES;
+        const struct world_claim *claim = &world.claims[node][name];
         bool foreign = claim->process != process->id || claim->unwanted_since != 0;
-        task->contended |= (task->members >> i & 1) != 0 && claim->owner[0] != '\0' && foreign;
+        bool is_kept = claim->owner[0] != '\0' && foreign;
+        if (world.nested && node < world.node_count &&
+            !world.nodes[node].dead) { /* then claims are not followed */
+            model_text owner;
+            uint64_t expires_ns;
+            is_kept |= owner_of(node, name, &owner, &expires_ns);
+        }
+        task->contended |= (task->members >> i & 1) != 0 && is_kept;
     }
 }
 
@@ -351,7 +362,7 @@ static void check_wait(const struct world_process *process, struct world_task *t
     snib__time grace = world.patience / 3;
     snib__time begun = task->submitted;
     if (snib__outer_is(task->op->gate)) {
-        begun = latest(begun, latest(process->frozen_until, process->late_at));
+        begun = latest(begun, latest(process->frozen_until, process->late_at)) + WORLD_STEP;
         begun = world.majority || task->wait_ends == SNIB__NEVER ? begun
                                                                  : latest(begun, task->wait_ends);
     }
@@ -414,7 +425,7 @@ static void check_served(int index)
     if (!world.calm || !is_asked_for(&world.locks[index]) || is_taken(world.locks[index].members)) {
         world.served_at[index] = world.now;
     }
-    if (world.now > world.served_at[index] + 2 * world.lease + 5000 * SNIB__MS) {
+    if (world.now > world.served_at[index] + 3 * world.lease + 5000 * SNIB__MS) {
         world_fail("lock %d is free and no waiter gets it", index);
     }
 }
@@ -499,6 +510,33 @@ void check_result(const struct world_process *process, struct world_task *task, 
     }
 }
 
+/* After an extension the hold is safe for that long, since it was asked for. */
+void check_extended(struct world_hold *hold, const struct world_task *task, int32_t code)
+{
+    const struct world_process *process = hold->home->process;
+    snib__time lease = task->lease ? task->lease : world.lease;
+    bool troubled =
+        (world.enabled != 0 && world.now < world.stable_at) || is_closed(hold->home, hold->lock);
+    bool valid = check_is_valid(hold);
+    bool honest = code == SNIB_OK          ? true
+                  : code == SNIB_CANCELLED ? task->cancelled
+                  : code == SNIB_LOST      ? !valid
+                  : code == SNIB_NOT_HELD  ? hold->released
+                                           : code < 0 && troubled;
+    if (!honest && !process->dead) {
+        world_fail("%u: an extension ended with %s", process->id, snib_code_name(code));
+    }
+    if (code != SNIB_OK || !valid) {
+        return;
+    }
+    if (hold->extending == 1 && hold->hold->deadline < snib__lease_end(task->submitted, lease)) {
+        world_fail("%u: after an extension by %.1f ms %.1f ms are left", process->id,
+                   (double)lease / 1e6, (double)(hold->hold->deadline - world.now) / 1e6);
+    }
+    hold->lease = task->lease;
+    hold->limit = latest(hold->hold->deadline, world.now + lease);
+}
+
 /* Every loss has a cause. */
 void check_lost(const struct world_hold *hold)
 {
@@ -506,11 +544,10 @@ void check_lost(const struct world_hold *hold)
     const struct snib__hold *lost = hold->hold;
     bool troubled = world.enabled != 0 && world.now < world.stable_at + world.lease;
     bool closed = is_closed(hold->home, hold->lock);
-    bool honest = lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0
-                  : lost->reason == SNIB_REASON_CLOSED ? closed
-                  : lost->reason == SNIB_REASON_EXPIRED
-                      ? hold->lock != NULL && hold->lock->lease != 0
-                      : troubled || closed;
+    bool honest = lost->reason == SNIB_REASON_MAX_HOLD  ? lost->max_hold_ms != 0
+                  : lost->reason == SNIB_REASON_CLOSED  ? closed
+                  : lost->reason == SNIB_REASON_EXPIRED ? hold->was_fixed
+                                                        : troubled || closed;
     if (!process->dead && !honest) {
         world_fail("%u: a loss was reported without a cause: %s", process->id,
                    snib_reason_text(lost->reason));

@@ -200,6 +200,7 @@ static void new_peer(struct world_process *process, int node)
     snprintf(config.uuid, sizeof config.uuid, "%08x-%04x-8000-8000-%012llx", process->id,
              (unsigned)(node & 0xff), (unsigned long long)(world.seed & 0xffffffffffff));
     memcpy(peer->client.uuid, config.uuid, sizeof config.uuid);
+    peer->client.lease_ms = (int64_t)(world.lease / SNIB__MS);
     peer->client.options.try_timeout_ms = (int64_t)(world.patience / 3 / SNIB__MS);
     peer->client.driver.engine = snib__engine_new(&config);
     char all[64];

@@ -264,7 +264,7 @@ static void live(void)
             world_fail("not all tasks have ended");
         }
     }
-    world_run_until(world.now + 2 * world.lease + RECOVERY);
+    world_run_until(world.now + 3 * world.lease + RECOVERY);
     check_end();
 }
 
@@ -317,16 +317,17 @@ static const char *const fault_names[WORLD_FAULTS] = {
 static void print_totals(uint64_t seeds, double seconds)
 {
     const struct world_totals *t = &world_totals;
-    printf(
-        "sim_group: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, members "
-        "alone "
-        "%llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu; "
-        "faults:",
-        (unsigned long long)seeds, (unsigned long long)t->events, (unsigned long long)t->requests,
-        seconds, (unsigned long long)t->granted, (unsigned long long)t->singles,
-        (unsigned long long)t->released, (unsigned long long)t->busy,
-        (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
-        (unsigned long long)t->lost, (unsigned long long)t->failed);
+    printf("sim_group: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, members "
+           "alone "
+           "%llu, extended %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost "
+           "%llu, failed %llu; "
+           "faults:",
+           (unsigned long long)seeds, (unsigned long long)t->events,
+           (unsigned long long)t->requests, seconds, (unsigned long long)t->granted,
+           (unsigned long long)t->singles, (unsigned long long)t->extended,
+           (unsigned long long)t->released, (unsigned long long)t->busy,
+           (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
+           (unsigned long long)t->lost, (unsigned long long)t->failed);
     for (int i = 0; i < WORLD_FAULTS; i++) {
         printf(" %s %llu", fault_names[i], (unsigned long long)t->faults[i]);
     }

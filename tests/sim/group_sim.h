@@ -106,11 +106,15 @@ struct world_hold { /* what a process' program holds */
     uint32_t members;
     int users;
     bool told, released;
+    int extending;          /* tasks that have asked for another lease */
+    snib__time lease;       /* 0: renewed */
+    snib__time limit;       /* a majority's fixed lease ends by then */
+    bool was_fixed;         /* now or before */
     snib__time since;       /* when it was requested */
     snib__time short_since; /* since when too few members are at the servers; 0: enough are */
 };
 
-enum world_doing { WORLD_RESTS, WORLD_WAITS, WORLD_HOLDS_IT, WORLD_RELEASES };
+enum world_doing { WORLD_RESTS, WORLD_WAITS, WORLD_HOLDS_IT, WORLD_EXTENDS, WORLD_RELEASES };
 
 struct world_task {
     int doing;
@@ -126,6 +130,7 @@ struct world_task {
     bool contended;  /* another owner had one of the members at its server meanwhile */
     uint32_t unmute; /* nodes that could answer at some time of the wait */
     snib__time submitted, wait_ends, known_at; /* known_at: that the lock is held; 0: not yet */
+    snib__time lease;                          /* that it has asked for */
 };
 
 struct world_process {
@@ -202,7 +207,8 @@ struct world {
 };
 
 struct world_totals {
-    uint64_t events, requests, granted, singles, busy, timed_out, cancelled, released, lost, failed;
+    uint64_t events, requests, granted, singles, extended, busy, timed_out, cancelled, released,
+        lost, failed;
     uint64_t faults[WORLD_FAULTS];
 };
 
@@ -264,6 +270,7 @@ bool check_is_valid(const struct world_hold *hold);
 void check_step(void);
 void check_result(const struct world_process *process, struct world_task *task, int32_t code);
 void check_lost(const struct world_hold *hold);
+void check_extended(struct world_hold *hold, const struct world_task *task, int32_t code);
 void check_end(void);
 
 #endif

@@ -59,7 +59,10 @@ static void take_hold(struct world_process *process, struct world_task *task)
                                     .home = task->home,
                                     .lock = task->lock,
                                     .members = task->members,
-                                    .since = task->submitted};
+                                    .since = task->submitted,
+                                    .lease = task->lock ? task->lock->lease : 0};
+        hold->was_fixed = hold->lease != 0;
+        hold->limit = granted->acquired_at + hold->lease;
         world_totals.granted += task->lock != NULL;
         world_totals.singles += task->lock == NULL;
     }
@@ -174,8 +177,16 @@ void task_done(struct world_process *process, struct snib__op *op)
     world_totals.timed_out += op->code == SNIB_TIMEDOUT;
     world_totals.cancelled += op->code == SNIB_CANCELLED;
     world_totals.failed += op->code < 0;
-    check_result(process, task, op->code);
-    if (task->doing == WORLD_WAITS && op->code == SNIB_OK) {
+    if (task->doing != WORLD_EXTENDS) {
+        check_result(process, task, op->code);
+    }
+    if (task->doing == WORLD_EXTENDS) {
+        check_extended(task->hold, task, op->code);
+        world_totals.extended += op->code == SNIB_OK;
+        task->hold->extending--;
+        task->doing = WORLD_HOLDS_IT;
+        task->wake = world.now + hold_for();
+    } else if (task->doing == WORLD_WAITS && op->code == SNIB_OK) {
         take_hold(process, task);
     } else if (task->doing == WORLD_WAITS) {
         rest(task);
@@ -215,8 +226,8 @@ static void abandon(struct world_process *process, struct world_task *task)
     peer_enter(home);
     hold->users--;
     snib__hold_abandon(home->client.driver.engine, hold, world.now);
-    process->left_until = world.now + world.lease;
-    peer_leave(home); /* it may have been lost */
+    process->left_until = world.now + 2 * world.lease; /* the longest lease */
+    peer_leave(home);                                  /* it may have been lost */
     peer_enter(home);
     leave_hold(task->hold);
     rest(task);
@@ -261,6 +272,42 @@ static void release(struct world_process *process, struct world_task *task)
     peer_leave(home);
 }
 
+/* ---- Another lease ------------------------------------------------------------------------------ */
+
+/* The most that a hold may ask for: a majority's servers may vote again soon after a loss of memory. */
+static snib__time longest(void)
+{
+    return world.quarantine ? world.lease : 2 * world.lease;
+}
+
+/* False: it was not asked for, because the hold is over. */
+static bool extend(struct world_process *process, struct world_task *task)
+{
+    struct world_hold *hold = task->hold;
+    int32_t code;
+    snib__time lease = world_chance(2) ? 0 : world_between(100 * SNIB__MS, longest());
+    lease = lease / SNIB__MS * SNIB__MS;
+    peer_enter(task->home);
+    struct snib__op *op =
+        snib__engine_extend(task->home->client.driver.engine, hold->hold, lease, world.now, &code);
+    if (op != NULL) {
+        world_trace("%u task %d extends %x by %.1f ms", process->id, (int)(task - process->tasks),
+                    hold->members, (double)lease / 1e6);
+        task->op = op;
+        task->doing = WORLD_EXTENDS;
+        task->cancelled = false;
+        task->submitted = world.now;
+        task->lease = lease;
+        task->wake = world_chance(4) ? world.now + world_draw(4 * world.delay) : SNIB__NEVER;
+        hold->extending++;
+        hold->was_fixed |= lease != 0;
+    } else if (code != SNIB_LOST && code != SNIB_ECLOSED) {
+        world_fail("%u: an extension was not started: %s", process->id, snib_code_name(code));
+    }
+    peer_leave(task->home);
+    return op != NULL;
+}
+
 static void cancel(struct world_process *process, struct world_task *task)
 {
     task->wake = SNIB__NEVER;
@@ -295,7 +342,9 @@ void task_move(struct world_process *process, struct world_task *task)
     } else if (task->doing == WORLD_RESTS) {
         begin(process, task);
     } else if (task->doing == WORLD_HOLDS_IT) {
-        release(process, task);
+        if (!world_chance(3) || process->closing || !extend(process, task)) {
+            release(process, task);
+        }
     } else {
         cancel(process, task);
     }

@@ -565,7 +565,8 @@ int main(int argc, char **argv)
     unsigned long scripts = world.scripts, toggles = world.toggles, skipped = world.skipped;
     int unjudged = 0;
     for (enum plant plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
-        bool missed = run(50000, seed, plant); /* found after some 1,500, if chance is not against it */
+        bool missed =
+            run(50000, seed, plant);    /* found after some 1,500, if chance is not against it */
         bool busy = world.skipped > 10; /* it started over so often that few subscriptions lasted */
         unjudged += missed && busy;
         if (missed && !busy) {

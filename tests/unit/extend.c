@@ -162,6 +162,41 @@ static void its_lease_is_over(void **state)
     assert_true(snib__engine_quiet(engine));
 }
 
+/* Only asked for: a carrier applies it, when enough other members have been granted theirs.  Until then the hold keeps its
+ * lease, but a fixed one does not end before what was granted. */
+static void a_member_waits_for_the_others(void **state)
+{
+    (void)state;
+    snib__time sent_at = now;
+    struct snib__op *op = extend(60 * SECOND);
+    snib__extend_only_asks(op);
+    now += SNIB__MS;
+    answer(engine, "*0\r\n");
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_OK);
+    assert_int_equal(snib__extend_sent_at(op), sent_at);
+    assert_int_equal(hold->lease_ms, 20000);
+    assert_int_equal(hold->deadline, snib__lease_end(sent_at, 60 * SECOND));
+    snib__hold_extended(engine, hold, 60 * SECOND, sent_at, now);
+    assert_int_equal(hold->lease_ms, 60000);
+    assert_int_equal(hold->deadline, snib__lease_end(sent_at, 60 * SECOND));
+    snib__op_free(engine, op);
+}
+
+/* What gives a member its shorter fixed lease is not sent again: it could come after the extension. */
+static void a_member_is_not_shortened_any_more(void **state)
+{
+    (void)state;
+    static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+    hold = granted(engine, gate(engine, SNIB_MUTEX, "n"), &renewed);
+    snib__hold_fix(engine, hold, SECOND, now);
+    assert_true(hold->exact);
+    struct snib__op *op = extend(60 * SECOND);
+    assert_false(hold->exact);
+    assert_true(engine->extended >= 60 * SECOND);
+    (void)op;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +206,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_shorter_one_leaves_the_doubt, start, stop),
         cmocka_unit_test_setup_teardown(it_may_have_been_given, start, stop),
         cmocka_unit_test_setup_teardown(its_lease_is_over, start, stop),
+        cmocka_unit_test_setup_teardown(a_member_waits_for_the_others, start, stop),
+        cmocka_unit_test_setup_teardown(a_member_is_not_shortened_any_more, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

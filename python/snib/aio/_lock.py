@@ -114,8 +114,9 @@ class Hold(BaseHold):
                from now on
 
         It never ends earlier than it would have.  Raises Lost if the hold was lost, NotHeld if it
-        was released, NotSupported for a semaphore and for a lock on several servers, and
-        Unreachable if no answer came: then the hold keeps the lease that it had.
+        was released, NotSupported for a semaphore, InvalidLease for a quorum lock by more than
+        the lease that it was made for, and Unreachable if no answer came: then the hold keeps the
+        lease that it had.
         """
         loop = self._lock._client._loop()
         try:

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "an extension counts from its answer",
         "engine/extend.c",
-        "snib__time deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
-        "snib__time deadline = snib__lease_end(now, snib__hold_lease(e, hold)) + 0 * sent_at;",
+        "snib__time deadline = snib__lease_end(sent_at, lease ? lease : clients);",
+        "snib__time deadline = snib__lease_end(now, lease ? lease : clients) + 0 * sent_at;",
     ),
     Mutant(
         "an extension counts before it is answered",
@@ -19,15 +19,15 @@ MUTANTS = [
     Mutant(
         "an extended hold is still renewed",
         "engine/extend.c",
-        "    hold->lease_ms = (uint32_t)lease_ms & SNIB__SPAN_MAX;",
+        "    hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;",
         "    hold->lease_ms = 0;",
         "live/extend renewal_ends_and_begins",
     ),
     Mutant(
         "a renewed hold keeps the deadline of its longer lease",
         "engine/extend.c",
-        "if (lease_ms == 0 || deadline > hold->deadline)",
-        "if (deadline > hold->deadline)",
+        "if (lease == 0 && before > snib__lease_end(now, clients))",
+        "if (0 && before > snib__lease_end(now, clients))",
     ),
     Mutant(
         "an extension is asked for less than the deadline needs",

@@ -164,7 +164,7 @@ MUTANTS = [
     Mutant(
         "a fixed lease of a quorum grows with later votes",
         "api/group.c",
-        "if (c->lease && c->parts->majority && deadline > c->ends)",
+        "if (c->lease && deadline > c->ends)",
         "if (c->lease && c->parts->majority && deadline == 0)",
         "live/votes fixed_lease_does_not_grow",
     ),
@@ -213,8 +213,8 @@ MUTANTS = [
     Mutant(
         "a lock of several servers keeps the deadline of its first look",
         "engine/outer.c",
-        "outer->span = deadline - now; snib__hold_arm(e, hold, now);",
-        "outer->span = deadline - now;",
+        "if (deadline > now + outer->span) outer->span = deadline - now; snib__hold_arm(e, hold, now);",
+        "if (deadline > now + outer->span) outer->span = deadline - now;",
         "unit_hold",
     ),
     Mutant(
@@ -367,8 +367,77 @@ MUTANTS = [
     Mutant(
         "a vote is remembered for the first client's lease",
         "api/members.c",
-        "o->lease_ms ? o->lease_ms : members_longest_lease(members, n);",
-        "o->lease_ms ? o->lease_ms : members_longest_lease(members, 1);",
+        "int64_t renewed_ms = members_longest_lease(members, n);",
+        "int64_t renewed_ms = members_longest_lease(members, 1);",
         "unit_members",
+    ),
+    Mutant(
+        "an extension of a lock of locks needs one server less",
+        "locks/group.c",
+        "if (!group->extending || (granted < group->need && hoped >= group->need)) return false;"
+        " if (granted < group->need) {",
+        "if (!group->extending || (granted + 1 < group->need && hoped >= group->need)) return false;"
+        " if (granted + 1 < group->need) {",
+    ),
+    Mutant(
+        "an extension of a lock of locks waits for every server",
+        "locks/group.c",
+        "(granted < group->need && hoped >= group->need)",
+        "(granted < group->need && hoped >= group->need) ||"
+        " group_count_leased(group, GROUP_TO_EXTEND, GROUP_EXTENDING) > 0",
+        "unit_group_extend",
+    ),
+    Mutant(
+        "a server that was too late for an extension keeps the old lease",
+        "locks/group.c",
+        ": group->extending ? GROUP_EXTENDED : GROUP_TO_LEASE;",
+        ": group->extending ? GROUP_EXTENDED : GROUP_AS_BEFORE;",
+        "unit_group_extend",
+    ),
+    Mutant(
+        "a cancelled extension of a lock of locks counts",
+        "api/group.c",
+        "snib__group_unextend(&c->group); c->extension = 0;",
+        "c->extension = extension;",
+    ),
+    Mutant(
+        "the lock of an extension that failed lasts as long as its members",
+        "api/group.c",
+        "if (c->lease && deadline > c->ends)",
+        "if (c->lease && c->parts->majority && deadline > c->ends)",
+    ),
+    Mutant(
+        "the members of an extended lock keep their lease",
+        "api/group.c",
+        "if (hold) snib__hold_extended(",
+        "if (!hold) snib__hold_extended(",
+    ),
+    Mutant(
+        "a member is shortened after its extension",
+        "engine/extend.c",
+        "hold->exact = false; /* what",
+        "/* what",
+        "unit_extend",
+    ),
+    Mutant(
+        "a member keeps its old lease until the others have the new one",
+        "engine/extend.c",
+        "if (hold->lease_ms && deadline > hold->deadline)",
+        "if (0 && deadline > hold->deadline)",
+        "unit_extend",
+    ),
+    Mutant(
+        "an extension of a lock of locks outlives its hold",
+        "engine/outer.c",
+        "hold->outer = NULL; outer_end_extensions(e, hold, SNIB_NOT_HELD);",
+        "hold->outer = NULL;",
+        "live/groups extended_and_released",
+    ),
+    Mutant(
+        "a quorum is extended for longer than its servers are silent",
+        "api/group.c",
+        "return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;",
+        "return !parts || wanted > 0;",
+        "live/votes quarantine",
     ),
 ]
