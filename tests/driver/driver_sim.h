@@ -4,7 +4,7 @@
 
 #include "world.h"
 
-#include "../sim/model_server.h"
+#include "../../core/testing/model_server.h"
 #include "api/objects.h"
 #include "engine/internal.h"
 #include "engine/route.h"

@@ -10,7 +10,7 @@
 #include <ucontext.h>
 #include <uuid/uuid.h>
 
-#include "../sim/model_server.h"
+#include "../../core/testing/model_server.h"
 #include "../sim/pairs.h"
 
 #define LONGEST (1800 * 1000 * SNIB__MS)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../sim/model_server.h"
+#include "../../core/testing/model_server.h"
 
 #define FDS 512
 #define FIRST_FD 1000 /* distinct from the real kernel's descriptors */

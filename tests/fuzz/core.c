@@ -2,14 +2,14 @@
  *
  * The first byte chooses the world.  In one, the input itself is the server: it answers each request well,
  * wrongly, late or never, and may send any bytes at any time.  In the other, two clients share a model of a
- * server (tests/sim/model_server.h), which answers truthfully with faults that the input chooses; there, a
+ * server (core/testing/model_server.h), which answers truthfully with faults that the input chooses; there, a
  * hold that counts as safe must be at the server.
  */
 #include "calls.h"
 #include "replies.h"
 
 #include "../sim/engine_check.h"
-#include "../sim/model_server.h"
+#include "../../core/testing/model_server.h"
 
 #include <errno.h>
 

@@ -13,7 +13,7 @@
 #include "engine/internal.h"
 #include "engine/route.h"
 #include "net/script.h"
-#include "sim/model_server.h"
+#include "../../core/testing/model_server.h"
 #include "snib.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* model_internal.h - what the model server's files share.  See model_server.h. */
-#ifndef SNIB_TESTS_MODEL_INTERNAL_H
-#define SNIB_TESTS_MODEL_INTERNAL_H
+#ifndef SNIB_TESTING_MODEL_INTERNAL_H
+#define SNIB_TESTING_MODEL_INTERNAL_H
 
 #include "model_server.h"
 

@@ -6,8 +6,8 @@
  *
  * Not thread-safe: one model belongs to one caller.  Running out of memory aborts.
  */
-#ifndef SNIB_TESTS_MODEL_SERVER_H
-#define SNIB_TESTS_MODEL_SERVER_H
+#ifndef SNIB_TESTING_MODEL_SERVER_H
+#define SNIB_TESTING_MODEL_SERVER_H
 
 #include <stdbool.h>
 #include <stddef.h>
