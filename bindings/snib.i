@@ -185,6 +185,7 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(code_text)
 %wrap(code_is)
 %wrap(reason_text)
+%wrap(advance_clock)
 %wrap(version_number)
 %wrap(version_string)
 %wrap(build_id)

@@ -14,6 +14,13 @@ string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 configure_file(cmake/snib.pc.in snib.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/snib.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+if(SNIB_TESTING)
+    install(TARGETS snib_testing EXPORT snibTargets)
+    install(FILES core/include/snib_testing.h TYPE INCLUDE)
+    configure_file(cmake/snib-testing.pc.in snib-testing.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/snib-testing.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/snib)
 write_basic_package_version_file(snibConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 configure_file(cmake/snibConfig.cmake.in snibConfig.cmake COPYONLY)

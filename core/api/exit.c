@@ -46,6 +46,14 @@ void snib__exit_remove(struct snib__client *client)
     pthread_mutex_unlock(&exit_mutex);
 }
 
+void snib__exit_wake(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+    for (struct snib__client *client = exit_first; client; client = client->exit_next)
+        snib__sys_ring(client->driver.wake_fd);
+    pthread_mutex_unlock(&exit_mutex);
+}
+
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void exit_fork_prepare(void)

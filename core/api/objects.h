@@ -107,6 +107,7 @@ bool snib__client_close_end(struct snib__client *client, snib__time until);
 void snib__exit_init(void);
 void snib__exit_add(struct snib__client *client);
 void snib__exit_remove(struct snib__client *client);
+void snib__exit_wake(void); /* the threads of all clients look at the clock */
 
 /* client.c's, for the heir: a new client with the address and options of another; NULL with
  * *out_code. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -27,23 +28,24 @@ struct url_span {
 static const struct url_scheme {
     const char *name;
     int topology;
-    bool tls, is_unix;
+    bool tls, is_unix, is_memory;
 } url_schemes[] = {
-    {"redis", SNIB__SINGLE, false, false},
-    {"valkey", SNIB__SINGLE, false, false},
-    {"rediss", SNIB__SINGLE, true, false},
-    {"valkeys", SNIB__SINGLE, true, false},
-    {"unix", SNIB__SINGLE, false, true},
-    {"redis+unix", SNIB__SINGLE, false, true},
-    {"valkey+unix", SNIB__SINGLE, false, true},
-    {"redis+sentinel", SNIB__SENTINEL, false, false},
-    {"valkey+sentinel", SNIB__SENTINEL, false, false},
-    {"rediss+sentinel", SNIB__SENTINEL, true, false},
-    {"valkeys+sentinel", SNIB__SENTINEL, true, false},
-    {"redis+cluster", SNIB__CLUSTER, false, false},
-    {"valkey+cluster", SNIB__CLUSTER, false, false},
-    {"rediss+cluster", SNIB__CLUSTER, true, false},
-    {"valkeys+cluster", SNIB__CLUSTER, true, false},
+    {"redis", SNIB__SINGLE, false, false, false},
+    {"valkey", SNIB__SINGLE, false, false, false},
+    {"rediss", SNIB__SINGLE, true, false, false},
+    {"valkeys", SNIB__SINGLE, true, false, false},
+    {"unix", SNIB__SINGLE, false, true, false},
+    {"redis+unix", SNIB__SINGLE, false, true, false},
+    {"valkey+unix", SNIB__SINGLE, false, true, false},
+    {"memory", SNIB__SINGLE, false, false, true},
+    {"redis+sentinel", SNIB__SENTINEL, false, false, false},
+    {"valkey+sentinel", SNIB__SENTINEL, false, false, false},
+    {"rediss+sentinel", SNIB__SENTINEL, true, false, false},
+    {"valkeys+sentinel", SNIB__SENTINEL, true, false, false},
+    {"redis+cluster", SNIB__CLUSTER, false, false, false},
+    {"valkey+cluster", SNIB__CLUSTER, false, false, false},
+    {"rediss+cluster", SNIB__CLUSTER, true, false, false},
+    {"valkeys+cluster", SNIB__CLUSTER, true, false, false},
 };
 
 static int url_bad(snib_error *err, const char *why)
@@ -269,6 +271,21 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
     return code;
 }
 
+/* A memory server listens at an address that only this process's clients compute. */
+static int url_memory(struct url_span authority, struct url_span path, struct snib__url *out,
+                      snib_error *err)
+{
+    out->addresses = calloc(1, sizeof *out->addresses);
+    if (!out->addresses)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (!snib__address_memory(out->addresses, getpid(), authority.at, authority.n))
+        return url_bad(err, "a memory:// URL needs a name of 1 to 64 letters, digits, - and _: "
+                            "memory://name");
+    out->addresses_n = 1;
+    return path.n > 1 ? url_database((struct url_span){path.at + 1, path.n - 1}, out, err)
+                      : SNIB_OK;
+}
+
 /* ---- the query ---- */
 
 /* Read "name=value".  The name is copied only if it looks like one, because an unknown name is
@@ -356,7 +373,9 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
         authority = (struct url_span){at + user, authority.n - user};
     }
     if (code == SNIB_OK)
-        code = (scheme->is_unix ? url_unix : url_tcp)(authority, path, out, err);
+        code = (scheme->is_unix     ? url_unix
+                : scheme->is_memory ? url_memory
+                                    : url_tcp)(authority, path, out, err);
     return code == SNIB_OK ? url_query(query, out, given, err) : code;
 }
 

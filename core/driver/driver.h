@@ -109,6 +109,7 @@ struct snib__driver {
     snib__time sleep_until; /* the thread's; 0 while it is awake */
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
+    snib__time ahead;    /* how far the clock had been moved when the thread last looked */
     bool wake_raised;
     _Atomic uint32_t
         hold_word; /* changes when a hold may have changed, for threads that watch holds */

@@ -1,5 +1,7 @@
 #include "driver/park.h"
 
+#include "driver/ahead.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -11,7 +13,8 @@ snib__time snib__now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
+    return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec +
+           atomic_load_explicit(&snib__ahead, memory_order_relaxed);
 }
 
 /* The kernel's sleep clock stops during a suspend, and a wake-up is late if its sender is held up,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,8 +328,13 @@ static int sock_unix(struct snib__sock *sock, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
+    socklen_t n = sizeof address;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
+    if (path[0] == '@') { /* abstract: the name is as long as the address says */
+        address.sun_path[0] = '\0';
+        n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    }
+    int error = snib__sys_connect((struct sockaddr *)&address, n, &fd);
     if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);
         return error;

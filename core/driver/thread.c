@@ -1,6 +1,7 @@
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
  * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
+#include "driver/ahead.h"
 #include "driver/lead.h"
 
 #include <errno.h>
@@ -326,7 +327,11 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
  * a clock or a wake-up misses. */
 static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
-    snib__time now = snib__now();
+    snib__time now = snib__now(), ahead = atomic_load(&snib__ahead);
+    if (d->ahead != ahead) { /* the alarm was set on a clock that has moved since */
+        d->ahead = ahead;
+        d->alarm_at = SNIB__NEVER;
+    }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
         *until = thread_earlier(*until, now + d->nap);
     if (*until <= now)

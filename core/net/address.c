@@ -1,6 +1,7 @@
 /* address.c - see address.h. */
 #include "net/address.h"
 
+#include "net/memory.h"
 #include "net/text.h"
 
 #include <stdio.h>
@@ -45,6 +46,16 @@ bool snib__address_path(struct snib__address *out, const char *path, size_t n)
     return true;
 }
 
+bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n)
+{
+    char path[SNIB__MEMORY_PATH];
+    if (!snib__memory_path(path, pid, name, n))
+        return false;
+    memset(out, 0, sizeof *out);
+    memcpy(out->path, path, strlen(path));
+    return true;
+}
+
 int snib__address_order(const struct snib__address *one, const struct snib__address *other)
 {
     int order = strcmp(one->path, other->path);
@@ -65,7 +76,9 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 {
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
-    if (address->path[0])
+    if (address->path[0] == '@')
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", strrchr(address->path, '/') + 1);
+    else if (address->path[0])
         n = snprintf(out, SNIB__ADDRESS_TEXT, "%s", address->path);
     else if (memchr(address->host, ':', strlen(address->host)))
         n = snprintf(out, SNIB__ADDRESS_TEXT, "[%s]:%d", address->host, address->port);

@@ -1,0 +1,3 @@
+#include "driver/ahead.h"
+
+_Atomic snib__time snib__ahead;

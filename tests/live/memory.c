@@ -1,0 +1,260 @@
+/* memory.c - memory servers: their faults, their clock, and what a client makes of them. */
+#include "../support/support.h"
+
+#include <snib_testing.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SOON_MS = 20000, LEASE_MS = 30000 };
+
+static int world_new(void **state)
+{
+    snib_memory *server;
+    assert_int_equal(snib_memory_start(NULL, &server, NULL), SNIB_OK);
+    *state = server;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    snib_memory_stop(*state);
+    return 0;
+}
+
+static snib_client *client_of(snib_memory *server)
+{
+    snib_client *client;
+    snib_error err;
+    if (snib_client_open(snib_memory_url(server), NULL, &client, &err) != SNIB_OK)
+        fail_msg("%s", err.text);
+    return client;
+}
+
+static void must_fault(snib_memory *server, const char *fault, const char *argument)
+{
+    snib_error err;
+    if (snib_memory_fault(server, fault, argument, &err) != SNIB_OK)
+        fail_msg("%s", err.text);
+}
+
+static void refused(int code, int want, const snib_error *err, const char *part)
+{
+    assert_int_equal(code, want);
+    if (!strstr(err->text, part))
+        fail_msg("\"%s\" does not contain \"%s\"", err->text, part);
+}
+
+/* ---- names ---- */
+
+static void names(void **state)
+{
+    snib_memory *one, *other = NULL;
+    snib_error err;
+    snib_client *client;
+    snib_hold *hold;
+    (void)state;
+    refused(snib_memory_start("", &one, &err), SNIB_EINVAL, &err, "1 to 64 letters");
+    refused(snib_memory_start("a/b", &one, &err), SNIB_EINVAL, &err, "1 to 64 letters");
+    refused(snib_client_open("memory://", NULL, &client, &err), SNIB_EURL, &err, "memory://name");
+    refused(snib_client_open("memory://a.b", NULL, &client, &err), SNIB_EURL, &err,
+            "memory://name");
+    assert_int_equal(snib_memory_start("twice", &one, &err), SNIB_OK);
+    assert_string_equal(snib_memory_url(one), "memory://twice");
+    refused(snib_memory_start("twice", &other, &err), SNIB_EINUSE, &err, "\"twice\" already");
+    client = client_of(one);
+    must_release(must_acquire(must_lock(client, "name"), 0));
+    snib_client_free(client);
+    snib_memory_stop(one);
+    assert_int_equal(snib_client_open("memory://twice", NULL, &client, &err), SNIB_OK);
+    refused(snib_lock_acquire(must_lock(client, "name"), 0, 0, &hold, &err), SNIB_ECONNECT, &err,
+            "memory://twice (no memory server of this name");
+    snib_client_free(client);
+    assert_int_equal(snib_memory_start("twice", &one, &err), SNIB_OK);
+    snib_memory_stop(one);
+    snib_memory_stop(NULL);
+}
+
+/* Two programs with one name have two servers: a child does not see its parent's, and has its own. */
+static void programs(void **state)
+{
+    snib_memory *server, *own;
+    (void)state;
+    assert_int_equal(snib_memory_start("shared", &server, NULL), SNIB_OK);
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        snib_client *other;
+        snib_hold *second;
+        snib_error err;
+        int code = snib_memory_fault(server, "stall", NULL, &err);
+        snib_memory_stop(server); /* the parent's goes on */
+        _exit(code == SNIB_EFORKED && snib_memory_start("shared", &own, NULL) == SNIB_OK &&
+                      snib_client_open("memory://shared", NULL, &other, NULL) == SNIB_OK &&
+                      snib_lock_acquire(must_lock(other, "name"), 0, 0, &second, NULL) == SNIB_OK
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(snib_hold_check(hold, NULL), SNIB_OK);
+    must_release(hold);
+    snib_client_free(client);
+    snib_memory_stop(server);
+}
+
+/* ---- the clock ---- */
+
+static void advance_loses(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    int32_t reason;
+    snib_client *client = client_of(server), *other = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    must_fault(server, "stall", NULL);
+    assert_int_equal(snib_memory_advance(LEASE_MS, NULL), SNIB_OK);
+    assert_int_equal(snib_hold_check(hold, &err), SNIB_LOST); /* at once, whatever the threads do */
+    assert_int_equal(snib_hold_wait(hold, SOON_MS, &reason, NULL), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    must_fault(server, "resume", NULL);
+    must_release(must_acquire(must_lock(other, "name"), SOON_MS));
+    snib_hold_free(hold);
+    refused(snib_memory_advance(-1, &err), SNIB_EINVAL, &err, "31536000000 ms");
+    refused(snib_advance_clock(-1, &err), SNIB_EINVAL, &err, "31536000000 ms");
+    snib_client_free(client);
+    snib_client_free(other);
+}
+
+/* A third of a lease: the hold is renewed, and lives through more than a lease of such steps. */
+static void advance_renews(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
+        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
+    }
+    assert_int_equal(snib_hold_check(hold, NULL), SNIB_OK);
+    assert_true(snib_memory_has(server, "name"));
+    must_release(hold);
+    assert_false(snib_memory_has(server, "name"));
+    snib_client_free(client);
+}
+
+/* ---- faults ---- */
+
+static void reply_lost(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_lock *lock = must_lock(client, "name");
+    must_release(must_acquire(lock, 0)); /* the scripts are there */
+    must_fault(server, "lose_reply", NULL);
+    snib_hold *hold = must_acquire(lock, SOON_MS); /* asked again, with the same number */
+    assert_true(must_stats(client).reconnects > 0);
+    must_fault(server, "lose_reply", "1");
+    must_release(hold);
+    assert_false(snib_memory_has(server, "name"));
+    snib_client_free(client);
+}
+
+static void connections_killed(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    assert_true(snib_memory_connections(server) > 0);
+    must_fault(server, "kill_connection", "1");
+    AWAIT(must_stats(client).reconnects > 0, SOON_MS);
+    must_fault(server, "kill_connection", NULL);
+    must_release(hold);
+    refused(snib_memory_fault(server, "kill_connection", "99", &err), SNIB_EINVAL, &err,
+            "1 is the oldest");
+    snib_client_free(client);
+}
+
+static void key_expires(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    refused(snib_memory_fault(server, "expire", "other", &err), SNIB_EINVAL, &err,
+            "no key \"other\"");
+    must_fault(server, "expire", "name");
+    assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK); /* it asks */
+    AWAIT(snib_hold_check(hold, NULL) == SNIB_LOST, SOON_MS);
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+static void server_fails_over(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_hold *kept = must_acquire(must_lock(client, "kept"), 0);
+    must_fault(server, "snapshot", NULL);
+    snib_hold *gone = must_acquire(must_lock(client, "gone"), 0);
+    must_fault(server, "failover", NULL);
+    AWAIT(snib_hold_check(gone, NULL) == SNIB_LOST, SOON_MS);
+    assert_int_equal(snib_hold_check(kept, NULL), SNIB_OK);
+    must_release(kept);
+    snib_hold_free(gone);
+    snib_client_free(client);
+}
+
+static void server_refuses(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    snib_hold *hold;
+    snib_client *client = client_of(server);
+    must_fault(server, "refuse", NULL);
+    refused(snib_lock_acquire(must_lock(client, "name"), 0, 0, &hold, &err), SNIB_ECONNECT, &err,
+            "no memory server of this name accepts");
+    must_fault(server, "accept", NULL);
+    must_release(must_acquire(must_lock(client, "name"), SOON_MS));
+    must_fault(server, "oom", NULL);
+    refused(snib_lock_acquire(must_lock(client, "name"), 0, 0, &hold, &err), SNIB_EOOM, &err,
+            "OOM");
+    must_fault(server, "oom", "off");
+    must_release(must_acquire(must_lock(client, "name"), 0));
+    must_fault(server, "readonly", "on");
+    must_fault(server, "heal", NULL);
+    must_release(must_acquire(must_lock(client, "name"), SOON_MS));
+    snib_client_free(client);
+}
+
+static void bad_faults(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    refused(snib_memory_fault(server, "explode", NULL, &err), SNIB_EINVAL, &err,
+            "no fault \"explode\"; there are lose_reply, stall, ");
+    refused(snib_memory_fault(server, NULL, NULL, &err), SNIB_EINVAL, &err, "masterdown, mute");
+    refused(snib_memory_fault(server, "stall", "1", &err), SNIB_EINVAL, &err, "takes no argument");
+    refused(snib_memory_fault(server, "lose_reply", "0", &err), SNIB_EINVAL, &err, "1 to 1000000");
+    refused(snib_memory_fault(server, "lose_reply", "-", &err), SNIB_EINVAL, &err, "1 to 1000000");
+    refused(snib_memory_fault(server, "expire", NULL, &err), SNIB_EINVAL, &err,
+            "the name of a key");
+    refused(snib_memory_fault(server, "oom", "maybe", &err), SNIB_EINVAL, &err,
+            "\"on\" or \"off\"");
+    assert_int_equal(snib_memory_fault(server, "explode", NULL, NULL), SNIB_EINVAL);
+}
+
+int main(void)
+{
+#define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),   cmocka_unit_test(programs),   ON_SERVER(advance_loses),
+        ON_SERVER(advance_renews), ON_SERVER(reply_lost),        ON_SERVER(connections_killed),
+        ON_SERVER(key_expires),    ON_SERVER(server_fails_over), ON_SERVER(server_refuses),
+        ON_SERVER(bad_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
