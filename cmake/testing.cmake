@@ -24,6 +24,7 @@ target_link_options(snib_testing PRIVATE
 set_target_properties(snib_testing PROPERTIES OUTPUT_NAME snib-testing EXPORT_NAME testing)
 
 if(SKBUILD)
+    target_compile_definitions(snib_testing PRIVATE SNIB_TESTING_APART)
     install(TARGETS snib_testing LIBRARY DESTINATION snib COMPONENT python)
 else()
     set_target_properties(snib_testing PROPERTIES

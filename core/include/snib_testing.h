@@ -25,7 +25,7 @@ typedef struct snib_memory snib_memory;
 /* snib_memory_start - start a server.
  *
  * name     1 to 64 letters, digits, - and _; NULL: one that nothing else uses
- * Returns  SNIB_OK; SNIB_EINVAL: a bad name; SNIB_EINUSE: this process has a server of this name; SNIB_ESYSTEM.
+ * Returns  SNIB_OK; SNIB_EINVAL: a bad name, or this process has a server of this name; SNIB_ESYSTEM.
  * Owns     end with snib_memory_stop().
  */
 SNIB_API int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err);

@@ -31,9 +31,24 @@ pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a f
 static snib_memory *server_first;
 static uint64_t server_ahead_ns, server_numbers;
 
-/* The core may be linked into another library of this process, where this one cannot see it: then
- * whoever calls snib_memory_advance() moves the clients' clock. */
+/* In the packages for Python and Go the core is in a library or package of its own, and the package
+ * moves the clients' clock.  In C it is in the program, or in libsnib. */
+#ifdef SNIB_TESTING_APART
+static int server_advance_clients(int64_t ms, snib_error *err)
+{
+    (void)ms, (void)err;
+    return SNIB_OK;
+}
+#else
 int snib_advance_clock(int64_t ms, snib_error *err) __attribute__((weak));
+
+static int server_advance_clients(int64_t ms, snib_error *err)
+{
+    if (!snib_advance_clock)
+        return snib__server_fail(err, SNIB_ENOTSUP, "the program is not linked with libsnib");
+    return snib_advance_clock(ms, err);
+}
+#endif
 
 int snib__server_fail(snib_error *err, int code, const char *format, ...)
 {
@@ -282,7 +297,7 @@ static int server_begin(snib_memory *server, snib_error *err)
 {
     for (const snib_memory *other = server_first; other; other = other->next)
         if (strcmp(other->name, server->name) == 0)
-            return snib__server_fail(err, SNIB_EINUSE,
+            return snib__server_fail(err, SNIB_EINVAL,
                                      "this process has a memory server \"%s\" already; stop it "
                                      "first, or use another name",
                                      server->name);
@@ -357,7 +372,7 @@ int snib_memory_advance(int64_t ms, snib_error *err)
     if (ms < 0 || ms > SERVER_ADVANCE_MAX)
         return snib__server_fail(err, SNIB_EINVAL, "the clock can be moved by 0 to %lld ms",
                                  (long long)SERVER_ADVANCE_MAX);
-    int code = snib_advance_clock ? snib_advance_clock(ms, err) : SNIB_OK;
+    int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
     server_ahead_ns += (uint64_t)ms * 1000000u;
     for (snib_memory *server = server_first; server; server = server->next)

@@ -11,7 +11,7 @@ A lock behaves like threading.Lock, one from client.rlock() like threading.RLock
 seconds.  A client also has fair_lock(), fenced_lock(), rwlock(), spin_lock(), plain_lock(),
 semaphore(), permits() and latch(); MultiLock and QuorumLock combine several locks into one.
 snib.aio has the same names for asyncio, and snib.fencing checks tokens.  snib.protocols says what a
-test's own lock must have.  All exceptions derive from snib.Error.
+test's own lock must have, and snib.testing is a server for tests.  All exceptions derive from snib.Error.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from . import opentelemetry as opentelemetry
     from . import prometheus as prometheus
     from . import protocols as protocols
+    from . import testing as testing
 
 _core.set_errors(_errors.make)
 
@@ -69,7 +70,7 @@ connect = Client
 
 def __getattr__(name: str) -> Any:
     # Slow to import, or with needs of their own, and many programs do not use them.
-    if name in ("aio", "anyio", "fencing", "opentelemetry", "prometheus", "protocols"):
+    if name in ("aio", "anyio", "fencing", "opentelemetry", "prometheus", "protocols", "testing"):
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 

@@ -61,7 +61,7 @@ static void names(void **state)
             "memory://name");
     assert_int_equal(snib_memory_start("twice", &one, &err), SNIB_OK);
     assert_string_equal(snib_memory_url(one), "memory://twice");
-    refused(snib_memory_start("twice", &other, &err), SNIB_EINUSE, &err, "\"twice\" already");
+    refused(snib_memory_start("twice", &other, &err), SNIB_EINVAL, &err, "\"twice\" already");
     client = client_of(one);
     must_release(must_acquire(must_lock(client, "name"), 0));
     snib_client_free(client);

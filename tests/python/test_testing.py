@@ -1,0 +1,185 @@
+"""The test kit: memory servers, their clock and their faults, from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import snib
+import snib.aio
+from support import eventually
+
+testing = pytest.importorskip("snib.testing", reason="built without Lua")
+
+LEASE = 30.0
+SOON = 20.0
+
+
+@pytest.fixture
+def memory() -> Iterator[snib.testing.Server]:
+    with testing.Server() as server:
+        yield server
+
+
+@pytest.fixture
+def user(memory: snib.testing.Server) -> Iterator[snib.Client]:
+    with snib.connect(memory.url) as client:
+        yield client
+
+
+def test_a_lock(memory: snib.testing.Server, user: snib.Client) -> None:
+    with user.lock("name") as hold:
+        hold.check()
+        assert memory.has("name") and memory.connections > 0 and memory.requests > 0
+        with snib.connect(memory.url) as other, pytest.raises(snib.Busy):
+            other.lock("name").hold(timeout=0)
+    assert not memory.has("name")
+
+
+def test_a_silent_server_and_the_clock(memory: snib.testing.Server, user: snib.Client) -> None:
+    hold = user.lock("name").hold()
+    memory.stall()
+    memory.advance(LEASE)
+    with pytest.raises(snib.Lost) as caught:
+        hold.check()
+    assert caught.value.reason == "unreachable"
+    assert hold.lost.wait(SOON)
+    memory.resume()
+    with user.lock("name").hold(timeout=SOON):
+        pass
+
+
+def test_small_steps_of_the_clock_are_renewed(memory: snib.testing.Server, user: snib.Client) -> None:
+    with user.lock("name").hold() as hold:
+        for _ in range(4):
+            memory.advance(LEASE / 3 + 0.001)
+            eventually(lambda: hold.remaining() > LEASE * 2 / 3, SOON)
+        hold.check()
+
+
+def test_a_lost_reply(memory: snib.testing.Server, user: snib.Client) -> None:
+    with user.lock("name").hold():
+        pass
+    memory.lose_reply()
+    with user.lock("name").hold(timeout=SOON) as hold:
+        hold.check()
+    assert user.stats().reconnects > 0
+
+
+def test_the_key_ends(memory: snib.testing.Server, user: snib.Client) -> None:
+    hold = user.lock("name").hold()
+    memory.expire("name")
+    memory.advance(LEASE / 3 + 0.001)  # the client asks
+    assert hold.lost.wait(SOON)
+
+
+def test_a_failover(memory: snib.testing.Server, user: snib.Client) -> None:
+    kept = user.lock("kept").hold()
+    memory.snapshot()
+    gone = user.lock("gone").hold()
+    memory.failover()
+    assert gone.lost.wait(SOON)
+    kept.check()
+    kept.release()
+
+
+def test_refusals(memory: snib.testing.Server, user: snib.Client) -> None:
+    memory.refuse()
+    with pytest.raises(snib.NotConnected, match="no memory server of this name accepts"):
+        user.lock("name").hold(timeout=0)
+    memory.accept()
+    memory.fault("oom")
+    with pytest.raises(snib.OutOfMemory):
+        user.lock("name").hold(timeout=0)
+    memory.heal()
+    memory.kill_connection()
+    with user.lock("name").hold(timeout=SOON):
+        pass
+
+
+def test_asyncio(memory: snib.testing.Server) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(memory.url) as client:
+            hold = await client.lock("name").hold()
+            memory.stall()
+            memory.advance(LEASE)
+            assert await asyncio.wait_for(hold.lost.wait(), SOON)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name, argument, part",
+    [
+        ("explode", None, 'no fault "explode"; there are lose_reply, stall, '),
+        ("stall", "1", "takes no argument"),
+        ("lose_reply", "0", "1 to 1000000"),
+        ("expire", None, "the name of a key"),
+        ("expire", "nothing", 'no key "nothing"'),
+        ("oom", "maybe", '"on" or "off"'),
+        ("kill_connection", "9", "1 is the oldest"),
+        ("expire", "a\0b", "NUL"),
+    ],
+)
+def test_bad_faults(memory: snib.testing.Server, name: str, argument: str | None, part: str) -> None:
+    with pytest.raises(snib.InvalidArgument) as caught:
+        memory.fault(name, argument)
+    assert part in str(caught.value)
+
+
+def test_bad_arguments(memory: snib.testing.Server) -> None:
+    for seconds in (-1, float("nan"), float("inf"), 1e9):
+        with pytest.raises(snib.InvalidArgument):
+            memory.advance(seconds)
+    for name in ("", "a/b", "a.b", "x" * 65, "\0"):
+        with pytest.raises(snib.InvalidArgument):
+            testing.Server(name)
+    with pytest.raises(TypeError):
+        testing.Server(5)
+    with testing.Server("twice"), pytest.raises(snib.InvalidArgument, match='"twice" already'):
+        testing.Server("twice")
+    memory.stop()
+    memory.stop()
+    with pytest.raises(snib.Closed, match="is stopped"):
+        memory.stall()
+
+
+NO_SERVER = """
+import sys, snib
+from snib import testing
+client = snib.connect(sys.argv[1])
+try:
+    client.lock("name").hold(timeout=0)
+except snib.NotConnected as error:
+    assert "no memory server of this name" in str(error)
+else:
+    raise SystemExit("it reached the server of another program")
+with testing.Server(sys.argv[1].removeprefix("memory://")):
+    with client.lock("name").hold(timeout=20):
+        pass
+"""
+
+
+def test_two_programs_have_two_servers() -> None:
+    with testing.Server("shared") as server, snib.connect(server.url) as client:
+        with client.lock("name").hold():
+            subprocess.run([sys.executable, "-c", NO_SERVER, server.url], check=True, timeout=120)
+
+
+def test_the_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(snib_server, snib_client):\n"
+        "    with snib_client.lock('name').hold():\n"
+        "        assert snib_server.has('name')\n"
+        "def test_another(snib_server):\n"
+        "    assert not snib_server.has('name')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ}, timeout=300)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
