@@ -5,6 +5,7 @@ A package of its own, so that pytest's start does not import snib where no test 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,10 @@ def snib_server() -> Iterator[snib.testing.Server]:
 
 @pytest.fixture
 def snib_client(snib_server: snib.testing.Server) -> Iterator[snib.Client]:
-    """A client of snib_server, closed at the end of the test."""
+    """A client of snib_server, closed at the end of the test, when all faults are over."""
     import snib
 
     with snib.connect(snib_server.url) as client:
         yield client
+        with contextlib.suppress(snib.Closed):  # the test has stopped the server
+            snib_server.heal()

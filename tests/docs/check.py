@@ -2,7 +2,7 @@
 
     python tests/docs/check.py BUILD [DOCUMENT...]
 
-C and Go blocks that are not whole programs are wrapped in one.  redis://127.0.0.1:6379 and redis://node1:6379 to node3
+C and Go blocks that are not whole programs are wrapped in one; blocks with tests run as such.  redis://127.0.0.1:6379 and redis://node1:6379 to node3
 become private servers.  In shell blocks `./dev X` must be an existing command, and installing commands are not run.
 Links must lead to a file and a heading.  The rights that `snib acl` prints are tried out in rights.py, and README's
 installation in install.py.
@@ -110,8 +110,11 @@ class Checker:
 
     def compiled(self, source: Path, *packages: str) -> str:
         program = str(self.folder / source.stem)
+        kit = [f"-L{self.build}/core", "-lsnib-testing", f"-Wl,-rpath,{self.build}/core"]
+        if "snib_testing.h" not in source.read_text():
+            kit = []
         flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-DSNIB_STATIC", f"-I{ROOT}/core/include"]
-        libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-lssl", "-lcrypto", "-pthread"]
+        libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-lssl", "-lcrypto", "-pthread", *kit]
         if packages:
             asked = ["pkg-config", "--cflags", "--libs", *packages]
             libraries += subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
@@ -119,12 +122,25 @@ class Checker:
         return program
 
     def python(self, code: str) -> None:
+        if "def test_" in code:
+            test = self.folder / "test_block.py"
+            test.write_text(code)
+            run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)], cwd=self.folder)
+            return
         run([sys.executable, "-c", f"import snib\nclient = snib.connect({self.url!r})\n{code}"])
 
     def go(self, code: str) -> None:
         module = self.folder / "go"
         module.mkdir(exist_ok=True)
         (module / "go.mod").write_text(GO_MOD % (ROOT / "go"))
+        if "func Test" in code:
+            tests = self.folder / "go_test"
+            tests.mkdir(exist_ok=True)
+            (tests / "go.mod").write_text(GO_MOD % (ROOT / "go"))
+            (tests / "block_test.go").write_text(code)
+            run(["go", "vet", "."], cwd=tests)
+            run(["go", "test", "."], cwd=tests)
+            return
         (module / "main.go").write_text(
             code if "package main" in code else GO_FRAME % (self.url, code)
         )

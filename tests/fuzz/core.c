@@ -8,8 +8,8 @@
 #include "calls.h"
 #include "replies.h"
 
-#include "../sim/engine_check.h"
 #include "../../core/testing/model_server.h"
+#include "../sim/engine_check.h"
 
 #include <errno.h>
 

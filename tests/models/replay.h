@@ -10,10 +10,10 @@
 #ifndef SNIB_TESTS_REPLAY_H
 #define SNIB_TESTS_REPLAY_H
 
+#include "../../core/testing/model_server.h"
 #include "engine/internal.h"
 #include "engine/route.h"
 #include "net/script.h"
-#include "../../core/testing/model_server.h"
 #include "snib.h"
 
 #include <stdbool.h>
