@@ -92,10 +92,9 @@ enum snib_code {
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
-    SNIB_ETLS = -34,      /* no secure connection: a certificate, a key or TLS itself was refused */
-    SNIB_ETOPOLOGY = -35, /* not part of the deployment that the URL names */
-    SNIB_ECREDENTIALS =
-        -36, /* the password file, function or queue gave no password: nothing was applied */
+    SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
+    SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
+    SNIB_ECREDENTIALS = -36, /* the password file, function or queue gave no password: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -113,10 +112,9 @@ enum snib_code {
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
-#define SNIB_IS_RETRYABLE 1 /* the same call may succeed later */
-#define SNIB_IS_MAYBE_APPLIED                                                                      \
-    2                   /* the server may have applied it; the client cleans up what it can */
-#define SNIB_IS_USAGE 4 /* the program must be changed; nothing was sent */
+#define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
+#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
+#define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
  * lock, at which server, and the server's own message if there was one (never a password). */
@@ -167,9 +165,8 @@ SNIB_API uint32_t snib_features(void);
 typedef struct snib_credentials {
     uint32_t size;     /* of the struct, as the library knows it */
     uint32_t reserved; /* 0 */
-    int64_t
-        valid_ms;  /* lifetime of the password, counted from the request for it; 0: no known end */
-    char why[192]; /* on failure: one sentence for the log and for errors */
+    int64_t valid_ms;  /* lifetime of the password, counted from the request for it; 0: no known end */
+    char why[192];     /* on failure: one sentence for the log and for errors */
     char username[SNIB_USERNAME_MAX]; /* "": the one from the options or the URL, else none */
     char password[SNIB_PASSWORD_MAX];
 } snib_credentials;
@@ -196,42 +193,39 @@ typedef struct snib_client_options {
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
     int64_t connect_timeout_ms; /* one attempt to connect, over all addresses of the host name, and
                                    the same again to resolve the name; default 3000 */
-    int64_t reply_timeout_ms; /* if a reply takes longer, the connection is closed; default 3000 */
-    int64_t patience_ms;      /* how long to tolerate an unreachable server; default 5000 */
+    int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
+    int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
     int64_t try_timeout_ms; /* the same for one attempt: a wait of 0, or one that is shorter than a
                                round trip; default 1000 */
-    int64_t recheck_ms;     /* a waiter retries at least this often; default 3000 */
-    int64_t max_hold_ms;    /* default for locks; 0: none, unless the URL sets it; -1: none */
-    int32_t handover_max;   /* consecutive hand-overs inside this process; default 16; -1: none */
-    int32_t waiters_max;    /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
-    const char *username;   /* instead of the URL's; terminated by NUL, copied */
-    const char *password;   /* instead of the URL's; terminated by NUL, copied, never shown */
+    int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
+    int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
+    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
+    const char *username; /* instead of the URL's; terminated by NUL, copied */
+    const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
-    const char *password_file; /* read at each connect, instead of a password; not kept in memory */
+    const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
     const char *sentinel_username; /* for the sentinels */
     const char *sentinel_password;
-    const char *tls_ca;   /* file or directory of trusted CAs; NULL: the system's */
-    const char *tls_cert; /* file with the client's certificate and its chain */
-    const char *tls_key;  /* file with the certificate's private key; NULL: it is in tls_cert */
-    const char *tls_key_password; /* of that key file, if it is encrypted */
-    const char
-        *tls_server_name; /* name that the certificate must have, instead of the URL's host */
+    const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
+    const char *tls_cert;          /* file with the client's certificate and its chain */
+    const char *tls_key;           /* file with the certificate's private key; NULL: it is in tls_cert */
+    const char *tls_key_password;  /* of that key file, if it is encrypted */
+    const char *tls_server_name;   /* name that the certificate must have, instead of the URL's host */
     int32_t tls_insecure; /* 1: accept any certificate; -1: do not, even if the URL says so */
     int32_t durability;   /* number of replicas that must have a grant, or SNIB_DURABILITY_* */
     int64_t durability_timeout_ms; /* how long the replicas may take; default 1000, at most a third
                                     * of the lease */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
-    int32_t publish;               /* SNIB_PUBLISH_*: how releases are announced in a cluster */
-    int32_t lanes; /* most command connections to each server; 1 to 4, default 4.  There is
+    int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
+    int32_t lanes;    /* most command connections to each server; 1 to 4, default 4.  There is
                        * only one until several threads often wait for replies at the same time */
     int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
-    snib_credentials_fn
-        credentials;        /* called for each connect, instead of a password; NULL: none */
+    snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
     void *credentials_data; /* the function's first argument */
-    const char
-        *label;       /* what the program says about itself, see snib_client_identity(); at most 128
+    const char *label; /* what the program says about itself, see snib_client_identity(); at most 128
                         * bytes of UTF-8 without control characters */
-    int32_t identity; /* 1: others can ask who this client is; -1: they cannot, even if the URL says
+    int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
 } snib_client_options;
 
@@ -363,17 +357,16 @@ typedef struct snib_client_stats_data {
     uint64_t lost_max_hold;
     uint64_t lost_closed;
     uint64_t abandoned; /* holds dropped without a release, see snib_hold_abandon() */
-    uint64_t rechecks;  /* attempts of waiters without a wake-up message */
-    uint64_t messages;  /* wake-up messages received */
-    uint64_t polling;   /* waits that poll because their subscription was refused */
+    uint64_t rechecks; /* attempts of waiters without a wake-up message */
+    uint64_t messages; /* wake-up messages received */
+    uint64_t polling;  /* waits that poll because their subscription was refused */
     uint64_t connects;
     uint64_t reconnects;
-    uint64_t commands; /* commands sent on command connections, without handshakes */
-    uint64_t writes;   /* system calls that sent to command connections */
-    uint64_t reads;    /* system calls that received from command connections */
-    uint64_t wakes;    /* threads and queues woken */
-    uint64_t
-        clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
+    uint64_t commands;         /* commands sent on command connections, without handshakes */
+    uint64_t writes;           /* system calls that sent to command connections */
+    uint64_t reads;            /* system calls that received from command connections */
+    uint64_t wakes;            /* threads and queues woken */
+    uint64_t clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
     uint64_t watchdog_late_us; /* the longest delay of a due renewal so far, in microseconds */
     uint64_t held;             /* current holds */
     uint64_t waiting;          /* current waiters */
@@ -409,13 +402,13 @@ SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, s
 
 /* On the wire each kind is the Redisson type in brackets, so Snib and Redisson share it. */
 enum snib_kind {
-    SNIB_MUTEX = 1,     /* one holder [RLock] */
-    SNIB_FAIR = 2,      /* one holder; first come, first served across processes [RFairLock] */
-    SNIB_READ = 3,      /* the readers' side of a read/write lock [RReadWriteLock.readLock] */
-    SNIB_WRITE = 4,     /* the writers' side of the same name [RReadWriteLock.writeLock] */
-    SNIB_FENCED = 5,    /* a mutex whose holds carry increasing tokens [RFencedLock] */
-    SNIB_SPIN = 6,      /* a mutex whose waiters poll; a release sends no message [RSpinLock] */
-    SNIB_PLAIN = 7,     /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
+    SNIB_MUTEX = 1,  /* one holder [RLock] */
+    SNIB_FAIR = 2,   /* one holder; first come, first served across processes [RFairLock] */
+    SNIB_READ = 3,   /* the readers' side of a read/write lock [RReadWriteLock.readLock] */
+    SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
+    SNIB_FENCED = 5, /* a mutex whose holds carry increasing tokens [RFencedLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release sends no message [RSpinLock] */
+    SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
     SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
     SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
     SNIB_LATCH = 10     /* a count; waiters wait until it is 0 [RCountDownLatch] */
@@ -425,7 +418,8 @@ enum snib_kind {
 #define SNIB_LOCK_FENCED                                                                           \
     1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
 #define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
-#define SNIB_LOCK_NO_QUARANTINE 4 /* quorum: nodes that may have lost their data vote immediately */
+#define SNIB_LOCK_NO_QUARANTINE                                                                    \
+    4 /* quorum: nodes that may have lost their data vote immediately */
 
 typedef struct snib_lock_options {
     uint32_t size;
@@ -541,11 +535,11 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 
 /* Operations on a counter.  After the arrow: the value in *out_value (snib_event.count for _submit). */
 enum snib_count {
-    SNIB_COUNT_GET = 1,     /* -> free permits; a latch's count */
-    SNIB_COUNT_INIT = 2,    /* set it to n unless it is set -> 1: done, 0: it was already set */
-    SNIB_COUNT_ADD = 3,     /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
-    SNIB_COUNT_SET = 4,     /* PERMITS: set the total to n, held ones included -> free permits */
-    SNIB_COUNT_TOTAL = 5,   /* PERMITS -> held and free together */
+    SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1: done, 0: it was already set */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
+    SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
+    SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
     SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
     SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> the number taken */
     SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> the remaining count */
@@ -622,7 +616,7 @@ typedef struct snib_lock_info_data {
         remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0: free */
     int64_t count; /* hold count on the wire; READ: readers; counters: free permits, or the count */
     int64_t
-        waiting; /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1: unknown */
+        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1: unknown */
     int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
@@ -638,13 +632,13 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
 
 /* The queries of snib_client_server(), and the texts that each returns. */
 enum snib_server {
-    SNIB_SERVER_INFO = 1,         /* INFO: "name:value" each */
-    SNIB_SERVER_TIME = 2,         /* TIME: seconds since 1970, then microseconds */
-    SNIB_SERVER_USER = 3,         /* ACL WHOAMI: the user's name */
+    SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
+    SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
+    SNIB_SERVER_USER = 3,     /* ACL WHOAMI: the user's name */
     SNIB_SERVER_MIN_REPLICAS = 4, /* CONFIG GET: its name, then its value */
     SNIB_SERVER_FSYNC = 5,
     SNIB_SERVER_IDLE_TIMEOUT = 6,
-    SNIB_SERVER_CLUSTER = 7,    /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_CLUSTER = 7,  /* CLUSTER INFO: "name:value" each */
     SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
     SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
     SNIB_SERVER_WAIT = 10,      /* WAIT for 0 replicas: how many there are */
@@ -733,9 +727,8 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 /* ---- Holds -------------------------------------------------------------------------------------- */
 
 enum snib_state {
-    SNIB_HOLD_VALID = 0, /* safe */
-    SNIB_HOLD_AT_RISK =
-        1, /* still safe, but renewal is overdue, the connection is down, or the server's
+    SNIB_HOLD_VALID = 0,   /* safe */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
                               clock has jumped since the lease began */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
@@ -865,10 +858,9 @@ SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
-    SNIB_EVENT_LOST =
-        2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
+    SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
                             of the first acquire there; never after a release */
-    SNIB_EVENT_LOG = 3,        /* a log record, see snib_client_log() */
+    SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
     SNIB_EVENT_CREDENTIALS = 4 /* a request for credentials, see snib_client_credentials() */
 };
 
@@ -888,15 +880,13 @@ SNIB_API void snib_texts_free(snib_texts *texts);
  * UTF-8 without control characters, whatever the server stores. */
 typedef struct snib_event {
     uint32_t size;
-    int32_t kind;   /* enum snib_event_kind */
-    int32_t code;   /* DONE: the operation's result */
-    int32_t reason; /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token; /* of the submit; CREDENTIALS: of the request */
-    snib_hold *
-        hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
-    snib_texts *
-        texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
-    int64_t fencing;      /* the fencing token or 0 */
+    int32_t kind;    /* enum snib_event_kind */
+    int32_t code;    /* DONE: the operation's result */
+    int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
+    uint64_t token;  /* of the submit; CREDENTIALS: of the request */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list, describe or identity with SNIB_OK: owned by the caller, see snib_texts_free() */
+    int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
