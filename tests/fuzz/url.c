@@ -142,9 +142,10 @@ static void write_options(struct writer *w, const struct snib__url *url,
 static void write_url(struct writer *w, const struct snib__url *url,
                       const snib_client_options *given)
 {
-    bool is_unix = url->addresses[0].path[0] != 0;
+    const char *path = url->addresses[0].path;
+    bool is_unix = path[0] != 0;
     w->n = 0;
-    write_text(w, is_unix ? "unix" : url->tls ? "rediss" : "redis");
+    write_text(w, path[0] == '@' ? "memory" : is_unix ? "unix" : url->tls ? "rediss" : "redis");
     write_text(w, url->topology == SNIB__SENTINEL  ? "+sentinel"
                   : url->topology == SNIB__CLUSTER ? "+cluster"
                                                    : "");
@@ -157,7 +158,9 @@ static void write_url(struct writer *w, const struct snib__url *url,
     }
     if (url->username || url->password)
         write_text(w, "@");
-    if (is_unix)
+    if (path[0] == '@')
+        write_text(w, strrchr(path, '/') + 1);
+    else if (is_unix)
         write_text(w, "/"), write_encoded(w, url->addresses[0].path + 1);
     else
         write_hosts(w, url);

@@ -217,6 +217,9 @@ static void times(void **state)
         REFUSED(SNIB_EINVAL, "timeout_ms", snib_queue_wait(w.queue, OUT, 1, t, ERR));
         REFUSED(SNIB_EINVAL, "timeout_ms", snib_client_close(w.client, t, ERR));
     }
+    REFUSED(SNIB_EINVAL, "31536000000 ms", snib_advance_clock(-1, ERR));
+    REFUSED(SNIB_EINVAL, "31536000000 ms", snib_advance_clock(31536000001, ERR));
+    assert_int_equal(snib_advance_clock(0, NULL), SNIB_OK);
     REFUSED(SNIB_EINVAL, "60000 ms", snib_set_exit_timeout(-1, ERR));
     REFUSED(SNIB_EINVAL, "60000 ms", snib_set_exit_timeout(60001, ERR));
     assert_int_equal(snib_set_exit_timeout(60000, NULL), SNIB_OK);
