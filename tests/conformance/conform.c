@@ -1,8 +1,16 @@
 /* conform.c - the C interpreter of conformance programs; README.md has the language.
  *
  *   conform PROGRAM SOCKET...
+ *
+ * A SOCKET memory://NAME is a memory server that it starts itself.
  */
 #include <snib.h>
+#ifdef CONFORM_MEMORY
+#include <snib_testing.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#endif
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -25,6 +33,8 @@ struct thing {
     int code;
     snib_error error;
 };
+
+#define MEMORY "memory://"
 
 static struct thing things[THINGS_MAX];
 static const char *server_socket;
@@ -139,8 +149,10 @@ static void run_client(void)
     options.identity = number("identity", 0) ? 1 : -1; /* its key would be one more in DBSIZE */
     char url[512];
     const char *user = option("user"), *db = option("db");
-    snprintf(url, sizeof url, "unix://%s%s%s%s%s", user ? user : "", user ? "@" : "", server_socket,
-             db ? "?db=" : "", db ? db : "");
+    bool memory = strncmp(server_socket, MEMORY, strlen(MEMORY)) == 0;
+    snprintf(url, sizeof url, "%s%s%s%s%s%s", memory ? MEMORY : "unix://", user ? user : "",
+             user ? "@" : "", server_socket + (memory ? strlen(MEMORY) : 0), db ? "?db=" : "",
+             db ? db : "");
     snib_error error = {0};
     int code = snib_client_open(option("url") ? option("url") : url, &options, &it->client, &error);
     if (code == SNIB_OK)
@@ -691,6 +703,31 @@ static void run_line(char *line)
     die("no such operation", shown);
 }
 
+#ifdef CONFORM_MEMORY
+/* Start it and connect to it, as the library does. */
+static redisContext *connect_memory(const char *url)
+{
+    snib_memory *memory;
+    snib_error error;
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (snib_memory_start(url + strlen(MEMORY), &memory, &error) != SNIB_OK)
+        die("memory server", error.text);
+    int n = snprintf(to.sun_path + 1, sizeof to.sun_path - 1, "snib-memory/%d/%s", (int)getpid(),
+                     url + strlen(MEMORY));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, length) != 0)
+        die("memory server", url);
+    return redisConnectFd(fd);
+}
+#else
+static redisContext *connect_memory(const char *url)
+{
+    die("built without the test kit", url);
+    return NULL;
+}
+#endif
+
 int main(int argc, char **argv)
 {
     FILE *program = argc >= 3 && argc <= 2 + SERVERS_MAX ? fopen(argv[1], "r") : NULL;
@@ -699,7 +736,9 @@ int main(int argc, char **argv)
     server_sockets = argv + 2;
     server_count = argc - 2;
     for (int i = 0; i < server_count; i++) {
-        servers[i] = redisConnectUnix(server_sockets[i]);
+        bool memory = strncmp(server_sockets[i], MEMORY, strlen(MEMORY)) == 0;
+        servers[i] =
+            memory ? connect_memory(server_sockets[i]) : redisConnectUnix(server_sockets[i]);
         if (!servers[i] || servers[i]->err)
             die("server", servers[i] ? servers[i]->errstr : NULL);
     }
