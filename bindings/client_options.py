@@ -230,6 +230,8 @@ GO_NAMES = {
     "lanes": "Lanes",
     "label": "Label",
     "identity": "PublishIdentity",
+    "debug": "Debug",
+    "debug_hold": "DebugHold",
 }
 # Options whose words are Go constants: the constants' type, and the prefix of their names.
 GO_WORDS = {

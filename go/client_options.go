@@ -41,6 +41,8 @@ type optionValues struct {
 	lanes             int32
 	label             string
 	identity          int32
+	debug             int32
+	debugHold         time.Duration
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and defaults to 30s.
@@ -213,6 +215,18 @@ func PublishIdentity(yes bool) Option {
 	return func(o *clientOptions) { o.identity = flag(yes) }
 }
 
+// Debug is the option debug: look for mistakes in the use of locks, such as orders that can deadlock, and log
+// warnings that name their places. It defaults to no.
+func Debug(yes bool) Option {
+	return func(o *clientOptions) { o.debug = flag(yes) }
+}
+
+// DebugHold is the option debug_hold: with debug: warn of a hold that is older than this. It takes 1ms to 24h, or
+// -1 for none, and defaults to 1m.
+func DebugHold(d time.Duration) Option {
+	return func(o *clientOptions) { o.debugHold = optionalTick(d) }
+}
+
 // fill copies the values to the struct of the core; text converts strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
@@ -242,4 +256,6 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.lanes = C.int32_t(o.lanes)
 	raw.label = text(o.label)
 	raw.identity = C.int32_t(o.identity)
+	raw.debug = C.int32_t(o.debug)
+	setMillis(&raw.debug_hold_ms, o.debugHold)
 }

@@ -1,4 +1,5 @@
 /* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
+#include "api/debug.h"
 #include "api/group.h"
 #include "api/identity.h"
 #include "api/name.h"
@@ -107,9 +108,7 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
         snib__queue_push(op->sink, op, wakes);
         return;
     }
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */
-    snib__op_free(driver->engine, op);
+    snib__op_discard((struct snib__client *)driver, op); /* its first member */
 }
 
 static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
@@ -241,6 +240,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
+    if (snib__debug_begin(client) != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
 
@@ -252,6 +253,7 @@ static void client_free(struct snib__client *client)
     snib__logins_end(&client->driver.logins);
     snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
+    snib__debug_end(client);
     free(client->identity);
     free(client);
 }
@@ -309,6 +311,8 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         snib__client_unref(client);
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     }
+    if (client->debug)
+        snib__debug_made(client, client, "a client");
     *out_client = handle;
     return SNIB_OK;
 }
@@ -369,6 +373,8 @@ static bool client_settle(struct snib__client *client, snib__time until)
 void snib__client_close_begin(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
+    if (client->debug && !client->stopped)
+        snib__debug_close(client);
     snib__engine_close(client->driver.engine, snib__now());
     snib__driver_leave(&client->driver); /* sends the releases */
 }
@@ -446,6 +452,8 @@ void snib_client_free(snib_client *handle)
         return;
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
+    if (client->debug)
+        snib__debug_freed(client);
     if (!snib__client_forked(
             client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
@@ -609,6 +617,7 @@ static void client_register(void)
 {
     snib__fork_init();
     snib__exit_init();
+    snib__debug_init();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);

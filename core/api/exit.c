@@ -8,7 +8,7 @@
  *
  * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
-#include "api/objects.h"
+#include "api/debug.h"
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -115,7 +115,9 @@ static void exit_close(bool with_tls)
 
 __attribute__((destructor)) static void exit_give_back(void)
 {
+    snib__debug_exit();
     exit_close(false);
+    snib__debug_exited();
 }
 
 /* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */

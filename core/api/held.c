@@ -1,4 +1,5 @@
 /* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
+#include "api/debug.h"
 #include "api/group.h"
 #include "api/say.h"
 #include "locks/kind.h"
@@ -51,6 +52,8 @@ static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool
 {
     hold->users--;
     hold->given--;
+    if (abandoned && client->debug)
+        snib__debug_abandon(client, hold);
     if (abandoned)
         snib__hold_abandon(client->driver.engine, hold, snib__now());
     if (hold->given > 0)
@@ -253,6 +256,8 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
         lease_ms == HELD_RELEASE
             ? snib__engine_release(engine, hold, now, &code)
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
+    if (client->debug)
+        snib__debug_released(hold);
     if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
         op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;

@@ -1,7 +1,8 @@
 /* lock.c - locks: creating and acquiring them. */
+#include "api/debug.h"
 #include "api/group.h"
 #include "api/name.h"
-#include "api/objects.h"
+#include "api/say.h"
 #include "locks/kind.h"
 
 #include <stdlib.h>
@@ -70,6 +71,14 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
         lock->max_hold_ms = 0;
 }
 
+/* It is to be freed: who makes it, and what it is. */
+static void lock_made(struct snib__lock *lock)
+{
+    char label[128];
+    snib__say_lock(label, sizeof label, lock->gate);
+    snib__debug_made(lock->client, lock, label);
+}
+
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
 {
     snib__client_ref(lock->client);
@@ -78,6 +87,8 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
         snib__lock_destroy(lock);
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     }
+    if (lock->client->debug)
+        lock_made(lock);
     *out_lock = handle;
     return SNIB_OK;
 }
@@ -145,6 +156,8 @@ void snib__lock_destroy(void *object)
     snib__driver_leave(&client->driver);
     if (lock->parts)
         snib__parts_unref(lock->parts);
+    if (client->debug)
+        snib__debug_freed(lock);
     free(lock);
     snib__client_unref(client);
 }
@@ -200,6 +213,8 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     struct snib__op *op =
         lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
                     : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    if (lock->client->debug)
+        snib__debug_acquire(lock, op, wait != 0);
     if (op)
         op->tells = queue;
     if (op && !op->done && op->hold) {

@@ -10,7 +10,6 @@
 #include "locks/kind.h"
 #include "net/slot.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +22,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320 + SNIB__SERVICE_MAX]; /* the server its client connects to, with the database */
-    char letter;                          /* of its kind in the script; 0: none */
+    char server[SNIB__URL_SERVER]; /* the server its client connects to, with the database */
+    char letter;                   /* of its kind in the script; 0: none */
     bool clustered;
     uint16_t slot; /* in a cluster; 0 elsewhere */
 };
@@ -62,18 +61,6 @@ static int members_by_order(const void *a, const void *b)
     if (order == 0)
         order = members_by_name(one, other);
     return order ? order : one->lock->kind - other->lock->kind;
-}
-
-/* Of several addresses, the first in sort order stands for all, so that their order in the URL does
- * not matter. */
-static void members_server(struct member *member, const struct snib__url *url)
-{
-    const struct snib__address *first = url->addresses;
-    for (uint32_t i = 1; i < url->addresses_n; i++)
-        if (snib__address_order(&url->addresses[i], first) < 0)
-            first = &url->addresses[i];
-    snprintf(member->server, sizeof member->server, "%s%s:%d/%s%s%d", first->path, first->host,
-             first->port, url->service ? url->service : "", url->service ? "/" : "", url->database);
 }
 
 /* One address in common is enough: URLs need not name all servers of a deployment. */
@@ -123,7 +110,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].letter = members_letter(lock->kind);
         members[i].clustered = lock->client->url.topology == SNIB__CLUSTER;
         members[i].slot = members[i].clustered ? snib__slot(members[i].name, members[i].len) : 0;
-        members_server(&members[i], &lock->client->url);
+        snib__url_server(&lock->client->url, members[i].server);
     }
     return members;
 }

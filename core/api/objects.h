@@ -32,6 +32,7 @@ struct snib__client {
     struct snib__queue *log_queue;
     struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
+    struct snib__debug *debug;       /* NULL, unless it has the option: debug.c */
 };
 
 struct snib__lock {
@@ -158,6 +159,8 @@ void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+/* The same where nobody takes the result: what was granted is given back.  Inside. */
+void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
 /* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
  * inside. */

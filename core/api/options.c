@@ -330,6 +330,8 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
         (o->durability == 0 || o->durability == SNIB_DURABILITY_NONE))
         return options_bad(err, "durability_timeout and durability_policy require "
                                 "durability");
+    if (o->debug_hold_ms && o->debug <= 0)
+        return options_bad(err, "debug_hold requires debug");
     return SNIB_OK;
 }
 

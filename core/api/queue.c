@@ -437,9 +437,7 @@ static bool queue_forget(struct snib__queue *queue)
         queue->head = op->next;
         ended[n++] = op->handle;
         op->handle = NULL;
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_return(client, op->hold);
-        snib__op_free(client->driver.engine, op);
+        snib__op_discard(client, op);
     }
     bool more = queue->head != NULL;
     snib__driver_leave(&client->driver);

@@ -1,5 +1,5 @@
 /* run.c - operations for the caller: blocking on one, continuing it, its result as a value. */
-#include "api/objects.h"
+#include "api/debug.h"
 #include "api/say.h"
 #include "engine/ask.h"
 
@@ -50,8 +50,11 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
 {
-    if (hold->users == 0 && hold->slots == 0)
-        snib__hold_drop(client->driver.engine, hold, snib__now());
+    if (hold->users > 0 || hold->slots > 0)
+        return;
+    if (client->debug)
+        snib__debug_gone(hold);
+    snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
@@ -81,6 +84,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
             out->code = SNIB_ENOMEM;
         }
     }
+    if (client->debug)
+        snib__debug_acquired(client, op, out->hold ? op->hold : NULL);
     if (op->asked && op->code == SNIB_OK) {
         out->texts = op->asked->texts;
         op->asked->texts = NULL;
@@ -91,6 +96,15 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
+}
+
+void snib__op_discard(struct snib__client *client, struct snib__op *op)
+{
+    if (client->debug)
+        snib__debug_acquired(client, op, NULL);
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
+        snib__hold_return(client, op->hold);
+    snib__op_free(client->driver.engine, op);
 }
 
 static int run_answer(const snib_event *event, snib_error *err)
@@ -245,9 +259,7 @@ void snib_op_free(snib_op *handle)
     struct snib__engine *engine = client->driver.engine;
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_return(client, op->hold);
-        snib__op_free(engine, op);
+        snib__op_discard(client, op);
     } else if (!op->busy) {
         if (op->awaited)
             op->awaited = false; /* nobody waits: it is freed when it ends, which is now */

@@ -9,8 +9,7 @@
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* A lock's name in messages: its kind and name; for a multi lock, the first member's name. */
-static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -105,7 +104,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                         : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
-    size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
+    size_t n = gate && !about_client ? snib__say_lock(out, cap, gate) : 0;
     if (told->code == SNIB_LOST) {
         snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
                  snib_reason_text(told->reason));

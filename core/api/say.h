@@ -21,6 +21,9 @@ struct snib__told {
 const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told);
 
+/* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
+
 /* snib__fail_told - the same into *err, with the code, which is returned. */
 int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told);

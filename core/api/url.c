@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -405,6 +406,16 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
             &(url)->label                                                                          \
     }
 #define URL_TEXTS_N 12
+
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
+{
+    const struct snib__address *first = url->addresses;
+    for (uint32_t i = 1; i < url->addresses_n; i++)
+        if (snib__address_order(&url->addresses[i], first) < 0)
+            first = &url->addresses[i];
+    snprintf(out, SNIB__URL_SERVER, "%s%s:%d/%s%s%d", first->path, first->host, first->port,
+             url->service ? url->service : "", url->service ? "/" : "", url->database);
+}
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {

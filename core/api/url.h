@@ -35,6 +35,14 @@ struct snib__url {
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
+#define SNIB__URL_SERVER (320 + SNIB__SERVICE_MAX)
+
+/* snib__url_server - the server, or the deployment, and the database: the same text in every process.
+ *
+ * Of several addresses, the first in sort order stands for all, so that their order in the URL does not
+ * matter. */
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
+
 /* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 

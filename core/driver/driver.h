@@ -124,6 +124,9 @@ struct snib__driver {
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
     void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* if logins.untold */
+    /* inside, from the thread, at least that often while it runs; NULL and 0: never */
+    void (*look)(struct snib__driver *driver);
+    snib__time look_every;
 };
 
 int snib__driver_init(

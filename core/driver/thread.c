@@ -334,6 +334,8 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
         *until = thread_earlier(*until, now + d->nap);
+    if (d->look)
+        *until = thread_earlier(*until, now + d->look_every);
     if (*until <= now)
         return 0;
     if (*until < d->alarm_at) {
@@ -406,6 +408,8 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
     thread_renewals(d, snib__now());
+    if (d->look)
+        d->look(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_wishes(d, link);

@@ -414,7 +414,9 @@ void snib__engine_stop(struct snib__engine *engine, snib__time now);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Log records: the next one with its level, or NULL. */
+/* Log records: add one; the next one with its level, or NULL. */
+void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
 void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 

@@ -782,8 +782,6 @@ int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
 bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif

@@ -227,6 +227,9 @@ typedef struct snib_client_options {
                         * bytes of UTF-8 without control characters */
     int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
+    int32_t debug; /* 1: look for mistakes in the use of locks, see snib_debug_here(); -1: do not, even if
+                    * the URL says so; default -1 */
+    int64_t debug_hold_ms; /* with debug: report holds that are older; default 60000; -1: none */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -967,6 +970,53 @@ enum snib_log_level {
  * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
+
+/* ---- Finding mistakes --------------------------------------------------------------------------- */
+
+/* snib_debug_here - say where in the program the next call of this thread is, and for whom.
+ *
+ * A client with the option debug looks for mistakes in the use of locks, and reports each once, as a log record of
+ * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
+ *
+ *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
+ *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
+ *       semaphores; readers do not wait for readers.
+ *     - a caller that has waited for a second for a lock that it holds itself
+ *     - a hold that is older than debug_hold_ms
+ *     - holds that are still held when their client is closed, or that are abandoned
+ *
+ * Other clients do nothing of this, and cost nothing more.
+ *
+ * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
+ * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
+ * standard error when it exits.  Bindings call this function themselves.
+ *
+ * place  such as "orders.c:31 in pay()"; copied, without leading folders, as far as 71 bytes.  NULL: not known.
+ * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
+ *        lock is who acquired it. */
+SNIB_API void snib_debug_here(const char *place, uint64_t actor);
+
+#ifdef SNIB_DEBUG_PLACES
+#define SNIB_DEBUG_TEXT_(line) #line
+#define SNIB_DEBUG_TEXT(line) SNIB_DEBUG_TEXT_(line)
+#define SNIB_DEBUG_HERE() snib_debug_here(__FILE__ ":" SNIB_DEBUG_TEXT(__LINE__), 0)
+#define snib_client_open(...) (SNIB_DEBUG_HERE(), snib_client_open(__VA_ARGS__))
+#define snib_lock_new(...) (SNIB_DEBUG_HERE(), snib_lock_new(__VA_ARGS__))
+#define snib_multi_new(...) (SNIB_DEBUG_HERE(), snib_multi_new(__VA_ARGS__))
+#define snib_quorum_new(...) (SNIB_DEBUG_HERE(), snib_quorum_new(__VA_ARGS__))
+#define snib_lock_acquire(...) (SNIB_DEBUG_HERE(), snib_lock_acquire(__VA_ARGS__))
+#define snib_lock_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_begin(__VA_ARGS__))
+#define snib_lock_acquire_submit(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_submit(__VA_ARGS__))
+#define snib_permits_acquire(...) (SNIB_DEBUG_HERE(), snib_permits_acquire(__VA_ARGS__))
+#define snib_permits_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_permits_acquire_begin(__VA_ARGS__))
+#define snib_permits_acquire_submit(...)                                                           \
+    (SNIB_DEBUG_HERE(), snib_permits_acquire_submit(__VA_ARGS__))
+#define snib_semaphore_acquire(...) (SNIB_DEBUG_HERE(), snib_semaphore_acquire(__VA_ARGS__))
+#define snib_semaphore_acquire_begin(...)                                                          \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_begin(__VA_ARGS__))
+#define snib_semaphore_acquire_submit(...)                                                         \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_submit(__VA_ARGS__))
+#endif
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,9 @@ class Options:
                         most 128 bytes
     identity            tell those who ask who holds a lock this process's host, pid, program
                         and label, once it has held one for a while (yes)
+    debug               look for mistakes in the use of locks, such as orders that can deadlock,
+                        and log warnings that name their places (no)
+    debug_hold          with debug: warn of a hold that is older than this (1m)
 
     credentials: a function without arguments, called at each connect on a separate thread, which
     returns a snib.Credentials or a password; instead of a password.  It may take up to
@@ -102,6 +105,8 @@ class Options:
         lanes: int | None = None,
         label: str | None = None,
         identity: bool | None = None,
+        debug: bool | None = None,
+        debug_hold: float | Literal["none"] | None = None,
         credentials: Ask | None = None,
     ) -> None:
         if credentials is not None and not callable(credentials):
@@ -137,6 +142,8 @@ class Options:
                 count("lanes", lanes),
                 text("label", label),
                 flag("identity", identity),
+                flag("debug", debug),
+                duration("debug_hold", debug_hold, {"none": -1}),
             ),
         )
 

@@ -47,6 +47,8 @@ static void defaults(void **state)
     assert_int_equal(o.tls_insecure, -1);
     assert_int_equal(o.lanes, 4);
     assert_int_equal(o.identity, 1);
+    assert_int_equal(o.debug, -1);
+    assert_int_equal(o.debug_hold_ms, 60000);
 }
 
 static void times(void **state)
@@ -145,6 +147,14 @@ static void bad_options(void **state)
          "the option waiters_max cannot have this value; use 1 to 2147483647"},
         {"redis://h?label=a%ffb", SNIB_EOPTION,
          "the option label must be UTF-8 without control characters"},
+        {"redis://h?debug=maybe", SNIB_EOPTION,
+         "the option debug cannot have this value; use yes or no"},
+        {"redis://h?debug=yes&debug_hold=25h", SNIB_EOPTION,
+         "the option debug_hold cannot have this value; use 1 to 86400000 ms or none"},
+        {"redis://h?debug=yes&debug_hold=long", SNIB_EOPTION,
+         "the option debug_hold is not a time; write it as 500ms, 10s, 2m, 1h or plain seconds"},
+        {"redis://h?debug_hold=1s", SNIB_EOPTION, "debug_hold requires debug"},
+        {"redis://h?debug=no&debug_hold=1s", SNIB_EOPTION, "debug_hold requires debug"},
         {"redis://h?identity=maybe", SNIB_EOPTION,
          "the option identity cannot have this value; use yes or no"},
         {"redis://h?publish=loud", SNIB_EOPTION,

@@ -1,0 +1,536 @@
+/* debug.c - the option debug: who holds what, since when, and where in the program; what is wrong with it.
+ *
+ * A use is one acquisition that waits or holds, or one object that must be freed.  Uses of all clients with
+ * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
+ * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
+ * nothing is taken under it.
+ *
+ * Whatever runs out of memory here is not looked after; locks do not depend on it. */
+#include "api/debug.h"
+
+#include "api/group.h"
+#include "api/order.h"
+#include "api/say.h"
+#include "locks/group.h"
+#include "locks/kind.h"
+#include "net/text.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEBUG_BUCKETS 512
+#define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
+#define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
+#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts */
+#define DEBUG_LABEL_CAP 112
+#define DEBUG_THREAD                                                                               \
+    ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
+
+struct snib__debug {
+    snib__time hold; /* the oldest that a hold may become; 0: no limit */
+    uint64_t server; /* a hash */
+};
+
+enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
+
+struct debug_use {
+    struct debug_use *by_thing, *by_actor; /* the next in its buckets */
+    const void *thing;                     /* the operation, then its hold; or an object */
+    struct snib__client *client;
+    uint64_t actor;
+    snib__time since;
+    enum debug_what what;
+    bool told;
+    bool ordered; /* it has a place in the order of locks */
+    bool alone;   /* who holds it cannot get it once more without a release */
+    char place[SNIB__PLACE_CAP];
+    char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    uint32_t n;
+    struct snib__order_name names[]; /* of all members */
+};
+
+static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
+static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
+static uint32_t debug_told_n;
+static _Atomic bool debug_exits;
+
+/* ---- where, and who ---- */
+
+static _Thread_local struct {
+    bool given;
+    uint64_t actor;
+    char place[SNIB__PLACE_CAP];
+} debug_here;
+
+void snib_debug_here(const char *place, uint64_t actor)
+{
+    const char *text = place ? place : "", *base = text;
+    size_t n = strcspn(text, " "); /* folders come before the function */
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '/')
+            base = text + i + 1;
+    debug_here.given = true;
+    debug_here.actor = actor;
+    snib__text_show(debug_here.place, sizeof debug_here.place, base, strlen(base));
+}
+
+static uint64_t debug_thread(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t number;
+    if (number == 0)
+        number = DEBUG_THREAD | (atomic_fetch_add(&last, 1) + 1);
+    return number;
+}
+
+/* What the caller said about this call, once. */
+static void debug_take_here(struct debug_use *use)
+{
+    bool given = debug_here.given;
+    use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
+    snprintf(use->place, sizeof use->place, "%s",
+             given && debug_here.place[0] ? debug_here.place : "an unknown place");
+    debug_here.given = false;
+}
+
+/* ---- warnings ---- */
+
+static void debug_say(struct snib__client *client, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void debug_say(struct snib__client *client, const char *format, ...)
+{
+    char text[sizeof((struct snib__log_record *)0)->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (debug_exits)
+        fprintf(stderr, "snib: debug: %s\n", text);
+    else
+        snib__engine_log(client->driver.engine, SNIB_LOG_WARNING, "debug: %s", text);
+}
+
+static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
+    return hash;
+}
+
+static uint64_t debug_hash_text(uint64_t hash, const char *text)
+{
+    return debug_hash(hash, text, strlen(text) + 1);
+}
+
+/* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
+static bool debug_is_new(const struct debug_use *use, const char *other_place)
+{
+    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
+    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place) | 1;
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
+    while (debug_told[at] && debug_told[at] != hash)
+        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
+    if (debug_told[at] || debug_told_n >= DEBUG_TOLD_MAX)
+        return false;
+    debug_told[at] = hash;
+    debug_told_n++;
+    return true;
+}
+
+/* ---- uses ---- */
+
+static struct debug_use **debug_thing_bucket(const void *thing)
+{
+    return &debug_things[((uintptr_t)thing >> 4) % DEBUG_BUCKETS];
+}
+
+static struct debug_use **debug_actor_bucket(uint64_t actor)
+{
+    return &debug_actors[actor % DEBUG_BUCKETS];
+}
+
+static struct debug_use **debug_find(const void *thing)
+{
+    struct debug_use **at = debug_thing_bucket(thing);
+    while (*at && (*at)->thing != thing)
+        at = &(*at)->by_thing;
+    return at;
+}
+
+static void debug_add(struct debug_use *use)
+{
+    struct debug_use **things = debug_thing_bucket(use->thing);
+    struct debug_use **actors = debug_actor_bucket(use->actor);
+    use->by_thing = *things;
+    *things = use;
+    use->by_actor = *actors;
+    *actors = use;
+}
+
+/* Out of the tables; it is not freed. */
+static struct debug_use *debug_take(struct debug_use **at)
+{
+    struct debug_use *use = *at, **actors = debug_actor_bucket(use->actor);
+    *at = use->by_thing;
+    while (*actors != use)
+        actors = &(*actors)->by_actor;
+    *actors = use->by_actor;
+    return use;
+}
+
+static uint32_t debug_count(const void *thing)
+{
+    uint32_t n = 0;
+    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
+        n += use->thing == thing;
+    return n;
+}
+
+/* ---- the names of a lock ---- */
+
+static void debug_name(struct debug_use *use, uint64_t server, const char *name, size_t n,
+                       bool reads)
+{
+    struct snib__order_name *to = &use->names[use->n++];
+    to->id = debug_hash(server, name, n);
+    to->reads = reads;
+    snib__quote(to->shown, sizeof to->shown, name, n);
+}
+
+/* A gate of one client's names: one, or those of a multi lock, see multi.c. */
+static void debug_names(struct debug_use *use, uint64_t server, const struct snib__gate *gate)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    int32_t kind = snib__gate_kind(gate);
+    if (kind != SNIB__MULTI)
+        debug_name(use, server, name, n, kind == SNIB_READ);
+    for (const char *end = name + n; kind == SNIB__MULTI && name < end; name += strlen(name) + 1)
+        debug_name(use, server, name + 1, strlen(name + 1), name[0] == 'r');
+}
+
+static uint64_t debug_server(const struct snib__client *client)
+{
+    char server[SNIB__URL_SERVER];
+    snib__url_server(&client->url, server);
+    return debug_hash_text(0xcbf29ce484222325U, server);
+}
+
+/* Members of a quorum have one name, and one order. */
+static struct debug_use *debug_use(const struct snib__lock *lock)
+{
+    struct debug_use *use =
+        calloc(1, sizeof *use + SNIB__GROUP_MAX * sizeof(struct snib__order_name));
+    if (!use)
+        return NULL;
+    const struct snib__parts *parts = lock->parts;
+    if (!parts)
+        debug_names(use, lock->client->debug->server, lock->gate);
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+        debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+    use->client = lock->client;
+    use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
+    use->alone = use->ordered && lock->kind != SNIB_PERMITS;
+    snib__say_lock(use->label, sizeof use->label, lock->gate);
+    struct debug_use *small = realloc(use, sizeof *use + use->n * sizeof use->names[0]);
+    return small ? small : use;
+}
+
+/* ---- the order of locks ---- */
+
+static void debug_say_circle(struct snib__client *client, const struct snib__order_step *steps,
+                             uint32_t n)
+{
+    char text[sizeof((struct snib__log_record *)0)->text - sizeof "debug: "];
+    size_t used = (size_t)snprintf(text, sizeof text, "lock order: ");
+    uint32_t told = n < SNIB__ORDER_STEPS ? n : SNIB__ORDER_STEPS;
+    for (uint32_t i = 0; i < told && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s) then %s (%s)",
+                                 i == 0   ? ""
+                                 : i == 1 ? ", but "
+                                          : ", ",
+                                 steps[i].held, steps[i].held_place, steps[i].taken,
+                                 steps[i].taken_place);
+    if (used < sizeof text)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 ": this can deadlock; take them in one order");
+    if (used < sizeof text && told == n) {
+        debug_say(client, "%s", text);
+        return;
+    }
+    for (uint32_t i = 0; i < told; i++)
+        debug_say(client,
+                  "lock order, %u of %u: %s (%s) then %s (%s): together these can deadlock; take "
+                  "the locks in one order",
+                  i + 1, n, steps[i].held, steps[i].held_place, steps[i].taken,
+                  steps[i].taken_place);
+}
+
+static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+{
+    struct snib__order_step steps[SNIB__ORDER_STEPS];
+    uint32_t n;
+    for (uint32_t i = 0; i < held->n * use->n; i++) {
+        enum snib__order order = snib__order_note(&held->names[i / use->n], held->place,
+                                                  &use->names[i % use->n], use->place, steps, &n);
+        if (order == SNIB__ORDER_CIRCLE)
+            debug_say_circle(use->client, steps, n);
+        else if (order == SNIB__ORDER_FULL)
+            debug_say(use->client,
+                      "the order of locks is known for %d pairs, which is the limit: further pairs "
+                      "are not checked",
+                      SNIB__ORDER_MAX);
+    }
+}
+
+/* A name that both have, except where both only read; NULL: none. */
+static const struct snib__order_name *debug_shared(const struct debug_use *one,
+                                                   const struct debug_use *other, bool may_read)
+{
+    for (uint32_t i = 0; i < one->n; i++)
+        for (uint32_t j = 0; j < other->n; j++)
+            if (one->names[i].id == other->names[j].id &&
+                (may_read || !one->names[i].reads || !other->names[j].reads))
+                return &one->names[i];
+    return NULL;
+}
+
+/* The use is about to be added: compare it with what its actor holds.  A lock that it holds already has its
+ * place in the order: this is a re-entry, or the actor waits for itself. */
+static void debug_check_order(const struct debug_use *use)
+{
+    const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
+    for (held = first; held; held = held->by_actor)
+        if (held->what == DEBUG_HELD && held->actor == use->actor && debug_shared(held, use, true))
+            return;
+    for (held = first; held; held = held->by_actor)
+        if (held->what == DEBUG_HELD && held->actor == use->actor && held->ordered)
+            debug_pair(held, use);
+}
+
+void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
+{
+    struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
+    if (!use) {
+        debug_here.given = false;
+        return;
+    }
+    debug_take_here(use);
+    use->thing = op;
+    use->what = DEBUG_AWAITED;
+    use->since = snib__now();
+    pthread_mutex_lock(&debug_mutex);
+    if (waits && use->ordered)
+        debug_check_order(use);
+    debug_add(use);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+                          const struct snib__hold *hold)
+{
+    (void)client;
+    pthread_mutex_lock(&debug_mutex);
+    struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
+    if (use && hold) {
+        use->thing = hold;
+        use->what = DEBUG_HELD;
+        use->told = false;
+        use->since = snib__now();
+        debug_add(use);
+        use = NULL;
+    }
+    pthread_mutex_unlock(&debug_mutex);
+    free(use);
+}
+
+/* Leave that many uses of a thing, the oldest. */
+static void debug_leave(const void *thing, uint32_t keep)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t n = debug_count(thing); n > keep; n--)
+        free(debug_take(debug_find(thing)));
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_released(const struct snib__hold *hold)
+{
+    debug_leave(hold, hold->phase == SNIB__HELD ? hold->count : 0);
+}
+
+void snib__debug_gone(const struct snib__hold *hold)
+{
+    debug_leave(hold, 0);
+}
+
+void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
+{
+    pthread_mutex_lock(&debug_mutex);
+    const struct debug_use *use = *debug_find(hold);
+    if (use && hold->phase == SNIB__HELD)
+        debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- what lasts ---- */
+
+static void debug_check_hold(struct debug_use *use, snib__time now)
+{
+    const struct snib__hold *hold = use->thing;
+    snib__time most = use->client->debug->hold;
+    if (most == 0 || now - use->since < most || hold->phase != SNIB__HELD)
+        return;
+    use->told = true;
+    if (debug_is_new(use, ""))
+        debug_say(use->client,
+                  "%s, acquired at %s, is still held after %.1f s, longer than debug_hold: release "
+                  "it sooner, or raise debug_hold",
+                  use->label, use->place, (double)(now - use->since) / (1000.0 * SNIB__MS));
+}
+
+static void debug_check_wait(struct debug_use *use, snib__time now)
+{
+    const struct debug_use *held = *debug_actor_bucket(use->actor);
+    if (now - use->since < DEBUG_WAIT || !use->alone)
+        return;
+    while (held && !(held->what == DEBUG_HELD && held->actor == use->actor && held->alone &&
+                     debug_shared(held, use, false)))
+        held = held->by_actor;
+    if (!held)
+        return;
+    use->told = true;
+    if (debug_is_new(use, held->place))
+        debug_say(use->client,
+                  "%s is awaited at %s by the caller that holds it since %s: it waits for itself; "
+                  "release it first, or use a re-entrant lock",
+                  use->label, use->place, held->place);
+}
+
+static void debug_look(struct snib__driver *driver)
+{
+    struct snib__client *client = (struct snib__client *)driver; /* its first member */
+    snib__time now = snib__now();
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+            if (use->client != client || use->told)
+                continue;
+            if (use->what == DEBUG_HELD)
+                debug_check_hold(use, now);
+            else if (use->what == DEBUG_AWAITED)
+                debug_check_wait(use, now);
+        }
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- what is never freed ---- */
+
+void snib__debug_close(struct snib__client *client)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+            const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+            if (!hold || use->client != client || hold->phase != SNIB__HELD)
+                continue;
+            if (debug_is_new(use, "closed"))
+                debug_say(client,
+                          "%s, acquired at %s, is still held when its client is closed: release it "
+                          "first",
+                          use->label, use->place);
+        }
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_made(struct snib__client *client, const void *object, const char *what)
+{
+    bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
+    struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
+    if (!use) {
+        debug_here.given = false;
+        return;
+    }
+    debug_take_here(use);
+    use->client = client;
+    use->thing = object;
+    use->what = DEBUG_MADE;
+    snprintf(use->label, sizeof use->label, "%s", what);
+    pthread_mutex_lock(&debug_mutex);
+    debug_add(use);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_freed(const void *object)
+{
+    debug_leave(object, 0);
+}
+
+void snib__debug_exit(void)
+{
+    debug_exits = true;
+}
+
+void snib__debug_exited(void)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
+            if (use->what == DEBUG_MADE)
+                debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- clients ---- */
+
+int snib__debug_begin(struct snib__client *client)
+{
+    snib__time hold = client->options.debug_hold_ms > 0
+                          ? (snib__time)client->options.debug_hold_ms * SNIB__MS
+                          : 0;
+    if (client->options.debug <= 0)
+        return 0;
+    client->debug = malloc(sizeof *client->debug);
+    if (!client->debug)
+        return -1;
+    *client->debug = (struct snib__debug){hold, debug_server(client)};
+    client->driver.look = debug_look;
+    client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
+    return 0;
+}
+
+void snib__debug_end(struct snib__client *client)
+{
+    free(client->debug);
+    client->debug = NULL;
+}
+
+static void debug_fork_prepare(void)
+{
+    pthread_mutex_lock(&debug_mutex);
+}
+
+static void debug_fork_parent(void)
+{
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* Holds are the parent's. */
+static void debug_fork_child(void)
+{
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
+        while (debug_things[i])
+            free(debug_take(&debug_things[i]));
+    }
+    debug_here.given = false;
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_init(void)
+{
+    pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
+}
