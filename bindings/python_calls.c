@@ -750,6 +750,38 @@ static PyObject *call_client_stats(PyObject *module, PyObject *object)
                          numbers_tuple(&data.lost_failover, more));
 }
 
+/* ---- The option debug ------------------------------------------------------------------------ */
+
+static PyObject *call_client_debugs(PyObject *module, PyObject *object)
+{
+    snib_client_options options;
+    snib_error err;
+
+    (void)module;
+    snib_client_options_init(&options, sizeof options);
+    if (snib_client_get_options(snib__py_client_get(object), &options, &err) != SNIB_OK)
+        return snib__py_raise_error(&err);
+    return PyBool_FromLong(options.debug > 0);
+}
+
+/* debug_here(place, actor) - place None: not known */
+static PyObject *call_debug_here(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    const char *place = NULL;
+    uint64_t actor;
+
+    (void)module;
+    if (snib__py_check_count(count, 2))
+        return NULL;
+    actor = PyLong_AsUnsignedLongLong(args[1]);
+    if (actor == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    if (snib__py_text_nul(args[0], SNIB_EINVAL, &place))
+        return NULL;
+    snib_debug_here(place, actor);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef snib__py_calls[] = {
     {"acquire", SNIB__PY_FAST(call_acquire), METH_FASTCALL, NULL},
     {"release", call_release, METH_O, NULL},
@@ -767,6 +799,8 @@ PyMethodDef snib__py_calls[] = {
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"hold_abandon", call_hold_abandon, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},
+    {"client_debugs", call_client_debugs, METH_O, NULL},
+    {"debug_here", SNIB__PY_FAST(call_debug_here), METH_FASTCALL, NULL},
     {"client_login", SNIB__PY_FAST(call_client_login), METH_FASTCALL, NULL},
     {"set_errors", call_set_errors, METH_O, NULL},
     {"set_main_thread", call_set_main_thread, METH_O, NULL},

@@ -109,10 +109,12 @@ static void debug_say(struct snib__client *client, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (debug_exits)
+    if (debug_exits) {
         fprintf(stderr, "snib: debug: %s\n", text);
-    else
-        snib__engine_log(client->driver.engine, SNIB_LOG_WARNING, "debug: %s", text);
+    } else {
+        struct snib__engine *engine = client->driver.engine;
+        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
+    }
 }
 
 static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from . import _core, _credentials, _kept, _log, _native
+from . import _core, _credentials, _debug, _kept, _log, _native
 from ._options import Options
 from ._stays import stays
 
@@ -80,7 +80,9 @@ class BaseClient(Options):
     def _open(self, url: str | None, values: tuple[int | str | None, ...]) -> None:
         self._handle = _core.client_open(url, (*values, int(self._credentials is not None)))
         self._number = _new_number()
-        self._logs = False
+        self._debug = _core.client_debugs(self._handle)
+        self._begun = False
+        self._ready = False  # nothing is to be done before an operation
         self._logging = False  # the thread that delivers log records does so just now
         self._log_queue: _core.QueueHandle | None = None
         self._login_queue: _core.QueueHandle | None = None
@@ -113,14 +115,22 @@ class BaseClient(Options):
 
     def _used(self) -> None:
         """Called before each operation."""
-        if not self._logs:
+        if not self._begun:
             if self._credentials is not None and self._login_queue is None:
                 _credentials.begin(self)
             _log.begin(self)
+            self._begun = True
+            self._ready = not self._debug
+        if self._debug:
+            _core.debug_here(_debug.place(), self._actor())
+
+    def _actor(self) -> int:
+        """A number for who acquires: threads are even, tasks are odd; 0: not known."""
+        raise NotImplementedError
 
     def _after_fork(self) -> None:
         """In a forked child: let go of what belongs to the parent."""
-        self._logs = self._logging = False
+        self._begun = self._ready = self._logging = False
         self._log_queue = self._login_queue = None
 
     def __repr__(self) -> str:

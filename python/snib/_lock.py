@@ -47,6 +47,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def thread_owner() -> int:
+    """The calling thread's number; with gevent or eventlet, the greenlet's."""
+    return _thread.owner
+
+
 class Loss:
     """The loss of a hold; behaves like threading.Event."""
 
@@ -165,7 +170,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         return get_ident()
 
     def _try(self, caller: int, n: int, wait: int) -> Hold | None:
-        if not self._client._logs:
+        if not self._client._ready:
             self._client._used()
         try:
             handle = self._acquire(self._handle, self._number(caller, n), wait)

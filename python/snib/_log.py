@@ -31,7 +31,6 @@ _reader = Reader("snib log")
 
 def begin(client: BaseClient) -> None:
     """Called before a client's first operation."""
-    client._logs = True
     if not logger.isEnabledFor(logging.ERROR):
         return
     with contextlib.suppress(Error, OSError, RuntimeError):  # a client works without a log

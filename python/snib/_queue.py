@@ -63,6 +63,8 @@ class Queue:
         if n != 1 and isinstance(lock, AnyLock):
             raise TypeError("a lock has no number of permits")
         number = lock._number(lock._caller(), _kinds.number(n))
+        if lock._client._debug:
+            lock._client._used()
         return self._start(lock, lock._submit, lock._handle, number, wait_ms(timeout))
 
     def wait(self, latch: Latch, timeout: float | None = None) -> int:

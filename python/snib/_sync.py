@@ -11,7 +11,7 @@ from ._describe import Description, make_description
 from ._error import Error
 from ._factories import Factories
 from ._identity import Identity, make_identity
-from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock
+from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock, thread_owner
 from ._permits import Latch, Permits, Semaphore
 from ._times import wait_ms
 
@@ -27,6 +27,9 @@ class Client(
         *(Lock, RLock, FairLock, FencedLock, SpinLock),
         *(PlainLock, RWLock, Semaphore, Permits, Latch),
     )
+
+    def _actor(self) -> int:
+        return 2 * thread_owner()
 
     def describe(self, name: str) -> Description:
         """Everything the server knows about a name, whatever the kind of lock."""

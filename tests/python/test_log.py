@@ -234,6 +234,7 @@ TRIED = {
     "broken connections to %s cannot be killed",
     "a renewal was sent %d ms late",
     "connected to %s",
+    "debug",
     'lock \\"%.*s%s\\" %s %s',
     "no connection to %s",
     "cannot renew the login",

@@ -193,6 +193,8 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             submitted(lambda q, t: _core.client_describe_submit(c, "busy", q, t))
         ],
         "client_id": [lambda: _core.client_id(c)],
+        "client_debugs": [lambda: _core.client_debugs(c)],
+        "debug_here": [lambda: _core.debug_here("x.py:1 in f()", 2), lambda: _core.debug_here(None, 0)],
         "client_identity": [
             lambda: _core.client_identity(c, "11111111-2222-8333-8444-555555555555:1"),
             lambda: _core.client_identity(c, "x"),

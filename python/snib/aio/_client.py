@@ -15,7 +15,7 @@ from .._error import Error
 from .._factories import Factories
 from .._identity import Identity, make_identity
 from .._times import wait_ms
-from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock
+from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock, task_owner
 from ._loop import OK, Loop
 from ._permits import Latch, Permits, Semaphore
 
@@ -55,6 +55,10 @@ class Client(
             return current_task()
         except RuntimeError:  # no loop runs
             return None
+
+    def _actor(self) -> int:
+        task = self._task()
+        return 0 if task is None else 2 * task_owner(task) + 1
 
     def _running(self) -> AbstractEventLoop:
         return get_running_loop()

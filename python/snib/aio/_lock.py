@@ -44,6 +44,14 @@ _owners = itertools.count(1)
 _task_owners: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
+def task_owner(task: object) -> int:
+    """The task's number."""
+    owner = _task_owners.get(task)
+    if owner is None:
+        owner = _task_owners[task] = next(_owners)
+    return owner
+
+
 class Loss:
     """The loss of a hold; behaves like asyncio.Event."""
 
@@ -265,6 +273,8 @@ class Holdable(Named, BaseHoldable[Hold]):
         token = loop.new_token()
         try:
             number = self._number(caller or self._caller(), n)
+            if self._client._debug:
+                self._client._used()
             operation = self._submit(self._handle, number, wait, loop.queue, token)
         except Error as error:
             raise self._named(error)
@@ -428,12 +438,7 @@ class RLock(MutexKind, AnyLock):
 
     def _caller(self) -> int:
         task = self._client._task()
-        if task is None:
-            return 0
-        owner = _task_owners.get(task)
-        if owner is None:
-            owner = _task_owners[task] = next(_owners)
-        return owner
+        return 0 if task is None else task_owner(task)
 
     def _number(self, caller: int, n: int) -> int:
         if not caller:

@@ -1,0 +1,247 @@
+"""The option debug: programs with mistakes, which it reports with file and line, and programs without."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import snib
+from snib import aio
+from support import PATIENCE, Server, eventually
+
+
+class Warnings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("debug: "):
+            self.texts.append(record.getMessage())
+
+    def one(self, pattern: str) -> str:
+        eventually(lambda: any(re.search(pattern, text) for text in self.texts))
+        (found,) = [text for text in self.texts if re.search(pattern, text)]
+        return found
+
+
+@pytest.fixture
+def warned() -> Iterator[Warnings]:
+    handler = Warnings()
+    logging.getLogger("snib").addHandler(handler)
+    yield handler
+    logging.getLogger("snib").removeHandler(handler)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[snib.Client]:
+    with snib.connect(server.url, debug=True) as client:
+        yield client
+
+
+def at(function: Callable[..., object], part: str) -> str:
+    """The place, as it is reported, of the function's line that has this part."""
+    lines, first = inspect.getsourcelines(function)
+    (number,) = [first + i for i, line in enumerate(lines) if part in line and " at(" not in line]
+    return f"test_debug.py:{number} in {function.__name__}()"
+
+
+# ---- Mistakes ------------------------------------------------------------------------------------
+
+
+def pay(client: snib.Client) -> None:
+    with client.lock("account"):
+        with client.lock("ledger"):
+            pass
+
+
+def refund(client: snib.Client) -> None:
+    with client.lock("ledger"):
+        with client.lock("account").hold(timeout=PATIENCE):
+            pass
+
+
+def test_two_orders(client: snib.Client, warned: Warnings) -> None:
+    """Found although no two callers ever met."""
+    for _ in range(3):
+        pay(client)
+        refund(client)
+    text = warned.one("lock order")
+    places = [at(refund, "ledger"), at(refund, "account"), at(pay, "account"), at(pay, "ledger")]
+    assert text == (
+        'debug: lock order: "ledger" ({}) then "account" ({}), but "account" ({}) then "ledger" ({}): '
+        "this can deadlock; take them in one order"
+    ).format(*places)
+
+
+def test_two_orders_of_tasks(server: Server, warned: Warnings) -> None:
+    async def one(client: aio.Client) -> None:
+        async with client.lock("left"):
+            async with client.rlock("right"):
+                pass
+
+    async def other(client: aio.Client) -> None:
+        assert await client.rlock("right").acquire()
+        hold = await client.lock("left").hold()
+        await hold.release()
+        await client.rlock("right").release()
+
+    async def main() -> None:
+        async with aio.connect(server.url, debug=True) as client:
+            await asyncio.create_task(one(client))
+            await asyncio.create_task(other(client))
+
+    asyncio.run(main())
+    text = warned.one("lock order")
+    for place in (at(one, "left"), at(one, "right"), at(other, "hold()"), at(other, "acquire()")):
+        assert place in text
+
+
+def test_a_thread_that_waits_for_itself(client: snib.Client, warned: Warnings) -> None:
+    def twice() -> None:
+        with client.lock("self"):
+            client.lock("self").acquire(timeout=2)
+
+    twice()
+    assert warned.one("self") == (
+        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller that holds it since '
+        f'{at(twice, "with")}: it waits for itself; release it first, or use a re-entrant lock'
+    )
+
+
+def test_a_task_that_waits_for_itself(server: Server, warned: Warnings) -> None:
+    async def twice(client: aio.Client) -> None:
+        async with client.fair_lock("self"):
+            assert not await client.fair_lock("self").acquire(timeout=2)
+
+    async def main() -> None:
+        async with aio.connect(server.url, debug=True) as client:
+            await twice(client)
+
+    asyncio.run(main())
+    text = warned.one("self")
+    assert at(twice, "acquire") in text and at(twice, "async with") in text
+
+
+def test_held_too_long(server: Server, warned: Warnings) -> None:
+    with snib.connect(f"{server.url}&debug=yes&debug_hold=100ms") as client:
+        with client.lock("long"):
+            text = warned.one("long")
+    here = at(test_held_too_long, "client.lock")
+    assert re.fullmatch(
+        rf'debug: mutex "long", acquired at {re.escape(here)}, is still held after \d+\.\d s, longer than '
+        "debug_hold: release it sooner, or raise debug_hold",
+        text,
+    )
+
+
+def test_never_released(server: Server, warned: Warnings) -> None:
+    with snib.connect(server.url, debug=True) as client:
+        client.lock("kept").acquire()
+        hold = client.lock("dropped").hold()
+        with pytest.warns(ResourceWarning):
+            del hold
+        here = at(test_never_released, "hold = client")
+        assert warned.one("dropped") == f'debug: mutex "dropped" was acquired at {here} and never released'
+        client.lock("dropped").force_release()
+    here = at(test_never_released, "acquire()")
+    assert warned.one("kept") == (
+        f'debug: mutex "kept", acquired at {here}, is still held when its client is closed: release it first'
+    )
+
+
+def test_a_program_that_ends(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "forgetful.py"
+    program.write_text(
+        "import sys, snib\n"
+        "client = snib.connect(sys.argv[1], debug=True)\n"
+        "client.lock('left').acquire()\n"
+    )
+    run = subprocess.run([sys.executable, program, server.url], capture_output=True, text=True)
+    assert run.returncode == 0
+    want = 'debug: mutex "left", acquired at forgetful.py:3, is still held when its client is closed'
+    assert want in run.stderr and run.stderr.count("debug: ") == 1
+
+
+# ---- No mistakes ---------------------------------------------------------------------------------
+
+
+def test_a_program_without_mistakes(client: snib.Client, warned: Warnings) -> None:
+    rlock, rw, held = client.rlock("re"), client.rwlock("rw"), threading.Event()
+    both = snib.MultiLock([client.lock("m1"), client.lock("m2")])
+    turned = snib.MultiLock([client.lock("m2"), client.lock("m1")])
+
+    def hand_over() -> snib.Hold:
+        return client.lock("handed").hold()
+
+    for _ in range(2):
+        with rlock, rw.write, rlock, rw.read:  # re-entries
+            with both:
+                pass
+            with turned:
+                pass
+        hold = hand_over()
+        thread = threading.Thread(target=hold.release)
+        thread.start()
+        thread.join()
+        with client.lock("after"), client.lock("handed"):
+            pass
+    semaphore = client.semaphore("places")
+    semaphore.init(2)
+    with semaphore, semaphore, client.lock("after"):
+        pass
+    with client.lock("after"), semaphore:
+        pass
+    with contextlib.suppress(snib.Busy), client.lock("handed"), client.lock("after").hold(timeout=0):
+        held.set()  # an attempt is in no order
+    semaphore.force_release()
+    client.close()
+    assert held.is_set() and warned.texts == []
+
+
+def test_tasks_without_mistakes(server: Server, warned: Warnings) -> None:
+    async def work(client: aio.Client) -> None:
+        async with client.rlock("t1"):
+            async with client.lock("t2"):
+                await asyncio.gather(*(shared(client) for _ in range(3)))
+
+    async def shared(client: aio.Client) -> None:  # a task of its own, which holds neither
+        async with client.lock("t3"):
+            pass
+
+    async def main() -> None:
+        async with aio.connect(server.url, debug=True, debug_hold="none") as client:
+            async with client.lock("t3"):
+                pass
+            await asyncio.gather(*(work(client) for _ in range(3)))
+
+    asyncio.run(main())
+    assert warned.texts == []
+
+
+def test_without_the_option(server: Server, warned: Warnings) -> None:
+    with snib.connect(server.url) as client:
+        client.lock("forgotten").acquire()
+        with client.lock("off 1"), client.lock("off 2"):
+            pass
+        with client.lock("off 2"), client.lock("off 1"):
+            pass
+    assert warned.texts == []
+
+
+def test_bad_values(server: Server) -> None:
+    for options in ({"debug_hold": 1}, {"debug": True, "debug_hold": -1}, {"debug": True, "debug_hold": 90000}):
+        with pytest.raises(snib.InvalidOption):
+            snib.connect(server.url, **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        snib.connect(server.url, debug="yes")  # type: ignore[arg-type]
