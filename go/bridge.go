@@ -9,6 +9,8 @@ package snib
 /*
 #cgo noescape bridge_acquire
 #cgo nocallback bridge_acquire
+#cgo noescape bridge_acquire_here
+#cgo nocallback bridge_acquire_here
 #cgo noescape bridge_release
 #cgo nocallback bridge_release
 #cgo noescape bridge_ask
@@ -133,12 +135,13 @@ func wipe(text *C.char) {
 	C.free(unsafe.Pointer(text))
 }
 
-// clientPatience returns the patience that results from the options, the URL and the defaults.
-func clientPatience(client uint64) time.Duration {
+// clientSettings returns the patience that results from the options, the URL and the defaults, and whether the client
+// has the option debug.
+func clientSettings(client uint64) (patience time.Duration, debug bool) {
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
 	C.bridge_client_get_options(C.uint64_t(client), &raw, nil)
-	return time.Duration(raw.patience_ms) * time.Millisecond
+	return time.Duration(raw.patience_ms) * time.Millisecond, raw.debug > 0
 }
 
 func clientID(client uint64) string {
@@ -190,13 +193,20 @@ type wish struct {
 	owner  uint64
 	count  uint32
 	waitMS int64
+	here   here
 }
 
 func startAcquire(w wish, sliceMS int64, queue, token uint64) started {
 	var result C.bridge_result
 	raw := C.bridge_wish{lock: C.uint64_t(w.lock), owner: C.uint64_t(w.owner), kind: C.int32_t(w.kind),
 		count: C.uint32_t(w.count), wait_ms: C.int64_t(w.waitMS)}
-	code := C.bridge_acquire(&raw, C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
+	var code C.int32_t
+	if w.here.actor != 0 {
+		code = C.bridge_acquire_here(chars(w.here.place), C.size_t(len(w.here.place)), C.uint64_t(w.here.actor),
+			&raw, C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
+	} else {
+		code = C.bridge_acquire(&raw, C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
+	}
 	return newStarted(code, &result)
 }
 

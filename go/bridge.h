@@ -261,6 +261,17 @@ static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, 
     return code;
 }
 
+/* The same, with the place in the program and who acquires, for a client with the option debug. */
+static inline int32_t bridge_acquire_here(const char *place, size_t place_n, uint64_t actor, const bridge_wish *wish,
+                                          int64_t slice_ms, uint64_t queue, uint64_t token, bridge_result *out)
+{
+    char text[256];
+    bool fits = bridge_copy(text, sizeof text, place, place_n);
+    text[fits ? place_n : 0] = 0;
+    snib_debug_here(text, actor);
+    return bridge_acquire(wish, slice_ms, queue, token, out);
+}
+
 /* A closed client can only report that it is closed, but its holds know that they are lost, and why. */
 static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
 {

@@ -23,6 +23,7 @@ type Client struct {
 	closed    atomic.Bool
 
 	patience time.Duration
+	debug    bool // the option Debug
 
 	mu      sync.Mutex
 	idle    *sync.Cond // signalled when a call has ended
@@ -46,7 +47,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, patience: clientPatience(handle), calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
+	c.patience, c.debug = clientSettings(handle)
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
 		freeClient(handle)

@@ -20,6 +20,7 @@ type Hold struct {
 	handle uint64
 	token  int64
 	owner  uint64 // of a write hold, for Downgrade
+	actor  uint64 // who acquired it, for a client with the option Debug; otherwise 0
 
 	mu       sync.Mutex
 	unlocked bool
@@ -28,8 +29,8 @@ type Hold struct {
 }
 
 // newHold wraps a grant. It must be called immediately, so that no grant leaks.
-func (l *lock) newHold(handle uint64, token int64) *Hold {
-	h := &Hold{lock: l, handle: handle, token: token}
+func (l *lock) newHold(handle uint64, token int64, actor uint64) *Hold {
+	h := &Hold{lock: l, handle: handle, token: token, actor: actor}
 	runtime.SetFinalizer(h, (*Hold).dropped)
 	return h
 }

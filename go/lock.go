@@ -124,11 +124,12 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _
 }
 
 func (l *lock) acquire(ctx context.Context, w wish) (*Hold, error) {
+	w.here = l.here(ctx)
 	handle, fencing, err := l.grant(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return l.newHold(handle, fencing), nil
+	return l.newHold(handle, fencing, w.here.actor), nil
 }
 
 func (l *lock) ask(ctx context.Context, what question) (event, error) {

@@ -1,0 +1,51 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+// here is what a client with the option [Debug] tells the core of an acquisition: where in the program it is, and who
+// makes it. Goroutines have no identity, so who acquires is known by contexts: whatever is acquired with a context that
+// comes from [Hold.Context] is acquired by the holder of that hold, and anything else by someone of its own.
+type here struct {
+	place string
+	actor uint64
+}
+
+var lastActor atomic.Uint64
+
+var ownFunctions = reflect.TypeOf(Client{}).PkgPath() + "."
+
+func (l *lock) here(ctx context.Context) here {
+	if l == nil || l.client == nil || !l.client.debug || ctx == nil {
+		return here{}
+	}
+	h := here{place: callerPlace()}
+	if outer := HoldFrom(ctx); outer != nil && outer.actor != 0 {
+		h.actor = outer.actor
+	} else {
+		h.actor = lastActor.Add(1)
+	}
+	return h
+}
+
+// callerPlace returns the innermost place outside this package, such as "orders.go:31 in pay()".
+func callerPlace() string {
+	var counters [16]uintptr
+	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, ownFunctions) || !more {
+			_, function, _ := strings.Cut(path.Base(frame.Function), ".")
+			return fmt.Sprintf("%s:%d in %s()", path.Base(frame.File), frame.Line, function)
+		}
+	}
+}

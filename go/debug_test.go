@@ -1,0 +1,162 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// line returns the caller's place, some lines further, without its function.
+func line(further int) string {
+	_, file, number, _ := runtime.Caller(1)
+	return fmt.Sprintf("%s:%d in ", path.Base(file), number+further)
+}
+
+// debugged opens a client with the option Debug; the log has its records.
+func debugged(t *testing.T, s *server, options ...snib.Option) (*snib.Client, logged) {
+	t.Helper()
+	log := newLogged()
+	return open(t, s.url(), append(options, log.option(), snib.Debug(true))...), log
+}
+
+// nothing checks that no mistake was reported, at the end of a client.
+func (l logged) nothing(t *testing.T, client *snib.Client) {
+	t.Helper()
+	must(t, client.Close())
+	for len(l.lines) > 0 {
+		if text := <-l.lines; strings.Contains(text, "debug: ") {
+			t.Errorf("reported: %s", text)
+		}
+	}
+}
+
+func nothingMore(context.Context) error { return nil }
+
+func TestDebugOrder(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t))
+	a, b := client.Mutex("account"), client.Mutex("ledger")
+	ctx := context.Background()
+	outer, under := line(1), line(2)
+	must(t, a.Do(ctx, func(ctx context.Context) error {
+		return b.Do(ctx, nothingMore)
+	}))
+	hold := lock(t, b) // its place is in lock()
+	inner := line(1)
+	second, err := a.Lock(hold.Context(ctx))
+	must(t, err)
+	must(t, second.Unlock(ctx))
+	must(t, hold.Unlock(ctx))
+	log.until(t, "WARN", `lock order, 1 of 2: \"ledger\" (server_test.go:`, `in lock()) then \"account\" (`+inner, "can deadlock")
+	log.until(t, "WARN", `lock order, 2 of 2: \"account\" (`+outer, `then \"ledger\" (`+under, "can deadlock")
+	log.nothing(t, client) // it is told once
+}
+
+func TestDebugItself(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t))
+	mutex := client.Mutex("self")
+	outer := line(1)
+	must(t, mutex.Do(context.Background(), func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error)
+		inner := line(2)
+		go func() {
+			_, err := mutex.Lock(ctx)
+			ended <- err
+		}()
+		log.until(t, "WARN", `mutex \"self\" is awaited at `+inner, `by the caller that holds it since `+outer, "waits for itself")
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		return nil
+	}))
+}
+
+func TestDebugHold(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t), snib.DebugHold(100*time.Millisecond))
+	place := line(1)
+	must(t, client.Mutex("long").Do(context.Background(), func(context.Context) error {
+		log.until(t, "WARN", `mutex \"long\", acquired at `+place, "is still held after", "longer than debug_hold")
+		return nil
+	}))
+}
+
+func TestDebugNeverUnlocked(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t))
+	place := line(1)
+	kept, err := client.Mutex("kept").Lock(context.Background())
+	must(t, err)
+	dropped := line(1)
+	_, err = client.Mutex("dropped").Lock(context.Background())
+	must(t, err)
+	for end := time.Now().Add(patience); ; {
+		runtime.GC()
+		if stats := client.Stats(); stats.Abandoned > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it was not collected")
+		}
+		runtime.Gosched()
+	}
+	log.until(t, "WARN", `mutex \"dropped\" was acquired at `+dropped, "and never released")
+	must(t, client.Close())
+	log.until(t, "WARN", `mutex \"kept\", acquired at `+place, "is still held when its client is closed")
+	runtime.KeepAlive(kept)
+}
+
+func TestDebugNoMistakes(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t))
+	a, b := client.Mutex("n1"), client.Mutex("n2")
+	rw, reentrant := client.RW("n3"), client.Reentrant("n4", 7)
+	both, turned := snib.Multi(a, b), snib.Multi(b, a)
+	ctx := context.Background()
+	for range 2 {
+		must(t, a.Do(ctx, func(ctx context.Context) error { return b.Do(ctx, nothingMore) }))
+		must(t, rw.Do(ctx, func(ctx context.Context) error { return both.Do(ctx, nothingMore) }))
+		must(t, rw.RDo(ctx, func(ctx context.Context) error { return turned.Do(ctx, nothingMore) }))
+		must(t, reentrant.Do(ctx, func(ctx context.Context) error {
+			return rw.RDo(ctx, func(ctx context.Context) error { return reentrant.Do(ctx, nothingMore) })
+		}))
+		hold := lock(t, b)
+		handed := make(chan *snib.Hold, 1)
+		handed <- hold
+		must(t, (<-handed).Unlock(ctx))
+		write, err := rw.Lock(ctx)
+		must(t, err)
+		read, err := write.Downgrade(ctx)
+		must(t, err)
+		must(t, read.Unlock(ctx))
+	}
+	hold, err := b.Lock(ctx)
+	must(t, err)
+	second, err := a.TryLock(hold.Context(ctx)) // an attempt is in no order
+	must(t, err)
+	must(t, second.Unlock(ctx))
+	must(t, hold.Unlock(ctx))
+	log.nothing(t, client)
+}
+
+func TestDebugRefused(t *testing.T) {
+	for _, options := range [][]snib.Option{
+		{snib.DebugHold(time.Second)},
+		{snib.Debug(true), snib.DebugHold(25 * time.Hour)},
+		{snib.Debug(true), snib.DebugHold(0)},
+	} {
+		expect(t, "debug", openError(t, "redis://h", options...), snib.ErrInvalidOption)
+	}
+}
