@@ -991,7 +991,7 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
  * standard error when it exits.  Bindings call this function themselves.
  *
- * place  such as "orders.c:31 in pay()"; copied, without leading folders, as far as 71 bytes.  NULL: not known.
+ * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
  * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
  *        lock is who acquired it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);

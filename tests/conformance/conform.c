@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 30000 };
+enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 30000, DEBUG_HOLD_MS = 50 };
 
 /* What a program has named.  A lock that could not be made keeps its error for its first use. */
 struct thing {
@@ -147,6 +147,8 @@ static void run_client(void)
     options.recheck_ms = number("recheck", 0);
     options.label = option("label");
     options.identity = number("identity", 0) ? 1 : -1; /* its key would be one more in DBSIZE */
+    options.debug = 1; /* it changes no result; the other languages run without it */
+    options.debug_hold_ms = DEBUG_HOLD_MS;
     char url[512];
     const char *user = option("user"), *db = option("db");
     bool memory = strncmp(server_socket, MEMORY, strlen(MEMORY)) == 0;
