@@ -28,8 +28,8 @@ MUTANTS = [
     Mutant(
         "a lock that the caller was not told of stays held",
         "api/client.c",
-        "        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */",
-        "        (void)0;",
+        "snib__op_discard((struct snib__client *)driver, op); /* its first member */",
+        "snib__op_free(driver->engine, op);",
         "faults_memory",
     ),
     Mutant(
@@ -122,8 +122,8 @@ MUTANTS = [
     Mutant(
         "a grant that nobody fetched is kept",
         "api/queue.c",
-        "snib__hold_return(client, op->hold); snib__op_free(client->driver",
-        "(void)0; snib__op_free(client->driver",
+        "snib__op_discard(client, op);",
+        "snib__op_free(client->driver.engine, op);",
         "live/queue freed_with_grants",
     ),
     Mutant(
@@ -185,8 +185,8 @@ MUTANTS = [
     Mutant(
         "a grant that nobody fetched stays when its operation is freed",
         "api/run.c",
-        "snib__hold_return(client, op->hold); snib__op_free(engine, op);",
-        "(void)client; snib__op_free(engine, op);",
+        "snib__op_discard(client, op);",
+        "snib__op_free(engine, op);",
         "live/queue same_hold_forgotten",
     ),
     Mutant(
@@ -243,8 +243,10 @@ MUTANTS = [
     Mutant(
         "a re-entry that nobody fetched ends the hold",
         "api/queue.c",
-        "snib__hold_return(client, op->hold); snib__op_free(client->driver",
-        "snib__hold_drop(client->driver.engine, op->hold, snib__now()); snib__op_free(client->driver",
+        "snib__op_discard(client, op);",
+        "if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) "
+        "snib__hold_drop(client->driver.engine, op->hold, snib__now()); "
+        "snib__op_free(client->driver.engine, op);",
         "sim/driver",
     ),
     Mutant(
