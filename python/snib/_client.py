@@ -118,9 +118,9 @@ class BaseClient(Options):
         if not self._begun:
             if self._credentials is not None and self._login_queue is None:
                 _credentials.begin(self)
-            _log.begin(self)
-            self._begun = True
+            self._begun = True  # before anything that lets other threads run
             self._ready = not self._debug
+            _log.begin(self)
         if self._debug:
             _core.debug_here(_debug.place(), self._actor())
 
