@@ -258,6 +258,16 @@ class Guard(CommandCase):
 
     # ---- the log ---------------------------------------------------------------------------------
 
+    def test_mistakes(self):
+        """The option debug comes with the URL; its records with -v."""
+        url = f"{self.env['SNIB_URL']}&debug=yes&debug_hold=100ms"
+        process = self.start("hold", "a", "-v", "--url", url)
+        lines = iter(process.stdout.readline, "")
+        want = 'snib: warning: debug: mutex "a", acquired at '
+        self.assertTrue(any(line.startswith(want) and "still held after" in line for line in lines))
+        process.terminate()
+        process.wait()
+
     def test_log(self):
         for option in ("-v", "--verbose"):
             done = self.snib("run", "a", option, "--", "echo", "x")
