@@ -445,4 +445,25 @@ MUTANTS = [
         "bool still = hold->phase != SNIB__LOST;",
         "sim/driver",
     ),
+    Mutant(
+        "a circle in the order of locks is not seen",
+        "api/order.c",
+        "if (lock == edge->from && order_waits(s.head->by, edge))",
+        "if (lock == edge->to && order_waits(s.head->by, edge) && s.head->before)",
+        "live/debug other_order",
+    ),
+    Mutant(
+        "readers are taken to wait for readers",
+        "api/order.c",
+        "return !(takes->taken_reads && holds->held_reads);",
+        "return takes && holds;",
+        "live/debug together",
+    ),
+    Mutant(
+        "a re-entry has a place in the order of locks",
+        "api/debug.c",
+        "held->actor == use->actor && debug_shared(held, use, true))",
+        "held->actor == use->actor && !debug_shared(held, use, true) && !held->n)",
+        "live/debug one_order",
+    ),
 ]
