@@ -102,6 +102,9 @@ func (c *Client) closeWithin(ms int64) error {
 	return err
 }
 
+// Closed reports whether the client is closed, or about to be.
+func (c *Client) Closed() bool { return c.closed.Load() }
+
 // closers limits how many closes may block a thread in C at once.
 var closers = make(chan struct{}, 10)
 

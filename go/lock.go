@@ -57,6 +57,22 @@ func newLockOptions(options []LockOption) *lockOptions {
 	return o
 }
 
+// Name returns the name that the lock was created with; of a [Multi] those of its members.
+func (l *lock) Name() string {
+	if l == nil {
+		return ""
+	}
+	return l.name
+}
+
+// Kind returns the lock's kind as an [Error] has it, such as "mutex".
+func (l *lock) Kind() string {
+	if l == nil {
+		return ""
+	}
+	return l.kind.String()
+}
+
 // about adds the lock's name and kind to an error.
 func (l *lock) about(err *Error) *Error {
 	if err.Name != "" || l.name == "" || err.Code == ErrClosed {
@@ -184,6 +200,8 @@ type Locker interface {
 	Do(ctx context.Context, work func(context.Context) error) error
 	Info(ctx context.Context) (Info, error)
 	ForceRelease(ctx context.Context) error
+	Name() string
+	Kind() string
 	self() *lock
 }
 
