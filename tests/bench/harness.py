@@ -25,6 +25,7 @@ from watch import Watch
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
 QUIET_TIMEOUT = 15.0
+WATCHERS = ("prometheus_client>=0.17", "opentelemetry-sdk>=1.20")  # what rows with metrics or spans need
 LINE_TIMEOUT = 120.0  # for one answer of a subject, in addition to its working time
 
 
@@ -295,7 +296,7 @@ class Builder:
         if not self.python.exists():
             self._run("python", sys.executable, "-m", "venv", self.folder / "venv")
         pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        self._run("python", *pip, "redis>=5", "hiredis>=3", "uvloop")
+        self._run("python", *pip, "redis>=5", "hiredis>=3", "uvloop", *WATCHERS)
         self._run("python", *pip, "--force-reinstall", "--no-deps", ROOT)
 
     @property

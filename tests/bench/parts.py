@@ -135,7 +135,7 @@ def c_seat(*words: object, at: Where = one_server, **others: object) -> Seat:
 
 
 def python_seat(program: str, kind: str, *words: object, at: Where = one_server) -> Seat:
-    inside = () if kind == "snib" else ("del",)
+    inside = () if kind.startswith("snib") else ("del",)
     return seat("python", lambda s: s.python(program, kind, *words, url=at(s)), inside=inside)
 
 

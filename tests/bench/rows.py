@@ -104,6 +104,29 @@ def python_rows() -> list[Row]:
             [throughput("snib", ("redis-py",), "redis-py Lock", 10)],
         ),
     ]
+    watched = (
+        ("prometheus", "scraped by Prometheus each second", 1.05),
+        ("metrics", "OpenTelemetry metrics, collected each second", 1.05),
+        ("wrapped", "spans without a provider", None),
+        ("spans", "spans, exported to nowhere", None),
+    )
+    kinds = ("snib", *(f"snib-{how}" for how, _, _ in watched))
+    rows.append(
+        Row(
+            "py-watched",
+            "lock + unlock, 1 thread, Python, watched",
+            {kind: python_seat("pairs.py", kind, 1) for kind in kinds},
+            [
+                check
+                for how, text, goal in watched
+                for check in (
+                    time_ratio(f"snib-{how}", "snib", f"the same unwatched: {text}", goal),
+                    cpu_ratio(f"snib-{how}", "snib", "the same"),
+                )
+            ],
+            pinned=True,
+        )
+    )
     for loop in ("asyncio", "uvloop"):
         rows.append(
             Row(

@@ -1,6 +1,7 @@
-"""Lock + unlock on distinct locks: pairs.py URL snib|redis|redis-wait THREADS
+"""Lock + unlock on distinct locks: pairs.py URL snib|snib-X|redis|redis-wait THREADS
 
-URL is in Snib's form.  redis-wait has a connection for each thread, and waits for one replica.
+URL is in Snib's form.  X is prometheus (scraped each second), metrics (OpenTelemetry's, collected each second), spans
+(exported to nowhere) or wrapped (with spans for which there is no provider).  redis-wait has a connection for each thread, and waits for one replica.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import AbstractContextManager
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,6 +21,64 @@ def snib_locks(url: str, count: int) -> list[AbstractContextManager]:
 
     client = snib.connect(url)
     return [client.lock(f"pair:{i}") for i in range(count)]
+
+
+def scraped_locks(url: str, count: int) -> list[AbstractContextManager]:
+    import prometheus_client
+    import snib
+    from snib.prometheus import Collector
+
+    client = snib.connect(url)
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(Collector(client))
+
+    def scrape() -> None:
+        while True:
+            prometheus_client.generate_latest(registry)
+            sleep(1)
+
+    threading.Thread(target=scrape, daemon=True).start()
+    return [client.lock(f"pair:{i}") for i in range(count)]
+
+
+def collected_locks(url: str, count: int) -> list[AbstractContextManager]:
+    import snib
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from snib.opentelemetry import observe
+
+    client = snib.connect(url)
+    reader = InMemoryMetricReader()
+    observe(client, meter_provider=MeterProvider([reader]))
+
+    def collect() -> None:
+        while True:
+            reader.get_metrics_data()
+            sleep(1)
+
+    threading.Thread(target=collect, daemon=True).start()
+    return [client.lock(f"pair:{i}") for i in range(count)]
+
+
+def wrapped_locks(url: str, count: int) -> list[AbstractContextManager]:
+    from snib.opentelemetry import traced
+
+    return [traced(lock) for lock in snib_locks(url, count)]  # type: ignore[call-overload]
+
+
+def spans_locks(url: str, count: int) -> list[AbstractContextManager]:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+    class Nowhere(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    trace.set_tracer_provider(provider)
+    return wrapped_locks(url, count)
 
 
 def redis_client(url: str, **options: Any) -> Any:
@@ -67,7 +126,15 @@ def redis_wait_locks(url: str, count: int) -> list[AbstractContextManager]:
     return [Waited(url, f"pair:{i}") for i in range(count)]
 
 
-KINDS = {"snib": snib_locks, "redis": redis_locks, "redis-wait": redis_wait_locks}
+KINDS = {
+    "snib": snib_locks,
+    "snib-prometheus": scraped_locks,
+    "snib-metrics": collected_locks,
+    "snib-wrapped": wrapped_locks,
+    "snib-spans": spans_locks,
+    "redis": redis_locks,
+    "redis-wait": redis_wait_locks,
+}
 
 
 def work(lock: AbstractContextManager, until: float, counts: list[int]) -> None:
