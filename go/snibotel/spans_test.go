@@ -82,17 +82,17 @@ func TestAHoldHasTwoSpans(t *testing.T) {
 	r, client := record(), open(t)
 	lock := TraceLock(client.Fenced("orders"), r.here())
 	ctx, work := r.tracer.Start(context.Background(), "work")
-	var owner string
+	var owner, token string
 	ok(t, lock.Do(ctx, func(ctx context.Context) error {
 		_, inside := r.tracer.Start(ctx, "inside")
 		inside.End()
-		owner = snib.HoldFrom(ctx).Owner()
+		owner, token = snib.HoldFrom(ctx).Owner(), fmt.Sprint(snib.HoldFrom(ctx).Token())
 		return nil
 	}))
 	wait, hold, inside := r.named(t, "snib.wait"), r.named(t, "snib.hold"), r.named(t, "inside")
 	same(t, wait, map[string]string{"snib.lock.name": "orders", "snib.lock.kind": "fenced", "snib.outcome": "granted"})
 	same(t, hold, map[string]string{"snib.lock.name": "orders", "snib.lock.kind": "fenced", "snib.outcome": "released",
-		"snib.lock.owner": owner, "snib.fencing.token": "1"})
+		"snib.lock.owner": owner, "snib.fencing.token": token})
 	for _, span := range []sdk.ReadOnlySpan{wait, hold} {
 		if span.Parent().SpanID() != work.SpanContext().SpanID() || span.Status().Code != codes.Unset {
 			t.Errorf("%s: parent %v, status %v", span.Name(), span.Parent(), span.Status())
