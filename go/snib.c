@@ -5,32 +5,11 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b81d7eb71943eae4"
+#define SNIB_BUILD_ID "78fa3fdcab72da47"
 
-/* ---- api/client.c -----------------------------------------------------------------------------*/
+/* ---- api/advance.c ----------------------------------------------------------------------------*/
 
-/* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
-
-/* ---- api/group.h ------------------------------------------------------------------------------*/
-
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
-#ifndef SNIB__API_GROUP_H
-#define SNIB__API_GROUP_H
-
-
-/* ---- api/objects.h ----------------------------------------------------------------------------*/
-
-/* objects.h - the objects behind the handles.
- *
- *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
- *
- * The client's memory stays until the last of its handles is freed, in any order; a closed client
- * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
- * refer to them, and end before the engine gets them back.
- */
-#ifndef SNIB__OBJECTS_H
-#define SNIB__OBJECTS_H
-
+/* advance.c - moves the clock of all clients of this process, for tests. */
 
 /* ---- api/error.h ------------------------------------------------------------------------------*/
 
@@ -270,6 +249,9 @@ typedef struct snib_client_options {
                         * bytes of UTF-8 without control characters */
     int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
+    int32_t debug; /* 1: look for mistakes in the use of locks, see snib_debug_here(); -1: do not, even if
+                    * the URL says so; default -1 */
+    int64_t debug_hold_ms; /* with debug: report holds that are older; default 60000; -1: none */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -287,6 +269,7 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
  *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster;
  *          name some of its nodes.  At most 32 hosts.  With TLS: rediss+sentinel://, rediss+cluster://.
+ *          memory://name is the memory server of that name in this process, for tests: see snib_testing.h.
  *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
  *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
  *          are percent-decoded.  redis://:password@host gives a password without a user.
@@ -361,6 +344,17 @@ SNIB_API void snib_client_free(snib_client *client);
  * Returns     SNIB_OK, SNIB_EINVAL.
  */
 SNIB_API int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err);
+
+/* snib_advance_clock - for tests only: move the clock of all clients of this process forward.
+ *
+ * Deadlines that are passed by then take effect at once: a hold whose lease ends is lost, as after a suspend of the
+ * machine.  The server's clock does not move, unless it is a memory server: see snib_memory_advance() in
+ * snib_testing.h, which calls this.  Nothing moves it back.
+ *
+ * ms       0 to 31536000000, a year
+ * Returns  SNIB_OK, SNIB_EINVAL.
+ */
+SNIB_API int snib_advance_clock(int64_t ms, snib_error *err);
 
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
 SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
@@ -999,6 +993,53 @@ enum snib_log_level {
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 
+/* ---- Finding mistakes --------------------------------------------------------------------------- */
+
+/* snib_debug_here - say where in the program the next call of this thread is, and for whom.
+ *
+ * A client with the option debug looks for mistakes in the use of locks, and reports each once, as a log record of
+ * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
+ *
+ *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
+ *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
+ *       semaphores; readers do not wait for readers.
+ *     - a caller that has waited for a second for a lock that it holds itself
+ *     - a hold that is older than debug_hold_ms
+ *     - holds that are still held when their client is closed, or that are abandoned
+ *
+ * Other clients do nothing of this, and cost nothing more.
+ *
+ * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
+ * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
+ * standard error when it exits.  Bindings call this function themselves.
+ *
+ * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
+ * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
+ *        lock is who acquired it. */
+SNIB_API void snib_debug_here(const char *place, uint64_t actor);
+
+#ifdef SNIB_DEBUG_PLACES
+#define SNIB_DEBUG_TEXT_(line) #line
+#define SNIB_DEBUG_TEXT(line) SNIB_DEBUG_TEXT_(line)
+#define SNIB_DEBUG_HERE() snib_debug_here(__FILE__ ":" SNIB_DEBUG_TEXT(__LINE__), 0)
+#define snib_client_open(...) (SNIB_DEBUG_HERE(), snib_client_open(__VA_ARGS__))
+#define snib_lock_new(...) (SNIB_DEBUG_HERE(), snib_lock_new(__VA_ARGS__))
+#define snib_multi_new(...) (SNIB_DEBUG_HERE(), snib_multi_new(__VA_ARGS__))
+#define snib_quorum_new(...) (SNIB_DEBUG_HERE(), snib_quorum_new(__VA_ARGS__))
+#define snib_lock_acquire(...) (SNIB_DEBUG_HERE(), snib_lock_acquire(__VA_ARGS__))
+#define snib_lock_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_begin(__VA_ARGS__))
+#define snib_lock_acquire_submit(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_submit(__VA_ARGS__))
+#define snib_permits_acquire(...) (SNIB_DEBUG_HERE(), snib_permits_acquire(__VA_ARGS__))
+#define snib_permits_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_permits_acquire_begin(__VA_ARGS__))
+#define snib_permits_acquire_submit(...)                                                           \
+    (SNIB_DEBUG_HERE(), snib_permits_acquire_submit(__VA_ARGS__))
+#define snib_semaphore_acquire(...) (SNIB_DEBUG_HERE(), snib_semaphore_acquire(__VA_ARGS__))
+#define snib_semaphore_acquire_begin(...)                                                          \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_begin(__VA_ARGS__))
+#define snib_semaphore_acquire_submit(...)                                                         \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_submit(__VA_ARGS__))
+#endif
+
 #ifdef __cplusplus
 }
 #endif
@@ -1031,6 +1072,20 @@ int snib__fail_system(snib_error *err, const char *doing, int os_error);
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif
+
+/* ---- api/objects.h ----------------------------------------------------------------------------*/
+
+/* objects.h - the objects behind the handles.
+ *
+ *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
+ *
+ * The client's memory stays until the last of its handles is freed, in any order; a closed client
+ * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * refer to them, and end before the engine gets them back.
+ */
+#ifndef SNIB__OBJECTS_H
+#define SNIB__OBJECTS_H
+
 
 /* ---- api/handle.h -----------------------------------------------------------------------------*/
 
@@ -1119,7 +1174,7 @@ enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
 
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
-    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host */
+    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @... is abstract */
     int port;                      /* of a host: 1 to 65535; otherwise 0 */
     bool tls;
 };
@@ -1131,6 +1186,9 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
 
 /* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
+
+/* snib__address_memory - the same for a memory server of the process `pid`; see memory.h. */
+bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
  * server, as far as names can tell. */
@@ -1173,6 +1231,14 @@ struct snib__url {
  *          show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
+
+#define SNIB__URL_SERVER (320 + SNIB__SERVICE_MAX)
+
+/* snib__url_server - the server, or the deployment, and the database: the same text in every process.
+ *
+ * Of several addresses, the first in sort order stands for all, so that their order in the URL does not
+ * matter. */
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
 
 /* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
@@ -2411,7 +2477,9 @@ void snib__engine_stop(struct snib__engine *engine, snib__time now);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Log records: the next one with its level, or NULL. */
+/* Log records: add one; the next one with its level, or NULL. */
+void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
 void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
@@ -2492,6 +2560,7 @@ struct snib__driver {
     snib__time sleep_until; /* the thread's; 0 while it is awake */
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
+    snib__time ahead;    /* how far the clock had been moved when the thread last looked */
     bool wake_raised;
     _Atomic uint32_t
         hold_word; /* changes when a hold may have changed, for threads that watch holds */
@@ -2506,6 +2575,9 @@ struct snib__driver {
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
     void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* if logins.untold */
+    /* inside, from the thread, at least that often while it runs; NULL and 0: never */
+    void (*look)(struct snib__driver *driver);
+    snib__time look_every;
 };
 
 int snib__driver_init(
@@ -2624,6 +2696,7 @@ struct snib__client {
     struct snib__queue *log_queue;
     struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
+    struct snib__debug *debug;       /* NULL, unless it has the option: debug.c */
 };
 
 struct snib__lock {
@@ -2699,6 +2772,7 @@ bool snib__client_close_end(struct snib__client *client, snib__time until);
 void snib__exit_init(void);
 void snib__exit_add(struct snib__client *client);
 void snib__exit_remove(struct snib__client *client);
+void snib__exit_wake(void); /* the threads of all clients look at the clock */
 
 /* client.c's, for the heir: a new client with the address and options of another; NULL with
  * *out_code. */
@@ -2749,6 +2823,8 @@ void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+/* The same where nobody takes the result: what was granted is given back.  Inside. */
+void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
 /* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
  * inside. */
@@ -2779,6 +2855,84 @@ void snib__queue_destroy(void *object);
 void snib__api_init(void);
 
 #endif
+
+/* ---- driver/ahead.h ---------------------------------------------------------------------------*/
+
+/* ahead.h - how far tests have moved the clock of this process's clients forward. */
+#ifndef SNIB__AHEAD_H
+#define SNIB__AHEAD_H
+
+
+#include <stdatomic.h>
+
+/* Added to every reading of the clock; it only grows.  A relative sleep that began before it grew ends
+ * as if it had not: whoever moves the clock wakes the threads. */
+extern _Atomic snib__time snib__ahead;
+
+#endif
+
+#define ADVANCE_MS_MAX 31536000000
+
+int snib_advance_clock(int64_t ms, snib_error *err)
+{
+    if (ms < 0 || ms > ADVANCE_MS_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the clock can be moved by 0 to %lld ms",
+                          (long long)ADVANCE_MS_MAX);
+    atomic_fetch_add(&snib__ahead, (snib__time)ms * SNIB__MS);
+    snib__exit_wake();
+    return SNIB_OK;
+}
+
+/* ---- api/client.c -----------------------------------------------------------------------------*/
+
+/* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
+
+/* ---- api/debug.h ------------------------------------------------------------------------------*/
+
+/* debug.h - the option debug: what the rest of the API tells about the use of locks.
+ *
+ * A client without the option has no struct snib__debug; the callers look at that pointer, and call nothing
+ * of this.  All functions but those for the exit are called inside the client. */
+#ifndef SNIB__DEBUG_H
+#define SNIB__DEBUG_H
+
+
+/* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
+int snib__debug_begin(struct snib__client *client);
+void snib__debug_end(struct snib__client *client);
+
+/* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
+void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
+/* It ended with that hold, for one more user; NULL: without. */
+void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+                          const struct snib__hold *hold);
+/* A user has released the hold, or dropped it. */
+void snib__debug_released(const struct snib__hold *hold);
+/* A user is about to abandon the hold. */
+void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold);
+/* The hold is about to be freed. */
+void snib__debug_gone(const struct snib__hold *hold);
+/* The client is about to be closed, and its holds with it. */
+void snib__debug_close(struct snib__client *client);
+
+/* A client or lock was made, for a program that has to free it; and it is freed. */
+void snib__debug_made(struct snib__client *client, const void *object, const char *what);
+void snib__debug_freed(const void *object);
+
+/* The process exits: from now on, nobody reads the log.  Outside. */
+void snib__debug_exit(void);
+void snib__debug_exited(void);
+
+void snib__debug_init(void);
+
+#endif
+
+/* ---- api/group.h ------------------------------------------------------------------------------*/
+
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+#ifndef SNIB__API_GROUP_H
+#define SNIB__API_GROUP_H
+
 
 struct snib__part {
     struct snib__client *client; /* a reference */
@@ -2979,9 +3133,7 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
         snib__queue_push(op->sink, op, wakes);
         return;
     }
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */
-    snib__op_free(driver->engine, op);
+    snib__op_discard((struct snib__client *)driver, op); /* its first member */
 }
 
 static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
@@ -3113,6 +3265,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
+    if (snib__debug_begin(client) != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
 
@@ -3124,6 +3278,7 @@ static void client_free(struct snib__client *client)
     snib__logins_end(&client->driver.logins);
     snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
+    snib__debug_end(client);
     free(client->identity);
     free(client);
 }
@@ -3181,6 +3336,8 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         snib__client_unref(client);
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     }
+    if (client->debug)
+        snib__debug_made(client, client, "a client");
     *out_client = handle;
     return SNIB_OK;
 }
@@ -3241,6 +3398,8 @@ static bool client_settle(struct snib__client *client, snib__time until)
 void snib__client_close_begin(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
+    if (client->debug && !client->stopped)
+        snib__debug_close(client);
     snib__engine_close(client->driver.engine, snib__now());
     snib__driver_leave(&client->driver); /* sends the releases */
 }
@@ -3318,6 +3477,8 @@ void snib_client_free(snib_client *handle)
         return;
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
+    if (client->debug)
+        snib__debug_freed(client);
     if (!snib__client_forked(
             client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
@@ -3518,6 +3679,7 @@ static void client_register(void)
 {
     snib__fork_init();
     snib__exit_init();
+    snib__debug_init();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);
@@ -3869,288 +4031,100 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
     return code;
 }
 
-/* ---- api/error.c ------------------------------------------------------------------------------*/
+/* ---- api/debug.c ------------------------------------------------------------------------------*/
 
-/* error.c - see error.h. */
-
-
-/* ---- net/text.h -------------------------------------------------------------------------------*/
-
-/* text.h - bytes that become text: data from other programs is only data until cleaned here.
+/* debug.c - the option debug: who holds what, since when, and where in the program; what is wrong with it.
  *
- * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
- * UTF-8 without control characters. */
-#ifndef SNIB__TEXT_H
-#define SNIB__TEXT_H
+ * A use is one acquisition that waits or holds, or one object that must be freed.  Uses of all clients with
+ * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
+ * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
+ * nothing is taken under it.
+ *
+ * Whatever runs out of memory here is not looked after; locks do not depend on it. */
+
+
+/* ---- api/order.h ------------------------------------------------------------------------------*/
+
+/* order.h - in which order locks are taken: finds orders that can deadlock before anyone does.
+ *
+ *     "a" --taken while held--> "b"      an edge for each pair, with the places of both in the program
+ *
+ * If the edges form a circle, as many callers as it has edges can wait for each other for ever.  Reading
+ * waits only for writing: a lock that a circle enters by reading and leaves by reading does not close it.
+ *
+ * One graph for all clients of the process, for they may hold each other's locks up.  It is bounded, and
+ * only grows.  The caller serialises all calls. */
+#ifndef SNIB__ORDER_H
+#define SNIB__ORDER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* snib__utf8_next - decode the character at s, of which n bytes are readable.
- *
- * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
- * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+#define SNIB__ORDER_MAX 4096    /* edges */
+#define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
+#define SNIB__PLACE_CAP 72      /* of a place in the program, with its NUL */
+#define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
 
-/* snib__is_control - C0, DEL and C1. */
-int snib__is_control(uint32_t c);
+/* A lock's name at its server. */
+struct snib__order_name {
+    uint64_t id;                      /* a hash of both: the same lock from whatever client */
+    bool reads;                       /* taken, or to be taken, together with other readers */
+    char shown[SNIB__ORDER_NAME_CAP]; /* quoted */
+};
 
-/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
- *
- * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
- *
- * is_cut   the bytes were longer: a character cut off at the end is dropped.
- * Returns  the length, at most n. */
-size_t snib__text_clean(char *text, size_t n, bool is_cut);
+/* An edge, for the text; valid for ever. */
+struct snib__order_step {
+    const char *held, *held_place;
+    const char *taken, *taken_place;
+};
 
-/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+enum snib__order {
+    SNIB__ORDER_FINE,   /* it closes no circle, or was known */
+    SNIB__ORDER_CIRCLE, /* it closes this circle */
+    SNIB__ORDER_FULL    /* there is no room for it: told once */
+};
+
+/* snib__order_note - a caller that holds one lock is about to wait for another.  The first step is the new
+ * edge; *out_n: how long the circle is, which may be more than there are steps. */
+enum snib__order snib__order_note(const struct snib__order_name *held, const char *held_place,
+                                  const struct snib__order_name *taken, const char *taken_place,
+                                  struct snib__order_step steps[SNIB__ORDER_STEPS],
+                                  uint32_t *out_n);
 
 #endif
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+/* ---- api/say.h --------------------------------------------------------------------------------*/
 
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
-{
-    if (!err)
-        return code;
-    int n = -1;
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        n = vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-    }
-    if (n < 0)
-        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
-    err->code = code;
-    err->os_error = os_error;
-    err->reason = SNIB_REASON_NONE;
-    return code;
-}
+/* say.h - the sentence that describes a result. */
+#ifndef SNIB__SAY_H
+#define SNIB__SAY_H
 
-int snib__fail_null(snib_error *err, const char *argument)
-{
-    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
-}
 
-int snib__fail_wait(snib_error *err, const char *argument)
-{
-    return snib__fail(err, SNIB_EINVAL, 0,
-                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
-}
+/* The result that the sentence describes. */
+struct snib__told {
+    int32_t code;
+    int32_t os_error;
+    int32_t cause;     /* a code: why there is no connection; 0 unknown */
+    int32_t reason;    /* SNIB_LOST: enum snib_reason */
+    const char *words; /* the server's, or the client's own; NULL: none */
+    const char *where; /* the address of the server; NULL: the client's */
+    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+};
 
-int snib__fail_size(snib_error *err)
-{
-    return snib__fail(
-        err, SNIB_EINVAL, 0,
-        "out is NULL or has no size; assign sizeof *out to out->size before the call");
-}
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
+ * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
+ * meanwhile.  Returns out. */
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+                      const struct snib__gate *gate, const struct snib__told *told);
 
-int snib__fail_queue(snib_error *err)
-{
-    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
-}
+/* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 
-int snib__fail_silent(snib_error *err)
-{
-    return snib__fail(
-        err, SNIB_EINVAL, 0,
-        "neither a queue nor out_op was given, so the result would be lost; pass one");
-}
+/* snib__fail_told - the same into *err, with the code, which is returned. */
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told);
 
-int snib__fail_system(snib_error *err, const char *doing, int os_error)
-{
-    return snib__fail(err, SNIB_ESYSTEM, os_error,
-                      "cannot %s: %s; check the limits of this process and of the system", doing,
-                      strerror(os_error));
-}
-
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
-{
-    static const char hex[] = "0123456789abcdef";
-    assert(cap >= 16);
-    size_t used = 0;
-    size_t i = 0;
-    out[used++] = '"';
-    while (i < n) {
-        uint32_t c = 0;
-        size_t len = snib__utf8_next(s + i, n - i, &c);
-        int escape = len == 0 || snib__is_control(c);
-        size_t step = len > 0 ? len : 1;
-        size_t need = escape ? 4 * step : c == '"' || c == '\\' ? 2 : step;
-        if (used + need + sizeof "\"..." > cap)
-            break;
-        for (size_t k = 0; k < step; k++) {
-            unsigned char byte = (unsigned char)s[i + k];
-            if (escape) {
-                out[used++] = '\\';
-                out[used++] = 'x';
-                out[used++] = hex[byte >> 4];
-                out[used++] = hex[byte & 15];
-            } else {
-                if (byte == '"' || byte == '\\')
-                    out[used++] = '\\';
-                out[used++] = (char)byte;
-            }
-        }
-        i += step;
-    }
-    memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
-    return out;
-}
-
-/* ---- api/exit.c -------------------------------------------------------------------------------*/
-
-/* exit.c - releases a process's holds when it exits.
- *
- * All clients of this process are listed.  A destructor closes them: it runs after the program's
- * own atexit() handlers, which may still release, when exit() is called or main() returns, on
- * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
- * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.
- *
- * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
- */
-
-#define EXIT_MS 1000
-#define EXIT_MS_MAX 60000
-
-static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
-static struct snib__client *exit_first;                        /* guarded by exit_mutex */
-static _Atomic int64_t exit_ms = EXIT_MS;
-
-void snib__exit_add(struct snib__client *client)
-{
-    pthread_mutex_lock(&exit_mutex);
-    client->exit_next = exit_first;
-    client->exit_prev = NULL;
-    if (exit_first)
-        exit_first->exit_prev = client;
-    exit_first = client;
-    pthread_mutex_unlock(&exit_mutex);
-}
-
-static void exit_unlink(struct snib__client *client)
-{
-    if (client->exit_next)
-        client->exit_next->exit_prev = client->exit_prev;
-    if (client->exit_prev)
-        client->exit_prev->exit_next = client->exit_next;
-    else if (exit_first == client)
-        exit_first = client->exit_next;
-    client->exit_prev = client->exit_next = NULL;
-}
-
-void snib__exit_remove(struct snib__client *client)
-{
-    pthread_mutex_lock(&exit_mutex);
-    exit_unlink(client);
-    pthread_mutex_unlock(&exit_mutex);
-}
-
-/* ---- Fork ------------------------------------------------------------------------------------ */
-
-static void exit_fork_prepare(void)
-{
-    pthread_mutex_lock(&exit_mutex);
-}
-
-static void exit_fork_parent(void)
-{
-    pthread_mutex_unlock(&exit_mutex);
-}
-
-static void exit_fork_child(void)
-{
-    exit_first = NULL;
-    pthread_mutex_unlock(&exit_mutex);
-}
-
-/* ---- The end --------------------------------------------------------------------------------- */
-
-/* Take a client off the list, with a reference; NULL: none is left. */
-static struct snib__client *exit_take(bool with_tls)
-{
-    pthread_mutex_lock(&exit_mutex);
-    struct snib__client *client = exit_first;
-    while (client && with_tls && !client->url.tls)
-        client = client->exit_next;
-    if (client) {
-        exit_unlink(client);
-        snib__client_ref(client);
-    }
-    pthread_mutex_unlock(&exit_mutex);
-    return client;
-}
-
-static void exit_close(bool with_tls)
-{
-    struct snib__client *client, *begun = NULL;
-    int64_t ms = atomic_load(&exit_ms);
-    if (ms == 0 && !with_tls)
-        return;
-    snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
-        if (ms > 0)
-            snib__client_close_begin(client);
-        client->exit_prev = begun;
-        begun = client;
-    }
-    while ((client = begun)) {
-        begun = client->exit_prev;
-        client->exit_prev = NULL;
-        if (ms > 0)
-            snib__client_close_end(client, until);
-        else
-            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
-        snib__client_unref(client);
-    }
-}
-
-__attribute__((destructor)) static void exit_give_back(void)
-{
-    exit_close(false);
-}
-
-/* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
-static void exit_without_openssl(void)
-{
-    exit_close(true);
-}
-
-void snib__exit_init(void)
-{
-    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
-    snib__tls_at_end(exit_without_openssl);
-}
-
-int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
-{
-    if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit must be 0 to %d ms",
-                          EXIT_MS_MAX);
-    atomic_store(&exit_ms, timeout_ms);
-    return SNIB_OK;
-}
-
-/* ---- api/group.c ------------------------------------------------------------------------------*/
-
-/* group.c - multi and quorum locks over several clients: carries out what locks/group.c decides.
- *
- *     home client: the group's operation and hold, seen by the caller         \  one carrier for
- *     member clients: an operation and a hold each, with the carrier as sink  /  each acquisition
- *
- * A thread inside a client that has news for a carrier records them under the carrier's mutex,
- * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
- * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
- */
-
+#endif
 
 /* ---- locks/group.h ----------------------------------------------------------------------------*/
 
@@ -4411,6 +4385,821 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
                             uint32_t n, struct snib__verdict *verdict);
 
 #endif
+
+/* ---- net/text.h -------------------------------------------------------------------------------*/
+
+/* text.h - bytes that become text: data from other programs is only data until cleaned here.
+ *
+ * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
+ * UTF-8 without control characters. */
+#ifndef SNIB__TEXT_H
+#define SNIB__TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* snib__utf8_next - decode the character at s, of which n bytes are readable.
+ *
+ * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
+ * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
+size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+
+/* snib__is_control - C0, DEL and C1. */
+int snib__is_control(uint32_t c);
+
+/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
+ *
+ * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
+ *
+ * is_cut   the bytes were longer: a character cut off at the end is dropped.
+ * Returns  the length, at most n. */
+size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+
+#endif
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEBUG_BUCKETS 512
+#define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
+#define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
+#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts */
+#define DEBUG_LABEL_CAP 112
+#define DEBUG_THREAD                                                                               \
+    ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
+
+struct snib__debug {
+    snib__time hold; /* the oldest that a hold may become; 0: no limit */
+    uint64_t server; /* a hash */
+};
+
+enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
+
+struct debug_use {
+    struct debug_use *by_thing, *by_actor; /* the next in its buckets */
+    const void *thing;                     /* the operation, then its hold; or an object */
+    struct snib__client *client;
+    uint64_t actor;
+    snib__time since;
+    enum debug_what what;
+    bool told;
+    bool ordered; /* it has a place in the order of locks */
+    bool alone;   /* who holds it cannot get it once more without a release */
+    char place[SNIB__PLACE_CAP];
+    char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    uint32_t n;
+    struct snib__order_name names[]; /* of all members */
+};
+
+static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
+static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
+static uint32_t debug_told_n;
+static _Atomic bool debug_exits;
+
+/* ---- where, and who ---- */
+
+static _Thread_local struct {
+    bool given;
+    uint64_t actor;
+    char place[SNIB__PLACE_CAP];
+} debug_here;
+
+void snib_debug_here(const char *place, uint64_t actor)
+{
+    const char *text = place ? place : "", *base = text;
+    size_t n = strcspn(text, " "); /* folders come before the function */
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '/')
+            base = text + i + 1;
+    debug_here.given = true;
+    debug_here.actor = actor;
+    snib__text_show(debug_here.place, sizeof debug_here.place, base, strlen(base));
+}
+
+static uint64_t debug_thread(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t number;
+    if (number == 0)
+        number = DEBUG_THREAD | (atomic_fetch_add(&last, 1) + 1);
+    return number;
+}
+
+/* What the caller said about this call, once. */
+static void debug_take_here(struct debug_use *use)
+{
+    bool given = debug_here.given;
+    use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
+    snprintf(use->place, sizeof use->place, "%s",
+             given && debug_here.place[0] ? debug_here.place : "an unknown place");
+    debug_here.given = false;
+}
+
+/* ---- warnings ---- */
+
+static void debug_say(struct snib__client *client, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void debug_say(struct snib__client *client, const char *format, ...)
+{
+    char text[sizeof((struct snib__log_record *)0)->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (debug_exits) {
+        fprintf(stderr, "snib: debug: %s\n", text);
+    } else {
+        struct snib__engine *engine = client->driver.engine;
+        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
+    }
+}
+
+static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
+    return hash;
+}
+
+static uint64_t debug_hash_text(uint64_t hash, const char *text)
+{
+    return debug_hash(hash, text, strlen(text) + 1);
+}
+
+/* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
+static bool debug_is_new(const struct debug_use *use, const char *other_place)
+{
+    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
+    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place) | 1;
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
+    while (debug_told[at] && debug_told[at] != hash)
+        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
+    if (debug_told[at] || debug_told_n >= DEBUG_TOLD_MAX)
+        return false;
+    debug_told[at] = hash;
+    debug_told_n++;
+    return true;
+}
+
+/* ---- uses ---- */
+
+static struct debug_use **debug_thing_bucket(const void *thing)
+{
+    return &debug_things[((uintptr_t)thing >> 4) % DEBUG_BUCKETS];
+}
+
+static struct debug_use **debug_actor_bucket(uint64_t actor)
+{
+    return &debug_actors[actor % DEBUG_BUCKETS];
+}
+
+static struct debug_use **debug_find(const void *thing)
+{
+    struct debug_use **at = debug_thing_bucket(thing);
+    while (*at && (*at)->thing != thing)
+        at = &(*at)->by_thing;
+    return at;
+}
+
+static void debug_add(struct debug_use *use)
+{
+    struct debug_use **things = debug_thing_bucket(use->thing);
+    struct debug_use **actors = debug_actor_bucket(use->actor);
+    use->by_thing = *things;
+    *things = use;
+    use->by_actor = *actors;
+    *actors = use;
+}
+
+/* Out of the tables; it is not freed. */
+static struct debug_use *debug_take(struct debug_use **at)
+{
+    struct debug_use *use = *at, **actors = debug_actor_bucket(use->actor);
+    *at = use->by_thing;
+    while (*actors != use)
+        actors = &(*actors)->by_actor;
+    *actors = use->by_actor;
+    return use;
+}
+
+static uint32_t debug_count(const void *thing)
+{
+    uint32_t n = 0;
+    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
+        n += use->thing == thing;
+    return n;
+}
+
+/* ---- the names of a lock ---- */
+
+static void debug_name(struct debug_use *use, uint64_t server, const char *name, size_t n,
+                       bool reads)
+{
+    struct snib__order_name *to = &use->names[use->n++];
+    to->id = debug_hash(server, name, n);
+    to->reads = reads;
+    snib__quote(to->shown, sizeof to->shown, name, n);
+}
+
+/* A gate of one client's names: one, or those of a multi lock, see multi.c. */
+static void debug_names(struct debug_use *use, uint64_t server, const struct snib__gate *gate)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    int32_t kind = snib__gate_kind(gate);
+    if (kind != SNIB__MULTI)
+        debug_name(use, server, name, n, kind == SNIB_READ);
+    for (const char *end = name + n; kind == SNIB__MULTI && name < end; name += strlen(name) + 1)
+        debug_name(use, server, name + 1, strlen(name + 1), name[0] == 'r');
+}
+
+static uint64_t debug_server(const struct snib__client *client)
+{
+    char server[SNIB__URL_SERVER];
+    snib__url_server(&client->url, server);
+    return debug_hash_text(0xcbf29ce484222325U, server);
+}
+
+/* Members of a quorum have one name, and one order. */
+static struct debug_use *debug_use(const struct snib__lock *lock)
+{
+    struct debug_use *use =
+        calloc(1, sizeof *use + SNIB__GROUP_MAX * sizeof(struct snib__order_name));
+    if (!use)
+        return NULL;
+    const struct snib__parts *parts = lock->parts;
+    if (!parts)
+        debug_names(use, lock->client->debug->server, lock->gate);
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+        debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+    use->client = lock->client;
+    use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
+    use->alone = use->ordered && lock->kind != SNIB_PERMITS;
+    snib__say_lock(use->label, sizeof use->label, lock->gate);
+    struct debug_use *small = realloc(use, sizeof *use + use->n * sizeof use->names[0]);
+    return small ? small : use;
+}
+
+/* ---- the order of locks ---- */
+
+static void debug_say_circle(struct snib__client *client, const struct snib__order_step *steps,
+                             uint32_t n)
+{
+    char text[sizeof((struct snib__log_record *)0)->text - sizeof "debug: "];
+    size_t used = (size_t)snprintf(text, sizeof text, "lock order: ");
+    uint32_t told = n < SNIB__ORDER_STEPS ? n : SNIB__ORDER_STEPS;
+    for (uint32_t i = 0; i < told && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s) then %s (%s)",
+                                 i == 0   ? ""
+                                 : i == 1 ? ", but "
+                                          : ", ",
+                                 steps[i].held, steps[i].held_place, steps[i].taken,
+                                 steps[i].taken_place);
+    if (used < sizeof text)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 ": this can deadlock; take them in one order");
+    if (used < sizeof text && told == n) {
+        debug_say(client, "%s", text);
+        return;
+    }
+    for (uint32_t i = 0; i < told; i++)
+        debug_say(client,
+                  "lock order, %u of %u: %s (%s) then %s (%s): together these can deadlock; take "
+                  "the locks in one order",
+                  i + 1, n, steps[i].held, steps[i].held_place, steps[i].taken,
+                  steps[i].taken_place);
+}
+
+static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+{
+    struct snib__order_step steps[SNIB__ORDER_STEPS];
+    uint32_t n;
+    for (uint32_t i = 0; i < held->n * use->n; i++) {
+        enum snib__order order = snib__order_note(&held->names[i / use->n], held->place,
+                                                  &use->names[i % use->n], use->place, steps, &n);
+        if (order == SNIB__ORDER_CIRCLE)
+            debug_say_circle(use->client, steps, n);
+        else if (order == SNIB__ORDER_FULL)
+            debug_say(use->client,
+                      "the order of locks is known for %d pairs, which is the limit: further pairs "
+                      "are not checked",
+                      SNIB__ORDER_MAX);
+    }
+}
+
+/* A name that both have, except where both only read; NULL: none. */
+static const struct snib__order_name *debug_shared(const struct debug_use *one,
+                                                   const struct debug_use *other, bool may_read)
+{
+    for (uint32_t i = 0; i < one->n; i++)
+        for (uint32_t j = 0; j < other->n; j++)
+            if (one->names[i].id == other->names[j].id &&
+                (may_read || !one->names[i].reads || !other->names[j].reads))
+                return &one->names[i];
+    return NULL;
+}
+
+/* The use is about to be added: compare it with what its actor holds.  A lock that it holds already has its
+ * place in the order: this is a re-entry, or the actor waits for itself. */
+static void debug_check_order(const struct debug_use *use)
+{
+    const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
+    for (held = first; held; held = held->by_actor)
+        if (held->what == DEBUG_HELD && held->actor == use->actor && debug_shared(held, use, true))
+            return;
+    for (held = first; held; held = held->by_actor)
+        if (held->what == DEBUG_HELD && held->actor == use->actor && held->ordered)
+            debug_pair(held, use);
+}
+
+void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
+{
+    struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
+    if (!use) {
+        debug_here.given = false;
+        return;
+    }
+    debug_take_here(use);
+    use->thing = op;
+    use->what = DEBUG_AWAITED;
+    use->since = snib__now();
+    pthread_mutex_lock(&debug_mutex);
+    if (waits && use->ordered)
+        debug_check_order(use);
+    debug_add(use);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+                          const struct snib__hold *hold)
+{
+    (void)client;
+    pthread_mutex_lock(&debug_mutex);
+    struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
+    if (use && hold) {
+        use->thing = hold;
+        use->what = DEBUG_HELD;
+        use->told = false;
+        use->since = snib__now();
+        debug_add(use);
+        use = NULL;
+    }
+    pthread_mutex_unlock(&debug_mutex);
+    free(use);
+}
+
+/* Leave that many uses of a thing, the oldest. */
+static void debug_leave(const void *thing, uint32_t keep)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t n = debug_count(thing); n > keep; n--)
+        free(debug_take(debug_find(thing)));
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_released(const struct snib__hold *hold)
+{
+    debug_leave(hold, hold->phase == SNIB__HELD ? hold->count : 0);
+}
+
+void snib__debug_gone(const struct snib__hold *hold)
+{
+    debug_leave(hold, 0);
+}
+
+void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
+{
+    pthread_mutex_lock(&debug_mutex);
+    const struct debug_use *use = *debug_find(hold);
+    if (use && hold->phase == SNIB__HELD)
+        debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- what lasts ---- */
+
+static void debug_check_hold(struct debug_use *use, snib__time now)
+{
+    const struct snib__hold *hold = use->thing;
+    snib__time most = use->client->debug->hold;
+    if (most == 0 || now - use->since < most || hold->phase != SNIB__HELD)
+        return;
+    use->told = true;
+    if (debug_is_new(use, ""))
+        debug_say(use->client,
+                  "%s, acquired at %s, is still held after %.1f s, longer than debug_hold: release "
+                  "it sooner, or raise debug_hold",
+                  use->label, use->place, (double)(now - use->since) / (1000.0 * SNIB__MS));
+}
+
+static void debug_check_wait(struct debug_use *use, snib__time now)
+{
+    const struct debug_use *held = *debug_actor_bucket(use->actor);
+    if (now - use->since < DEBUG_WAIT || !use->alone)
+        return;
+    while (held && !(held->what == DEBUG_HELD && held->actor == use->actor && held->alone &&
+                     debug_shared(held, use, false)))
+        held = held->by_actor;
+    if (!held)
+        return;
+    use->told = true;
+    if (debug_is_new(use, held->place))
+        debug_say(use->client,
+                  "%s is awaited at %s by the caller that holds it since %s: it waits for itself; "
+                  "release it first, or use a re-entrant lock",
+                  use->label, use->place, held->place);
+}
+
+static void debug_look(struct snib__driver *driver)
+{
+    struct snib__client *client = (struct snib__client *)driver; /* its first member */
+    snib__time now = snib__now();
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+            if (use->client != client || use->told)
+                continue;
+            if (use->what == DEBUG_HELD)
+                debug_check_hold(use, now);
+            else if (use->what == DEBUG_AWAITED)
+                debug_check_wait(use, now);
+        }
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- what is never freed ---- */
+
+void snib__debug_close(struct snib__client *client)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+            const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+            if (!hold || use->client != client || hold->phase != SNIB__HELD)
+                continue;
+            if (debug_is_new(use, "closed"))
+                debug_say(client,
+                          "%s, acquired at %s, is still held when its client is closed: release it "
+                          "first",
+                          use->label, use->place);
+        }
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_made(struct snib__client *client, const void *object, const char *what)
+{
+    bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
+    struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
+    if (!use) {
+        debug_here.given = false;
+        return;
+    }
+    debug_take_here(use);
+    use->client = client;
+    use->thing = object;
+    use->what = DEBUG_MADE;
+    snprintf(use->label, sizeof use->label, "%s", what);
+    pthread_mutex_lock(&debug_mutex);
+    debug_add(use);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_freed(const void *object)
+{
+    debug_leave(object, 0);
+}
+
+void snib__debug_exit(void)
+{
+    debug_exits = true;
+}
+
+void snib__debug_exited(void)
+{
+    pthread_mutex_lock(&debug_mutex);
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
+        for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
+            if (use->what == DEBUG_MADE)
+                debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* ---- clients ---- */
+
+int snib__debug_begin(struct snib__client *client)
+{
+    snib__time hold = client->options.debug_hold_ms > 0
+                          ? (snib__time)client->options.debug_hold_ms * SNIB__MS
+                          : 0;
+    if (client->options.debug <= 0)
+        return 0;
+    client->debug = malloc(sizeof *client->debug);
+    if (!client->debug)
+        return -1;
+    *client->debug = (struct snib__debug){hold, debug_server(client)};
+    client->driver.look = debug_look;
+    client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
+    return 0;
+}
+
+void snib__debug_end(struct snib__client *client)
+{
+    free(client->debug);
+    client->debug = NULL;
+}
+
+static void debug_fork_prepare(void)
+{
+    pthread_mutex_lock(&debug_mutex);
+}
+
+static void debug_fork_parent(void)
+{
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+/* Holds are the parent's. */
+static void debug_fork_child(void)
+{
+    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
+        while (debug_things[i])
+            free(debug_take(&debug_things[i]));
+    }
+    debug_here.given = false;
+    pthread_mutex_unlock(&debug_mutex);
+}
+
+void snib__debug_init(void)
+{
+    pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
+}
+
+/* ---- api/error.c ------------------------------------------------------------------------------*/
+
+/* error.c - see error.h. */
+
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+{
+    if (!err)
+        return code;
+    int n = -1;
+    if (fmt) {
+        va_list args;
+        va_start(args, fmt);
+        n = vsnprintf(err->text, sizeof err->text, fmt, args);
+        va_end(args);
+    }
+    if (n < 0)
+        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
+    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
+    err->code = code;
+    err->os_error = os_error;
+    err->reason = SNIB_REASON_NONE;
+    return code;
+}
+
+int snib__fail_null(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
+}
+
+int snib__fail_wait(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
+}
+
+int snib__fail_size(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+}
+
+int snib__fail_queue(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
+}
+
+int snib__fail_silent(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "neither a queue nor out_op was given, so the result would be lost; pass one");
+}
+
+int snib__fail_system(snib_error *err, const char *doing, int os_error)
+{
+    return snib__fail(err, SNIB_ESYSTEM, os_error,
+                      "cannot %s: %s; check the limits of this process and of the system", doing,
+                      strerror(os_error));
+}
+
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
+    assert(cap >= 16);
+    size_t used = 0;
+    size_t i = 0;
+    out[used++] = '"';
+    while (i < n) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(s + i, n - i, &c);
+        int escape = len == 0 || snib__is_control(c);
+        size_t step = len > 0 ? len : 1;
+        size_t need = escape ? 4 * step : c == '"' || c == '\\' ? 2 : step;
+        if (used + need + sizeof "\"..." > cap)
+            break;
+        for (size_t k = 0; k < step; k++) {
+            unsigned char byte = (unsigned char)s[i + k];
+            if (escape) {
+                out[used++] = '\\';
+                out[used++] = 'x';
+                out[used++] = hex[byte >> 4];
+                out[used++] = hex[byte & 15];
+            } else {
+                if (byte == '"' || byte == '\\')
+                    out[used++] = '\\';
+                out[used++] = (char)byte;
+            }
+        }
+        i += step;
+    }
+    memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
+    return out;
+}
+
+/* ---- api/exit.c -------------------------------------------------------------------------------*/
+
+/* exit.c - releases a process's holds when it exits.
+ *
+ * All clients of this process are listed.  A destructor closes them: it runs after the program's
+ * own atexit() handlers, which may still release, when exit() is called or main() returns, on
+ * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
+ * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
+ * are made.
+ *
+ * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
+ */
+
+#define EXIT_MS 1000
+#define EXIT_MS_MAX 60000
+
+static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static struct snib__client *exit_first;                        /* guarded by exit_mutex */
+static _Atomic int64_t exit_ms = EXIT_MS;
+
+void snib__exit_add(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    client->exit_next = exit_first;
+    client->exit_prev = NULL;
+    if (exit_first)
+        exit_first->exit_prev = client;
+    exit_first = client;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+static void exit_unlink(struct snib__client *client)
+{
+    if (client->exit_next)
+        client->exit_next->exit_prev = client->exit_prev;
+    if (client->exit_prev)
+        client->exit_prev->exit_next = client->exit_next;
+    else if (exit_first == client)
+        exit_first = client->exit_next;
+    client->exit_prev = client->exit_next = NULL;
+}
+
+void snib__exit_remove(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    exit_unlink(client);
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+void snib__exit_wake(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+    for (struct snib__client *client = exit_first; client; client = client->exit_next)
+        snib__sys_ring(client->driver.wake_fd);
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void exit_fork_prepare(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+}
+
+static void exit_fork_parent(void)
+{
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+static void exit_fork_child(void)
+{
+    exit_first = NULL;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* Take a client off the list, with a reference; NULL: none is left. */
+static struct snib__client *exit_take(bool with_tls)
+{
+    pthread_mutex_lock(&exit_mutex);
+    struct snib__client *client = exit_first;
+    while (client && with_tls && !client->url.tls)
+        client = client->exit_next;
+    if (client) {
+        exit_unlink(client);
+        snib__client_ref(client);
+    }
+    pthread_mutex_unlock(&exit_mutex);
+    return client;
+}
+
+static void exit_close(bool with_tls)
+{
+    struct snib__client *client, *begun = NULL;
+    int64_t ms = atomic_load(&exit_ms);
+    if (ms == 0 && !with_tls)
+        return;
+    snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
+    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
+        if (ms > 0)
+            snib__client_close_begin(client);
+        client->exit_prev = begun;
+        begun = client;
+    }
+    while ((client = begun)) {
+        begun = client->exit_prev;
+        client->exit_prev = NULL;
+        if (ms > 0)
+            snib__client_close_end(client, until);
+        else
+            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
+        snib__client_unref(client);
+    }
+}
+
+__attribute__((destructor)) static void exit_give_back(void)
+{
+    snib__debug_exit();
+    exit_close(false);
+    snib__debug_exited();
+}
+
+/* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
+static void exit_without_openssl(void)
+{
+    exit_close(true);
+}
+
+void snib__exit_init(void)
+{
+    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+    snib__tls_at_end(exit_without_openssl);
+}
+
+int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
+{
+    if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit must be 0 to %d ms",
+                          EXIT_MS_MAX);
+    atomic_store(&exit_ms, timeout_ms);
+    return SNIB_OK;
+}
+
+/* ---- api/group.c ------------------------------------------------------------------------------*/
+
+/* group.c - multi and quorum locks over several clients: carries out what locks/group.c decides.
+ *
+ *     home client: the group's operation and hold, seen by the caller         \  one carrier for
+ *     member clients: an operation and a hold each, with the carrier as sink  /  each acquisition
+ *
+ * A thread inside a client that has news for a carrier records them under the carrier's mutex,
+ * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
+ * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
+ */
+
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -5418,36 +6207,6 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
 
 /* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
 
-/* ---- api/say.h --------------------------------------------------------------------------------*/
-
-/* say.h - the sentence that describes a result. */
-#ifndef SNIB__SAY_H
-#define SNIB__SAY_H
-
-
-/* The result that the sentence describes. */
-struct snib__told {
-    int32_t code;
-    int32_t os_error;
-    int32_t cause;     /* a code: why there is no connection; 0 unknown */
-    int32_t reason;    /* SNIB_LOST: enum snib_reason */
-    const char *words; /* the server's, or the client's own; NULL: none */
-    const char *where; /* the address of the server; NULL: the client's */
-    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
-};
-
-/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
- * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
- * meanwhile.  Returns out. */
-const char *snib__say(char *out, size_t cap, const struct snib__client *client,
-                      const struct snib__gate *gate, const struct snib__told *told);
-
-/* snib__fail_told - the same into *err, with the code, which is returned. */
-int snib__fail_told(snib_error *err, const struct snib__client *client,
-                    const struct snib__gate *gate, const struct snib__told *told);
-
-#endif
-
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
 {
@@ -5496,6 +6255,8 @@ static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool
 {
     hold->users--;
     hold->given--;
+    if (abandoned && client->debug)
+        snib__debug_abandon(client, hold);
     if (abandoned)
         snib__hold_abandon(client->driver.engine, hold, snib__now());
     if (hold->given > 0)
@@ -5698,6 +6459,8 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
         lease_ms == HELD_RELEASE
             ? snib__engine_release(engine, hold, now, &code)
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
+    if (client->debug)
+        snib__debug_released(hold);
     if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
         op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
@@ -5928,6 +6691,14 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
         lock->max_hold_ms = 0;
 }
 
+/* It is to be freed: who makes it, and what it is. */
+static void lock_made(struct snib__lock *lock)
+{
+    char label[128];
+    snib__say_lock(label, sizeof label, lock->gate);
+    snib__debug_made(lock->client, lock, label);
+}
+
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
 {
     snib__client_ref(lock->client);
@@ -5936,6 +6707,8 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
         snib__lock_destroy(lock);
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     }
+    if (lock->client->debug)
+        lock_made(lock);
     *out_lock = handle;
     return SNIB_OK;
 }
@@ -6003,6 +6776,8 @@ void snib__lock_destroy(void *object)
     snib__driver_leave(&client->driver);
     if (lock->parts)
         snib__parts_unref(lock->parts);
+    if (client->debug)
+        snib__debug_freed(lock);
     free(lock);
     snib__client_unref(client);
 }
@@ -6058,6 +6833,8 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     struct snib__op *op =
         lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
                     : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    if (lock->client->debug)
+        snib__debug_acquire(lock, op, wait != 0);
     if (op)
         op->tells = queue;
     if (op && !op->done && op->hold) {
@@ -6298,7 +7075,6 @@ uint16_t snib__slot(const char *key, size_t n);
 
 #endif
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6311,8 +7087,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320 + SNIB__SERVICE_MAX]; /* the server its client connects to, with the database */
-    char letter;                          /* of its kind in the script; 0: none */
+    char server[SNIB__URL_SERVER]; /* the server its client connects to, with the database */
+    char letter;                   /* of its kind in the script; 0: none */
     bool clustered;
     uint16_t slot; /* in a cluster; 0 elsewhere */
 };
@@ -6350,18 +7126,6 @@ static int members_by_order(const void *a, const void *b)
     if (order == 0)
         order = members_by_name(one, other);
     return order ? order : one->lock->kind - other->lock->kind;
-}
-
-/* Of several addresses, the first in sort order stands for all, so that their order in the URL does
- * not matter. */
-static void members_server(struct member *member, const struct snib__url *url)
-{
-    const struct snib__address *first = url->addresses;
-    for (uint32_t i = 1; i < url->addresses_n; i++)
-        if (snib__address_order(&url->addresses[i], first) < 0)
-            first = &url->addresses[i];
-    snprintf(member->server, sizeof member->server, "%s%s:%d/%s%s%d", first->path, first->host,
-             first->port, url->service ? url->service : "", url->service ? "/" : "", url->database);
 }
 
 /* One address in common is enough: URLs need not name all servers of a deployment. */
@@ -6411,7 +7175,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].letter = members_letter(lock->kind);
         members[i].clustered = lock->client->url.topology == SNIB__CLUSTER;
         members[i].slot = members[i].clustered ? snib__slot(members[i].name, members[i].len) : 0;
-        members_server(&members[i], &lock->client->url);
+        snib__url_server(&lock->client->url, members[i].server);
     }
     return members;
 }
@@ -6790,6 +7554,10 @@ X(label, label, TEXT, READY, 0, 0, 0, "",
   "what the program says about itself to those who ask who holds a lock; at most 128 bytes")
 X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
+X(debug, debug, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places")
+X(debug_hold, debug_hold_ms, DURATION, READY, 1, 86400000, 60000, "none:-1",
+  "with debug: warn of a hold that is older than this")
 #undef X
 };
 #define OPTION_WORDS_MAX 8
@@ -6869,6 +7637,10 @@ X(label, label, TEXT, READY, 0, 0, 0, "",
   "what the program says about itself to those who ask who holds a lock; at most 128 bytes")
 X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
+X(debug, debug, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places")
+X(debug_hold, debug_hold_ms, DURATION, READY, 1, 86400000, 60000, "none:-1",
+  "with debug: warn of a hold that is older than this")
 #undef X
 
 static bool option_is_text(const struct option *option)
@@ -7134,6 +7906,8 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
         (o->durability == 0 || o->durability == SNIB_DURABILITY_NONE))
         return options_bad(err, "durability_timeout and durability_policy require "
                                 "durability");
+    if (o->debug_hold_ms && o->debug <= 0)
+        return options_bad(err, "debug_hold requires debug");
     return SNIB_OK;
 }
 
@@ -7167,6 +7941,170 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         else if (option_get(&options_table[i], o) == 0)
             option_put(&options_table[i], o, options_table[i].standard);
     return code;
+}
+
+/* ---- api/order.c ------------------------------------------------------------------------------*/
+
+/* order.c - see order.h.
+ *
+ * A new edge closes a circle if its end leads back to its beginning: a search in breadth, so that the
+ * shortest circle is told.  A lock can be reached in two ways, by reading and by writing, which lead on to
+ * different edges, so each is looked at once. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ORDER_BUCKETS 1024
+
+struct order_edge {
+    struct order_edge *next; /* of those that begin at the same lock */
+    struct order_lock *from, *to;
+    bool held_reads, taken_reads;
+    char held_place[SNIB__PLACE_CAP], taken_place[SNIB__PLACE_CAP];
+};
+
+/* A lock as a search came to it: by writing or by reading. */
+struct order_way {
+    uint32_t search; /* the last one that did */
+    const struct order_edge *by;
+    const struct order_way
+        *before;            /* the one that `by` begins at; NULL: the search began with it */
+    struct order_way *next; /* in the search's queue */
+};
+
+struct order_lock {
+    struct order_lock *next; /* in its bucket */
+    uint64_t id;
+    struct order_edge *edges;
+    struct order_way ways[2];
+    char shown[SNIB__ORDER_NAME_CAP];
+};
+
+static struct order_lock *order_locks[ORDER_BUCKETS];
+static uint32_t order_edges, order_searches;
+
+static struct order_lock *order_find(const struct snib__order_name *name)
+{
+    struct order_lock *lock = order_locks[name->id % ORDER_BUCKETS];
+    while (lock && lock->id != name->id)
+        lock = lock->next;
+    return lock;
+}
+
+static struct order_lock *order_lock(const struct snib__order_name *name)
+{
+    struct order_lock **bucket = &order_locks[name->id % ORDER_BUCKETS];
+    struct order_lock *lock = order_find(name);
+    if (lock || !(lock = calloc(1, sizeof *lock)))
+        return lock;
+    lock->id = name->id;
+    memcpy(lock->shown, name->shown, sizeof lock->shown);
+    lock->next = *bucket;
+    return *bucket = lock;
+}
+
+static bool order_known(const struct snib__order_name *held, const struct snib__order_name *taken)
+{
+    const struct order_lock *from = order_find(held);
+    const struct order_edge *edge = from ? from->edges : NULL;
+    while (edge && (edge->to->id != taken->id || edge->held_reads != held->reads ||
+                    edge->taken_reads != taken->reads))
+        edge = edge->next;
+    return edge != NULL;
+}
+
+/* ---- circles ---- */
+
+struct order_search {
+    struct order_way *head, *tail; /* to go on from */
+};
+
+static void order_meet(struct order_search *s, const struct order_edge *by,
+                       const struct order_way *before)
+{
+    struct order_way *way = &by->to->ways[by->taken_reads];
+    if (way->search == order_searches)
+        return;
+    *way = (struct order_way){order_searches, by, before, NULL};
+    if (s->head)
+        s->tail->next = way;
+    else
+        s->head = way;
+    s->tail = way;
+}
+
+/* Whether who takes it this way may have to wait for one who holds it that way. */
+static bool order_waits(const struct order_edge *takes, const struct order_edge *holds)
+{
+    return !(takes->taken_reads && holds->held_reads);
+}
+
+/* How the end of the edge leads to its beginning; NULL: it does not. */
+static const struct order_way *order_search(const struct order_edge *edge)
+{
+    struct order_search s = {NULL, NULL};
+    order_searches++;
+    order_meet(&s, edge, NULL);
+    for (; s.head; s.head = s.head->next) {
+        const struct order_lock *lock = s.head->by->to;
+        if (lock == edge->from && order_waits(s.head->by, edge))
+            return s.head;
+        for (const struct order_edge *on = lock->edges; on; on = on->next)
+            if (order_waits(s.head->by, on))
+                order_meet(&s, on, s.head);
+    }
+    return NULL;
+}
+
+static uint32_t order_tell(const struct order_way *last, struct snib__order_step *steps)
+{
+    uint32_t n = 0, i;
+    for (const struct order_way *way = last; way; way = way->before)
+        n++;
+    i = n;
+    for (const struct order_way *way = last; way; way = way->before)
+        if (--i < SNIB__ORDER_STEPS)
+            steps[i] = (struct snib__order_step){way->by->from->shown, way->by->held_place,
+                                                 way->by->to->shown, way->by->taken_place};
+    return n;
+}
+
+/* ---- edges ---- */
+
+static enum snib__order order_full(void)
+{
+    bool told = order_edges > SNIB__ORDER_MAX;
+    order_edges = SNIB__ORDER_MAX + 1;
+    return told ? SNIB__ORDER_FINE : SNIB__ORDER_FULL;
+}
+
+enum snib__order snib__order_note(const struct snib__order_name *held, const char *held_place,
+                                  const struct snib__order_name *taken, const char *taken_place,
+                                  struct snib__order_step steps[SNIB__ORDER_STEPS], uint32_t *out_n)
+{
+    if (order_known(held, taken))
+        return SNIB__ORDER_FINE;
+    if (order_edges >= SNIB__ORDER_MAX)
+        return order_full();
+    struct order_lock *from = order_lock(held), *to = order_lock(taken);
+    struct order_edge *edge = from && to ? calloc(1, sizeof *edge) : NULL;
+    if (!edge)
+        return SNIB__ORDER_FINE;
+    edge->next = from->edges;
+    edge->from = from;
+    edge->to = to;
+    edge->held_reads = held->reads;
+    edge->taken_reads = taken->reads;
+    snprintf(edge->held_place, sizeof edge->held_place, "%s", held_place);
+    snprintf(edge->taken_place, sizeof edge->taken_place, "%s", taken_place);
+    from->edges = edge;
+    order_edges++;
+    const struct order_way *last = order_search(edge);
+    if (!last)
+        return SNIB__ORDER_FINE;
+    *out_n = order_tell(last, steps);
+    return SNIB__ORDER_CIRCLE;
 }
 
 /* ---- api/question.c ---------------------------------------------------------------------------*/
@@ -8021,9 +8959,7 @@ static bool queue_forget(struct snib__queue *queue)
         queue->head = op->next;
         ended[n++] = op->handle;
         op->handle = NULL;
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_return(client, op->hold);
-        snib__op_free(client->driver.engine, op);
+        snib__op_discard(client, op);
     }
     bool more = queue->head != NULL;
     snib__driver_leave(&client->driver);
@@ -8112,8 +9048,11 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
 {
-    if (hold->users == 0 && hold->slots == 0)
-        snib__hold_drop(client->driver.engine, hold, snib__now());
+    if (hold->users > 0 || hold->slots > 0)
+        return;
+    if (client->debug)
+        snib__debug_gone(hold);
+    snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
@@ -8143,6 +9082,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
             out->code = SNIB_ENOMEM;
         }
     }
+    if (client->debug)
+        snib__debug_acquired(client, op, out->hold ? op->hold : NULL);
     if (op->asked && op->code == SNIB_OK) {
         out->texts = op->asked->texts;
         op->asked->texts = NULL;
@@ -8153,6 +9094,15 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
+}
+
+void snib__op_discard(struct snib__client *client, struct snib__op *op)
+{
+    if (client->debug)
+        snib__debug_acquired(client, op, NULL);
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
+        snib__hold_return(client, op->hold);
+    snib__op_free(client->driver.engine, op);
 }
 
 static int run_answer(const snib_event *event, snib_error *err)
@@ -8307,9 +9257,7 @@ void snib_op_free(snib_op *handle)
     struct snib__engine *engine = client->driver.engine;
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_return(client, op->hold);
-        snib__op_free(engine, op);
+        snib__op_discard(client, op);
     } else if (!op->busy) {
         if (op->awaited)
             op->awaited = false; /* nobody waits: it is freed when it ends, which is now */
@@ -8329,13 +9277,13 @@ void snib_op_free(snib_op *handle)
 /* say.c - see say.h. */
 
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* A lock's name in messages: its kind and name; for a multi lock, the first member's name. */
-static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -8388,6 +9336,9 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
 {
     const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
+    if (nothing && told->os_error == ECONNREFUSED && strncmp(where, "memory://", 9) == 0)
+        cause = "no memory server of this name accepts connections in this process; start one with "
+                "snib.testing, snibtest or snib_memory_start()";
     if (unserved) {
         snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
         return;
@@ -8427,7 +9378,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                         : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
-    size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
+    size_t n = gate && !about_client ? snib__say_lock(out, cap, gate) : 0;
     if (told->code == SNIB_LOST) {
         snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
                  snib_reason_text(told->reason));
@@ -8484,9 +9435,11 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
 
 #include <arpa/inet.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -8500,23 +9453,24 @@ struct url_span {
 static const struct url_scheme {
     const char *name;
     int topology;
-    bool tls, is_unix;
+    bool tls, is_unix, is_memory;
 } url_schemes[] = {
-    {"redis", SNIB__SINGLE, false, false},
-    {"valkey", SNIB__SINGLE, false, false},
-    {"rediss", SNIB__SINGLE, true, false},
-    {"valkeys", SNIB__SINGLE, true, false},
-    {"unix", SNIB__SINGLE, false, true},
-    {"redis+unix", SNIB__SINGLE, false, true},
-    {"valkey+unix", SNIB__SINGLE, false, true},
-    {"redis+sentinel", SNIB__SENTINEL, false, false},
-    {"valkey+sentinel", SNIB__SENTINEL, false, false},
-    {"rediss+sentinel", SNIB__SENTINEL, true, false},
-    {"valkeys+sentinel", SNIB__SENTINEL, true, false},
-    {"redis+cluster", SNIB__CLUSTER, false, false},
-    {"valkey+cluster", SNIB__CLUSTER, false, false},
-    {"rediss+cluster", SNIB__CLUSTER, true, false},
-    {"valkeys+cluster", SNIB__CLUSTER, true, false},
+    {"redis", SNIB__SINGLE, false, false, false},
+    {"valkey", SNIB__SINGLE, false, false, false},
+    {"rediss", SNIB__SINGLE, true, false, false},
+    {"valkeys", SNIB__SINGLE, true, false, false},
+    {"unix", SNIB__SINGLE, false, true, false},
+    {"redis+unix", SNIB__SINGLE, false, true, false},
+    {"valkey+unix", SNIB__SINGLE, false, true, false},
+    {"memory", SNIB__SINGLE, false, false, true},
+    {"redis+sentinel", SNIB__SENTINEL, false, false, false},
+    {"valkey+sentinel", SNIB__SENTINEL, false, false, false},
+    {"rediss+sentinel", SNIB__SENTINEL, true, false, false},
+    {"valkeys+sentinel", SNIB__SENTINEL, true, false, false},
+    {"redis+cluster", SNIB__CLUSTER, false, false, false},
+    {"valkey+cluster", SNIB__CLUSTER, false, false, false},
+    {"rediss+cluster", SNIB__CLUSTER, true, false, false},
+    {"valkeys+cluster", SNIB__CLUSTER, true, false, false},
 };
 
 static int url_bad(snib_error *err, const char *why)
@@ -8742,6 +9696,21 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
     return code;
 }
 
+/* A memory server listens at an address that only this process's clients compute. */
+static int url_memory(struct url_span authority, struct url_span path, struct snib__url *out,
+                      snib_error *err)
+{
+    out->addresses = calloc(1, sizeof *out->addresses);
+    if (!out->addresses)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (!snib__address_memory(out->addresses, getpid(), authority.at, authority.n))
+        return url_bad(err, "a memory:// URL needs a name of 1 to 64 letters, digits, - and _: "
+                            "memory://name");
+    out->addresses_n = 1;
+    return path.n > 1 ? url_database((struct url_span){path.at + 1, path.n - 1}, out, err)
+                      : SNIB_OK;
+}
+
 /* ---- the query ---- */
 
 /* Read "name=value".  The name is copied only if it looks like one, because an unknown name is
@@ -8829,7 +9798,9 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
         authority = (struct url_span){at + user, authority.n - user};
     }
     if (code == SNIB_OK)
-        code = (scheme->is_unix ? url_unix : url_tcp)(authority, path, out, err);
+        code = (scheme->is_unix     ? url_unix
+                : scheme->is_memory ? url_memory
+                                    : url_tcp)(authority, path, out, err);
     return code == SNIB_OK ? url_query(query, out, given, err) : code;
 }
 
@@ -8859,6 +9830,16 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
             &(url)->label                                                                          \
     }
 #define URL_TEXTS_N 12
+
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
+{
+    const struct snib__address *first = url->addresses;
+    for (uint32_t i = 1; i < url->addresses_n; i++)
+        if (snib__address_order(&url->addresses[i], first) < 0)
+            first = &url->addresses[i];
+    snprintf(out, SNIB__URL_SERVER, "%s%s:%d/%s%s%d", first->path, first->host, first->port,
+             url->service ? url->service : "", url->service ? "/" : "", url->database);
+}
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
@@ -9002,6 +9983,11 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
         witness_end(at);
     }
 }
+
+/* ---- driver/ahead.c ---------------------------------------------------------------------------*/
+
+
+_Atomic snib__time snib__ahead;
 
 /* ---- driver/driver.c --------------------------------------------------------------------------*/
 
@@ -10087,6 +11073,7 @@ void snib__logins_wait(const struct snib__logins *logins)
 /* ---- driver/park.c ----------------------------------------------------------------------------*/
 
 
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -10098,7 +11085,8 @@ snib__time snib__now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
+    return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec +
+           atomic_load_explicit(&snib__ahead, memory_order_relaxed);
 }
 
 /* The kernel's sleep clock stops during a suspend, and a wake-up is late if its sender is held up,
@@ -10134,6 +11122,7 @@ void snib__unpark_all(_Atomic uint32_t *word)
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10459,8 +11448,13 @@ static int sock_unix(struct snib__sock *sock, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
+    socklen_t n = sizeof address;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
+    if (path[0] == '@') { /* abstract: the name is as long as the address says */
+        address.sun_path[0] = '\0';
+        n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    }
+    int error = snib__sys_connect((struct sockaddr *)&address, n, &fd);
     if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);
         return error;
@@ -11097,9 +12091,15 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
  * a clock or a wake-up misses. */
 static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
-    snib__time now = snib__now();
+    snib__time now = snib__now(), ahead = atomic_load(&snib__ahead);
+    if (d->ahead != ahead) { /* the alarm was set on a clock that has moved since */
+        d->ahead = ahead;
+        d->alarm_at = SNIB__NEVER;
+    }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
         *until = thread_earlier(*until, now + d->nap);
+    if (d->look)
+        *until = thread_earlier(*until, now + d->look_every);
     if (*until <= now)
         return 0;
     if (*until < d->alarm_at) {
@@ -11172,6 +12172,8 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
     thread_renewals(d, snib__now());
+    if (d->look)
+        d->look(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_wishes(d, link);
@@ -13366,8 +14368,6 @@ int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
 bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif
@@ -29265,6 +30265,38 @@ const struct snib__lock_kind snib__write = {
 /* address.c - see address.h. */
 
 
+/* ---- net/memory.h -----------------------------------------------------------------------------*/
+
+/* memory.h - where the memory servers of a process listen; shared with the test kit, which is linked apart. */
+#ifndef SNIB__MEMORY_H
+#define SNIB__MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define SNIB__MEMORY_NAME_MAX 64
+#define SNIB__MEMORY_PATH 100
+
+/* snib__memory_path - the abstract unix socket of the memory server `name` of process `pid`.  The path
+ * begins with an @ here and with a NUL byte in the system call.  False: a bad name. */
+static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const char *name,
+                                     size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char lower = (char)(name[i] | 0x20);
+        if (!(lower >= 'a' && lower <= 'z') && !(name[i] >= '0' && name[i] <= '9') &&
+            name[i] != '-' && name[i] != '_')
+            return false;
+    }
+    if (n == 0 || n > SNIB__MEMORY_NAME_MAX)
+        return false;
+    snprintf(out, SNIB__MEMORY_PATH, "@snib-memory/%d/%.*s", pid, (int)n, name);
+    return true;
+}
+
+#endif
+
 #include <stdio.h>
 #include <string.h>
 
@@ -29307,6 +30339,16 @@ bool snib__address_path(struct snib__address *out, const char *path, size_t n)
     return true;
 }
 
+bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n)
+{
+    char path[SNIB__MEMORY_PATH];
+    if (!snib__memory_path(path, pid, name, n))
+        return false;
+    memset(out, 0, sizeof *out);
+    memcpy(out->path, path, strlen(path));
+    return true;
+}
+
 int snib__address_order(const struct snib__address *one, const struct snib__address *other)
 {
     int order = strcmp(one->path, other->path);
@@ -29327,7 +30369,9 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 {
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
-    if (address->path[0])
+    if (address->path[0] == '@')
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", strrchr(address->path, '/') + 1);
+    else if (address->path[0])
         n = snprintf(out, SNIB__ADDRESS_TEXT, "%s", address->path);
     else if (memchr(address->host, ':', strlen(address->host)))
         n = snprintf(out, SNIB__ADDRESS_TEXT, "[%s]:%d", address->host, address->port);

@@ -3927,6 +3927,9 @@ typedef struct snib_client_options {
                         * bytes of UTF-8 without control characters */
     int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
+    int32_t debug; /* 1: look for mistakes in the use of locks, see snib_debug_here(); -1: do not, even if
+                    * the URL says so; default -1 */
+    int64_t debug_hold_ms; /* with debug: report holds that are older; default 60000; -1: none */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -4513,11 +4516,16 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
  * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
  *
+ * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
+ * then, and if they do not, each keeps what it had.
+ *
  * Blocks   until the server has replied, for at most the client's patience and until the hold is lost.
  * Returns  SNIB_OK      the server has the new lease; see snib_hold_remaining_ms().
  *          SNIB_LOST    the hold was or has just been lost; err->reason says why.
  *          SNIB_NOT_HELD  it was released.
- *          SNIB_ELEASE, SNIB_ENOTSUP  out of range; a semaphore's permits, or a lock on several servers.
+ *          SNIB_ELEASE   out of range, or a quorum lock by more than the lease that it was made for: its servers may
+ *                        vote again after that time if they lose their memory (see SNIB_LOCK_NO_QUARANTINE).
+ *          SNIB_ENOTSUP  a semaphore's permits.
  *          SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EPERM, ...  not confirmed: the hold keeps the lease that it had, and is
  *                       lost or renewed as if nothing had been asked.  The server may have the longer one.
  */
@@ -4662,6 +4670,53 @@ enum snib_log_level {
  * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
+
+/* ---- Finding mistakes --------------------------------------------------------------------------- */
+
+/* snib_debug_here - say where in the program the next call of this thread is, and for whom.
+ *
+ * A client with the option debug looks for mistakes in the use of locks, and reports each once, as a log record of
+ * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
+ *
+ *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
+ *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
+ *       semaphores; readers do not wait for readers.
+ *     - a caller that has waited for a second for a lock that it holds itself
+ *     - a hold that is older than debug_hold_ms
+ *     - holds that are still held when their client is closed, or that are abandoned
+ *
+ * Other clients do nothing of this, and cost nothing more.
+ *
+ * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
+ * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
+ * standard error when it exits.  Bindings call this function themselves.
+ *
+ * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
+ * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
+ *        lock is who acquired it. */
+SNIB_API void snib_debug_here(const char *place, uint64_t actor);
+
+#ifdef SNIB_DEBUG_PLACES
+#define SNIB_DEBUG_TEXT_(line) #line
+#define SNIB_DEBUG_TEXT(line) SNIB_DEBUG_TEXT_(line)
+#define SNIB_DEBUG_HERE() snib_debug_here(__FILE__ ":" SNIB_DEBUG_TEXT(__LINE__), 0)
+#define snib_client_open(...) (SNIB_DEBUG_HERE(), snib_client_open(__VA_ARGS__))
+#define snib_lock_new(...) (SNIB_DEBUG_HERE(), snib_lock_new(__VA_ARGS__))
+#define snib_multi_new(...) (SNIB_DEBUG_HERE(), snib_multi_new(__VA_ARGS__))
+#define snib_quorum_new(...) (SNIB_DEBUG_HERE(), snib_quorum_new(__VA_ARGS__))
+#define snib_lock_acquire(...) (SNIB_DEBUG_HERE(), snib_lock_acquire(__VA_ARGS__))
+#define snib_lock_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_begin(__VA_ARGS__))
+#define snib_lock_acquire_submit(...) (SNIB_DEBUG_HERE(), snib_lock_acquire_submit(__VA_ARGS__))
+#define snib_permits_acquire(...) (SNIB_DEBUG_HERE(), snib_permits_acquire(__VA_ARGS__))
+#define snib_permits_acquire_begin(...) (SNIB_DEBUG_HERE(), snib_permits_acquire_begin(__VA_ARGS__))
+#define snib_permits_acquire_submit(...)                                                           \
+    (SNIB_DEBUG_HERE(), snib_permits_acquire_submit(__VA_ARGS__))
+#define snib_semaphore_acquire(...) (SNIB_DEBUG_HERE(), snib_semaphore_acquire(__VA_ARGS__))
+#define snib_semaphore_acquire_begin(...)                                                          \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_begin(__VA_ARGS__))
+#define snib_semaphore_acquire_submit(...)                                                         \
+    (SNIB_DEBUG_HERE(), snib_semaphore_acquire_submit(__VA_ARGS__))
+#endif
 
 #ifdef __cplusplus
 }
