@@ -106,15 +106,17 @@ static struct snib__op *acquire(struct world_process *process, struct world_task
 }
 
 /* The client of a member still has to do with something else of these names: an attempt that was
- * given up, or a lost hold. */
+ * given up or is about to be, or a lost hold. */
 static bool is_in_own_way(const struct world_process *process, const struct world_task *task)
 {
     for (int i = 0; i < WORLD_NODES * (WORLD_NAMES + 1); i++) {
         int node = i / (WORLD_NAMES + 1);
         const struct snib__gate *gate = process->peers[node].gates[i % (WORLD_NAMES + 1)];
         const struct snib__hold *active = gate != NULL ? snib__gate_active(gate) : NULL;
-        if ((task->members >> (node * WORLD_NAMES) & 3) != 0 && active != NULL &&
-            active != task->op->hold) {
+        bool waits = gate != NULL && gate->wait != NULL && gate->wait->head != NULL &&
+                     gate->wait->head != task->op;
+        bool holds = active != NULL && active != task->op->hold;
+        if ((task->members >> (node * WORLD_NAMES) & 3) != 0 && (waits || holds)) {
             return true;
         }
     }
