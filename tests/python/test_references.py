@@ -212,6 +212,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "code_is": [lambda: _core.code_is(1, 1), lambda: _core.code_is(-3, 1)],
         "code_name": [lambda: _core.code_name(1)],
         "code_text": [lambda: _core.code_text(1)],
+        "advance_clock": [lambda: _core.advance_clock(0), lambda: _core.advance_clock(-1)],
         "build_id": [_core.build_id],
         "features": [_core.features],
         "version_number": [_core.version_number],
