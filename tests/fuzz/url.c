@@ -295,9 +295,11 @@ static void check_open(const char *url, const snib_client_options *options)
     MUST(effect.lease_ms >= 100 && effect.lease_ms <= 86400000);
     MUST(effect.recheck_ms >= 50 && effect.lanes >= 1 && effect.lanes <= 4);
     MUST(!effect.password && !effect.username && !effect.tls_key_password);
-    /* Without durability its parts may not be given, although they have values. */
+    /* Without durability or debug their parts may not be given, although they have values. */
     if (effect.durability == SNIB_DURABILITY_NONE)
         effect.durability_timeout_ms = effect.durability_policy = 0;
+    if (effect.debug <= 0)
+        effect.debug_hold_ms = 0;
     effect.credentials = NULL;
     effect.ask_credentials = 0;
     const char *plain = effect.tls_insecure > 0 ? "rediss://h" : "redis://h";
@@ -305,6 +307,8 @@ static void check_open(const char *url, const snib_client_options *options)
     MUST(snib_client_get_options(second, &again, NULL) == SNIB_OK);
     if (effect.durability == SNIB_DURABILITY_NONE)
         again.durability_timeout_ms = again.durability_policy = 0;
+    if (effect.debug <= 0)
+        again.debug_hold_ms = 0;
     check_same_numbers(&effect, &again);
     snib_client_free(second);
     snib_client_free(client);

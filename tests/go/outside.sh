@@ -56,8 +56,10 @@ verify replace
 proxy=$work/proxy/$module/@v
 mkdir -p "$proxy" "$work/zip/$module@$version"
 cp "$root"/go/*.go "$root"/go/*.[ch] "$root/go/go.mod" "$work/zip/$module@$version/"
-mkdir "$work/zip/$module@$version/fencing"
-cp "$root"/go/fencing/*.go "$work/zip/$module@$version/fencing/"
+for folder in fencing internal/clock snibtest; do
+    mkdir -p "$work/zip/$module@$version/$folder"
+    cp "$root/go/$folder"/* "$work/zip/$module@$version/$folder/"
+done
 (cd "$work/zip" && cmake -E tar cf "$proxy/$version.zip" --format=zip "$module@$version")
 cp "$root/go/go.mod" "$proxy/$version.mod"
 echo "$version" >"$proxy/list"
