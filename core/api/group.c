@@ -340,6 +340,7 @@ static int32_t carrier_extend(struct carrier *c, uint32_t i, snib__time now)
     struct snib__hold *hold = member->hold;
     struct snib__op *earlier = member->extending;
     member->extending = NULL;
+    member->leased_at = 0; /* it may have been answered since this extension began */
     pthread_mutex_unlock(&c->mutex);
     if (earlier)
         snib__engine_cancel(engine, earlier, now);
@@ -556,8 +557,7 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         return;
     }
     if (c->lease && deadline > c->ends)
-        deadline =
-            c->ends; /* later votes last longer, and so do members of an extension that failed */
+        deadline = c->ends; /* later votes last longer, and members of a failed extension */
     /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
