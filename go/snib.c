@@ -5,18 +5,140 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a5d00c647bf39b6f"
+#define SNIB_BUILD_ID "8564a1036f0f9b88"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
 /* advance.c - moves the clock of all clients of this process, for tests. */
 
-/* ---- api/error.h ------------------------------------------------------------------------------*/
+/* ---- api/objects.h ----------------------------------------------------------------------------*/
 
-/* error.h - how the core fills a caller's snib_error. */
-#ifndef SNIB__ERROR_H
-#define SNIB__ERROR_H
+/* objects.h - the objects behind the handles.
+ *
+ *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
+ *
+ * The client's memory stays until the last of its handles is freed, in any order; a closed client
+ * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * refer to them, and end before the engine gets them back.
+ */
+#ifndef SNIB__OBJECTS_H
+#define SNIB__OBJECTS_H
 
+
+/* ---- api/handle.h -----------------------------------------------------------------------------*/
+
+/* handle.h - the table of handles, which are tickets, not addresses.
+ *
+ * A handle looks like a pointer to the caller and carries
+ *
+ *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
+ *
+ * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
+ * touching freed memory.  When a handle ends, its slot's generation advances, and remaining copies
+ * of the old handle find nothing.
+ *
+ * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
+ * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes
+ * that reference to its caller.  The last put after a take calls the kind's destructor.
+ *
+ *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
+ *     ...
+ *     snib__handle_put(hold);
+ *
+ *     object = snib__handle_take(SNIB__HOLD, hold);    free:  take ... put
+ *     ... leave tables and lists ...
+ *     snib__handle_put(hold);
+ *
+ * Threads: every function from any thread.  get and put take no mutex.
+ */
+#ifndef SNIB__HANDLE_H
+#define SNIB__HANDLE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
+
+/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
+ * memory. */
+void *snib__handle_new(int kind, void *object);
+
+/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
+ * it has ended. */
+void *snib__handle_get(int kind, const void *handle);
+
+/* snib__handle_put - give back a reference from get or take. */
+void snib__handle_put(const void *handle);
+
+/* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
+void *snib__handle_take(int kind, const void *handle);
+
+/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
+ * the thread of the last put, under no mutex of this table. */
+void snib__handle_free_fn(int kind, void (*destroy)(void *object));
+
+/* Counts the forks between the first process and this one.  An object that belongs to one process
+ * records the value when it is made, and was inherited if the value differs. */
+extern _Atomic uint32_t snib__fork_generation;
+
+/* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
+ * errno, the same at every call; snib__handle_new() calls it too. */
+int snib__fork_init(void);
+
+#endif
+
+/* ---- api/url.h --------------------------------------------------------------------------------*/
+
+/* url.h - the URLs of snib_client_open(): where the servers are, and how to log in. */
+#ifndef SNIB__URL_H
+#define SNIB__URL_H
+
+
+/* ---- net/address.h ----------------------------------------------------------------------------*/
+
+/* address.h - where a server is, for a wish to connect.  A plain value: copy by assignment. */
+#ifndef SNIB__ADDRESS_H
+#define SNIB__ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SNIB__HOST_MAX 253 /* bytes of a host name, RFC 1035 */
+#define SNIB__PATH_MAX 107 /* bytes of a unix socket's path: sockaddr_un without the NUL */
+#define SNIB__ADDRESS_TEXT 112
+
+/* What kind of deployment an address belongs to. */
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
+struct snib__address {
+    char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
+    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @... is abstract */
+    int port;                      /* of a host: 1 to 65535; otherwise 0 */
+    bool tls;
+};
+
+/* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
+ *
+ * Returns false, and leaves *out alone, if this is no name or address, or the port is invalid. */
+bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
+
+/* snib__address_path - the same for a unix socket. */
+bool snib__address_path(struct snib__address *out, const char *path, size_t n);
+
+/* snib__address_memory - the same for a memory server of the process `pid`; see memory.h. */
+bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n);
+
+/* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
+ * server, as far as names can tell. */
+int snib__address_order(const struct snib__address *one, const struct snib__address *other);
+
+bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
+
+/* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more
+ * than 90 bytes is cut and ends in dots; bytes that are not UTF-8 are shown as question marks. */
+const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
+
+#endif
 
 /* ---- snib.h -----------------------------------------------------------------------------------*/
 
@@ -1045,163 +1167,6 @@ SNIB_API void snib_debug_here(const char *place, uint64_t actor);
 #endif
 #endif
 
-/* snib__fail - write code, os_error and a sentence to *err and return code.
- *
- * err   NULL is fine.
- * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
- *       without control characters; names and other foreign bytes go through snib__quote()
- *       first. */
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
-int snib__fail_null(snib_error *err, const char *argument);
-int snib__fail_wait(snib_error *err, const char *argument);
-int snib__fail_size(snib_error *err);   /* of a structure to be filled */
-int snib__fail_queue(snib_error *err);  /* another client's */
-int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
-
-/* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
-int snib__fail_system(snib_error *err, const char *doing, int os_error);
-
-/* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
- *
- * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
- * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
- * must be at least 16. */
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
-
-#endif
-
-/* ---- api/objects.h ----------------------------------------------------------------------------*/
-
-/* objects.h - the objects behind the handles.
- *
- *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
- *
- * The client's memory stays until the last of its handles is freed, in any order; a closed client
- * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
- * refer to them, and end before the engine gets them back.
- */
-#ifndef SNIB__OBJECTS_H
-#define SNIB__OBJECTS_H
-
-
-/* ---- api/handle.h -----------------------------------------------------------------------------*/
-
-/* handle.h - the table of handles, which are tickets, not addresses.
- *
- * A handle looks like a pointer to the caller and carries
- *
- *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
- *
- * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
- * touching freed memory.  When a handle ends, its slot's generation advances, and remaining copies
- * of the old handle find nothing.
- *
- * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes
- * that reference to its caller.  The last put after a take calls the kind's destructor.
- *
- *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
- *     ...
- *     snib__handle_put(hold);
- *
- *     object = snib__handle_take(SNIB__HOLD, hold);    free:  take ... put
- *     ... leave tables and lists ...
- *     snib__handle_put(hold);
- *
- * Threads: every function from any thread.  get and put take no mutex.
- */
-#ifndef SNIB__HANDLE_H
-#define SNIB__HANDLE_H
-
-#include <stdatomic.h>
-#include <stdint.h>
-
-enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
-
-/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
- * memory. */
-void *snib__handle_new(int kind, void *object);
-
-/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
- * it has ended. */
-void *snib__handle_get(int kind, const void *handle);
-
-/* snib__handle_put - give back a reference from get or take. */
-void snib__handle_put(const void *handle);
-
-/* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
-void *snib__handle_take(int kind, const void *handle);
-
-/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
- * the thread of the last put, under no mutex of this table. */
-void snib__handle_free_fn(int kind, void (*destroy)(void *object));
-
-/* Counts the forks between the first process and this one.  An object that belongs to one process
- * records the value when it is made, and was inherited if the value differs. */
-extern _Atomic uint32_t snib__fork_generation;
-
-/* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
- * errno, the same at every call; snib__handle_new() calls it too. */
-int snib__fork_init(void);
-
-#endif
-
-/* ---- api/url.h --------------------------------------------------------------------------------*/
-
-/* url.h - the URLs of snib_client_open(): where the servers are, and how to log in. */
-#ifndef SNIB__URL_H
-#define SNIB__URL_H
-
-
-/* ---- net/address.h ----------------------------------------------------------------------------*/
-
-/* address.h - where a server is, for a wish to connect.  A plain value: copy by assignment. */
-#ifndef SNIB__ADDRESS_H
-#define SNIB__ADDRESS_H
-
-#include <stdbool.h>
-#include <stddef.h>
-
-#define SNIB__HOST_MAX 253 /* bytes of a host name, RFC 1035 */
-#define SNIB__PATH_MAX 107 /* bytes of a unix socket's path: sockaddr_un without the NUL */
-#define SNIB__ADDRESS_TEXT 112
-
-/* What kind of deployment an address belongs to. */
-enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
-
-struct snib__address {
-    char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
-    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @... is abstract */
-    int port;                      /* of a host: 1 to 65535; otherwise 0 */
-    bool tls;
-};
-
-/* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
- *
- * Returns false, and leaves *out alone, if this is no name or address, or the port is invalid. */
-bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
-
-/* snib__address_path - the same for a unix socket. */
-bool snib__address_path(struct snib__address *out, const char *path, size_t n);
-
-/* snib__address_memory - the same for a memory server of the process `pid`; see memory.h. */
-bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n);
-
-/* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
- * server, as far as names can tell. */
-int snib__address_order(const struct snib__address *one, const struct snib__address *other);
-
-bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
-
-/* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more
- * than 90 bytes is cut and ends in dots; bytes that are not UTF-8 are shown as question marks. */
-const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
-
-#endif
-
 #define SNIB__URL_DEFAULT "redis://127.0.0.1:6379"
 #define SNIB__URL_ADDRESSES_MAX 32
 #define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
@@ -1311,300 +1276,17 @@ void snib__url_wipe(char *text);
 #define SNIB__PARK_H
 
 
-/* ---- net/conn.h -------------------------------------------------------------------------------*/
+/* ---- net/time.h -------------------------------------------------------------------------------*/
 
-/* conn.h - one connection to a server: handshake, requests in flight, replies in order.  No I/O.
- *
- *     DOWN --begin--> HANDSHAKE --last reply--> READY
- *       ^------------- reset <------------------'
- *
- * Every command appended to `out` has one entry in the ring of requests.  Replies are matched in
- * order and never by guess: a reply that does not fit ends the connection.  The handshake takes one
- * round trip: AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left
- * unanswered requests it takes two, because the CLIENT KILL for that connection may only go to the
- * same process.  A script is loaded just before its first use.
- */
-#ifndef SNIB__CONN_H
-#define SNIB__CONN_H
+/* time.h - the clock's type.  The driver reads the clock; all that is sans-I/O is told the time. */
+#ifndef SNIB__TIME_H
+#define SNIB__TIME_H
 
-
-/* ---- net/buf.h --------------------------------------------------------------------------------*/
-
-/* buf.h - a growable run of bytes: appended at the end, consumed from the front. */
-#ifndef SNIB__BUF_H
-#define SNIB__BUF_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct snib__buf {
-    char *data;
-    size_t head; /* first byte not yet consumed */
-    size_t len;  /* end of the bytes */
-    size_t cap;
-    /* it has contained a password: consumed bytes are overwritten until it is empty */
-    bool secret;
-};
-
-/* Initial capacity of a list.  Two in the simulator, so that memory is
- * requested, and refused, often. */
-#ifndef SNIB__ROOM
-#define SNIB__ROOM(n) (n)
-#endif
-
-/* snib__buf_reserve - make room for n more bytes: where to write them,
- * or NULL when out of memory. */
-char *snib__buf_reserve(struct snib__buf *buf, size_t n);
-
-/* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
-int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
-
-/* snib__buf_consume - drop n bytes from the front. */
-void snib__buf_consume(struct snib__buf *buf, size_t n);
-
-/* snib__buf_drop - drop all bytes and keep the memory. */
-void snib__buf_drop(struct snib__buf *buf);
-
-void snib__buf_free(struct snib__buf *buf);
-
-static inline size_t snib__buf_size(const struct snib__buf *buf)
-{
-    return buf->len - buf->head;
-}
-
-#endif
-
-/* ---- net/resp.h -------------------------------------------------------------------------------*/
-
-/* resp.h - the Redis protocol: replies through hiredis' reader, commands into a buffer.
- *
- * Only resp.c and its test include a hiredis header.  A reply is a flat run of values in pre-order:
- * an array's value gives the number of its children, which follow it.  Snib sets its own limits on
- * size, number and depth; a peer that exceeds them is not believed (SNIB_EPROTOCOL).
- */
-#ifndef SNIB__RESP_H
-#define SNIB__RESP_H
-
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-enum snib__resp_type {
-    SNIB__RESP_NIL,
-    SNIB__RESP_INTEGER,
-    SNIB__RESP_STRING,
-    SNIB__RESP_STATUS,
-    SNIB__RESP_ERROR,
-    SNIB__RESP_ARRAY
-};
-
-/* The largest legitimate reply is a cluster's map with as many ranges as slots. */
-#define SNIB__RESP_VALUES_MAX (512 * 1024)     /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (4 * 1024 * 1024) /* bytes in one reply */
-
-struct snib__value {
-    int32_t type;    /* enum snib__resp_type */
-    uint32_t count;  /* children of an array, bytes of a string */
-    int64_t integer; /* INTEGER: the number; strings: an offset, see snib__resp_text() */
-};
-
-struct snib__resp;
-
-struct snib__resp *snib__resp_new(void);
-void snib__resp_free(struct snib__resp *resp);
-
-/* snib__resp_feed - hand over received bytes.  0, or -1: bad protocol, over
- * a limit, or out of memory. */
-int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
-
-/* snib__resp_next - the next complete reply, valid until the next call.
- * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
-                                          int *out_broken);
-
-/* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
-void snib__resp_spoil(struct snib__resp *resp);
-bool snib__resp_spoilt(const struct snib__resp *resp);
-
-/* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
-int32_t snib__resp_failure(const struct snib__resp *resp);
-
-/* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
-const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
-
-/* Commands.  Begin with the number of arguments, then append each; -1 when out of
- * memory.  Tests compare the bytes with those of redisFormatCommandArgv(), which
- * allocates and costs 50 times as much. */
-int snib__resp_begin(struct snib__buf *out, uint32_t argc);
-int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
-int snib__resp_arg_int(struct snib__buf *out, int64_t number);
-
-/* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
-size_t snib__decimal(char *out, int64_t number);
-
-#endif
-
-/* ---- net/words.h ------------------------------------------------------------------------------*/
-
-/* words.h - a server's error message, made fit to be shown to people. */
-#ifndef SNIB__WORDS_H
-#define SNIB__WORDS_H
-
-#include <stddef.h>
-
-#define SNIB__WORDS_MAX 192 /* with the NUL */
-
-/* snib__words - copy n bytes of a server's error into out, with a NUL.
- *
- * It omits repeated arguments (which may be a login's), the position in a script, and the secret
- * wherever it occurs, even if its end is cut off (a short one only where it stands alone).  Bytes
- * that are not printable ASCII become question marks.
- *
- * secret  the password; NULL: none. */
-void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
-
-#endif
-
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended time */
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
-
-/* The role that a server reports. */
-enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
-
-enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
-
-struct snib__request {
-    int16_t kind;      /* the engine's; negative kinds are the handshake's own */
-    int16_t script;    /* index of the script, or -1 */
-    uint8_t tries;     /* times sent because the server had forgotten the script */
-    uint8_t redirects; /* times a server has redirected it since its last pause */
-    uint8_t pauses;    /* times it was paused because no node could serve it */
-    bool asking;       /* ASKING goes before it, to a server that is importing the slot */
-    bool called;       /* a thread waits for it and reads the reply itself */
-    void *subject;
-    void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
-    uint64_t number; /* tells whether the subject is still the same */
-    snib__time sent_at;
-};
-
-struct snib__login {
-    const char *username; /* NULL: none */
-    const char *password; /* NULL: no AUTH */
-    int database;
-    bool any_role; /* a replica will do, because it only redirects */
-    /* the strings are valid during the call only; the password is copied, and
-     * wiped when no longer needed */
-    bool passing;
-};
-
-/* The state of a renewed login. */
-enum snib__relogin {
-    SNIB__RELOGIN_NONE,
-    SNIB__RELOGIN_ASKED,
-    SNIB__RELOGIN_TAKEN,
-    SNIB__RELOGIN_REFUSED
-};
-
-struct snib__conn {
-    bool pubsub;
-    int state; /* enum snib__conn_state */
-    struct snib__resp *resp;
-    struct snib__buf out;
-    struct snib__request *ring;
-    uint32_t ring_head, ring_count, ring_cap;
-    uint64_t appended;       /* commands so far, the handshake's included */
-    uint32_t handshake_left; /* replies still missing for READY */
-    int64_t server_id;       /* CLIENT ID of this connection; 0: unknown */
-    int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
-    char run_id[48];     /* of the server process; "" unknown */
-    uint64_t history;    /* of the data: from the replication id; 0: unknown */
-    bool killing;        /* CLIENT KILL has been sent in this handshake */
-    bool left;           /* requests were left on a connection that cannot be ended */
-    bool replica;        /* it says that it is a replica: its other statements are ignored, */
-    bool any_role;       /* ... unless redirects are wanted */
-    bool evicts;         /* the server may evict keys that have a TTL */
-    uint8_t loaded[16];  /* bits: scripts loaded on this connection */
-    uint8_t spelled[16]; /* bits: scripts to be sent in full the next time */
-    bool no_load;        /* SCRIPT LOAD is refused */
-    uint8_t mode;        /* enum snib__mode */
-    int32_t replicas;    /* in step; -1: it does not say */
-    bool cluster;        /* it is a node of a cluster */
-    bool shards;         /* it has sharded channels (7.0 or later) */
-    uint8_t publish;     /* enum snib__publish: the script variant */
-    bool delifeq, delex; /* Valkey's DELIFEQ, Redis's DELEX are available */
-    int32_t failure;     /* why the handshake failed: a code; 0: it did not */
-    char words[SNIB__WORDS_MAX]; /* ... and the server's own words; "": none */
-    const char *password; /* the login's password, to be masked in them; NULL: none, or wiped */
-    char *secret;         /* the same, if the connection owns it */
-    uint8_t relogin;      /* enum snib__relogin */
-    /* snib__conn_mask(): state within the input */
-    bool in_line, in_error;
-    size_t masked; /* bytes of the password at the end of the last input */
-};
-
-int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
-void snib__conn_free(struct snib__conn *conn);
-
-/* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
-int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
-
-/* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
- * the result.  0 or -1 (out of memory; nothing is sent). */
-int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
-
-/* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
- * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
-void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
-
-/* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
- * snib__conn_orphan() returns them, oldest first, until it returns false. */
-void snib__conn_reset(struct snib__conn *conn);
-bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
-
-/* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
-int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
-
-/* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
- * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
- * 0 when there are no more, -1 when the connection must be closed (failure says why). */
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
-                    const struct snib__value **reply, uint32_t *reply_n);
-
-/* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
-snib__time snib__conn_oldest(const struct snib__conn *conn);
-
-/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
- * the server has forgotten it. */
-bool snib__conn_loaded(const struct snib__conn *conn, int script);
-int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
-
-/* snib__conn_unknown - the server does not know the script: append its load or, if loading is
- * refused, mark it to be sent in full the next time.  0 or -1. */
-int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
-
-/* snib__conn_spells - whether to send the script in full, this time only. */
-bool snib__conn_spells(struct snib__conn *conn, int script);
-
-/* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
-int snib__conn_asking(struct snib__conn *conn, snib__time now);
-
-/* snib__conn_replicas - how many replicas are in step according to an INFO
- * text; -1: it does not say. */
-int32_t snib__conn_replicas(const char *info);
-
-/* snib__conn_classify - the code for an error reply, from its text as
- * written by servers from 6.0 on. */
-int32_t snib__conn_classify(const char *text, uint32_t n);
-
-/* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
-bool snib__conn_is_stranger(const char *text);
 
 #endif
 
@@ -1745,6 +1427,27 @@ void snib__sys_close(int fd);
  * lookup. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
 void snib__sys_resolve_free(struct addrinfo *addresses);
+
+#endif
+
+/* ---- net/words.h ------------------------------------------------------------------------------*/
+
+/* words.h - a server's error message, made fit to be shown to people. */
+#ifndef SNIB__WORDS_H
+#define SNIB__WORDS_H
+
+#include <stddef.h>
+
+#define SNIB__WORDS_MAX 192 /* with the NUL */
+
+/* snib__words - copy n bytes of a server's error into out, with a NUL.
+ *
+ * It omits repeated arguments (which may be a login's), the position in a script, and the secret
+ * wherever it occurs, even if its end is cut off (a short one only where it stands alone).  Bytes
+ * that are not printable ASCII become question marks.
+ *
+ * secret  the password; NULL: none. */
+void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
 
 #endif
 
@@ -1962,6 +1665,278 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
 /* Explain this thread's OpenSSL error for a connection. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
+
+#endif
+
+/* ---- net/buf.h --------------------------------------------------------------------------------*/
+
+/* buf.h - a growable run of bytes: appended at the end, consumed from the front. */
+#ifndef SNIB__BUF_H
+#define SNIB__BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct snib__buf {
+    char *data;
+    size_t head; /* first byte not yet consumed */
+    size_t len;  /* end of the bytes */
+    size_t cap;
+    /* it has contained a password: consumed bytes are overwritten until it is empty */
+    bool secret;
+};
+
+/* Initial capacity of a list.  Two in the simulator, so that memory is
+ * requested, and refused, often. */
+#ifndef SNIB__ROOM
+#define SNIB__ROOM(n) (n)
+#endif
+
+/* snib__buf_reserve - make room for n more bytes: where to write them,
+ * or NULL when out of memory. */
+char *snib__buf_reserve(struct snib__buf *buf, size_t n);
+
+/* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
+int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+
+/* snib__buf_consume - drop n bytes from the front. */
+void snib__buf_consume(struct snib__buf *buf, size_t n);
+
+/* snib__buf_drop - drop all bytes and keep the memory. */
+void snib__buf_drop(struct snib__buf *buf);
+
+void snib__buf_free(struct snib__buf *buf);
+
+static inline size_t snib__buf_size(const struct snib__buf *buf)
+{
+    return buf->len - buf->head;
+}
+
+#endif
+
+/* ---- net/conn.h -------------------------------------------------------------------------------*/
+
+/* conn.h - one connection to a server: handshake, requests in flight, replies in order.  No I/O.
+ *
+ *     DOWN --begin--> HANDSHAKE --last reply--> READY
+ *       ^------------- reset <------------------'
+ *
+ * Every command appended to `out` has one entry in the ring of requests.  Replies are matched in
+ * order and never by guess: a reply that does not fit ends the connection.  The handshake takes one
+ * round trip: AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left
+ * unanswered requests it takes two, because the CLIENT KILL for that connection may only go to the
+ * same process.  A script is loaded just before its first use.
+ */
+#ifndef SNIB__CONN_H
+#define SNIB__CONN_H
+
+
+/* ---- net/resp.h -------------------------------------------------------------------------------*/
+
+/* resp.h - the Redis protocol: replies through hiredis' reader, commands into a buffer.
+ *
+ * Only resp.c and its test include a hiredis header.  A reply is a flat run of values in pre-order:
+ * an array's value gives the number of its children, which follow it.  Snib sets its own limits on
+ * size, number and depth; a peer that exceeds them is not believed (SNIB_EPROTOCOL).
+ */
+#ifndef SNIB__RESP_H
+#define SNIB__RESP_H
+
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum snib__resp_type {
+    SNIB__RESP_NIL,
+    SNIB__RESP_INTEGER,
+    SNIB__RESP_STRING,
+    SNIB__RESP_STATUS,
+    SNIB__RESP_ERROR,
+    SNIB__RESP_ARRAY
+};
+
+/* The largest legitimate reply is a cluster's map with as many ranges as slots. */
+#define SNIB__RESP_VALUES_MAX (512 * 1024)     /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (4 * 1024 * 1024) /* bytes in one reply */
+
+struct snib__value {
+    int32_t type;    /* enum snib__resp_type */
+    uint32_t count;  /* children of an array, bytes of a string */
+    int64_t integer; /* INTEGER: the number; strings: an offset, see snib__resp_text() */
+};
+
+struct snib__resp;
+
+struct snib__resp *snib__resp_new(void);
+void snib__resp_free(struct snib__resp *resp);
+
+/* snib__resp_feed - hand over received bytes.  0, or -1: bad protocol, over
+ * a limit, or out of memory. */
+int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
+
+/* snib__resp_next - the next complete reply, valid until the next call.
+ * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
+                                          int *out_broken);
+
+/* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
+void snib__resp_spoil(struct snib__resp *resp);
+bool snib__resp_spoilt(const struct snib__resp *resp);
+
+/* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
+int32_t snib__resp_failure(const struct snib__resp *resp);
+
+/* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
+const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
+
+/* Commands.  Begin with the number of arguments, then append each; -1 when out of
+ * memory.  Tests compare the bytes with those of redisFormatCommandArgv(), which
+ * allocates and costs 50 times as much. */
+int snib__resp_begin(struct snib__buf *out, uint32_t argc);
+int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
+int snib__resp_arg_int(struct snib__buf *out, int64_t number);
+
+/* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
+size_t snib__decimal(char *out, int64_t number);
+
+#endif
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The role that a server reports. */
+enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
+
+enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
+
+struct snib__request {
+    int16_t kind;      /* the engine's; negative kinds are the handshake's own */
+    int16_t script;    /* index of the script, or -1 */
+    uint8_t tries;     /* times sent because the server had forgotten the script */
+    uint8_t redirects; /* times a server has redirected it since its last pause */
+    uint8_t pauses;    /* times it was paused because no node could serve it */
+    bool asking;       /* ASKING goes before it, to a server that is importing the slot */
+    bool called;       /* a thread waits for it and reads the reply itself */
+    void *subject;
+    void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
+    uint64_t number; /* tells whether the subject is still the same */
+    snib__time sent_at;
+};
+
+struct snib__login {
+    const char *username; /* NULL: none */
+    const char *password; /* NULL: no AUTH */
+    int database;
+    bool any_role; /* a replica will do, because it only redirects */
+    /* the strings are valid during the call only; the password is copied, and
+     * wiped when no longer needed */
+    bool passing;
+};
+
+/* The state of a renewed login. */
+enum snib__relogin {
+    SNIB__RELOGIN_NONE,
+    SNIB__RELOGIN_ASKED,
+    SNIB__RELOGIN_TAKEN,
+    SNIB__RELOGIN_REFUSED
+};
+
+struct snib__conn {
+    bool pubsub;
+    int state; /* enum snib__conn_state */
+    struct snib__resp *resp;
+    struct snib__buf out;
+    struct snib__request *ring;
+    uint32_t ring_head, ring_count, ring_cap;
+    uint64_t appended;       /* commands so far, the handshake's included */
+    uint32_t handshake_left; /* replies still missing for READY */
+    int64_t server_id;       /* CLIENT ID of this connection; 0: unknown */
+    int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
+    char kill_run[48];   /* ... at this process; connection ids of other processes are unrelated */
+    char run_id[48];     /* of the server process; "" unknown */
+    uint64_t history;    /* of the data: from the replication id; 0: unknown */
+    bool killing;        /* CLIENT KILL has been sent in this handshake */
+    bool left;           /* requests were left on a connection that cannot be ended */
+    bool replica;        /* it says that it is a replica: its other statements are ignored, */
+    bool any_role;       /* ... unless redirects are wanted */
+    bool evicts;         /* the server may evict keys that have a TTL */
+    uint8_t loaded[16];  /* bits: scripts loaded on this connection */
+    uint8_t spelled[16]; /* bits: scripts to be sent in full the next time */
+    bool no_load;        /* SCRIPT LOAD is refused */
+    uint8_t mode;        /* enum snib__mode */
+    int32_t replicas;    /* in step; -1: it does not say */
+    bool cluster;        /* it is a node of a cluster */
+    bool shards;         /* it has sharded channels (7.0 or later) */
+    uint8_t publish;     /* enum snib__publish: the script variant */
+    bool delifeq, delex; /* Valkey's DELIFEQ, Redis's DELEX are available */
+    int32_t failure;     /* why the handshake failed: a code; 0: it did not */
+    char words[SNIB__WORDS_MAX]; /* ... and the server's own words; "": none */
+    const char *password; /* the login's password, to be masked in them; NULL: none, or wiped */
+    char *secret;         /* the same, if the connection owns it */
+    uint8_t relogin;      /* enum snib__relogin */
+    /* snib__conn_mask(): state within the input */
+    bool in_line, in_error;
+    size_t masked; /* bytes of the password at the end of the last input */
+};
+
+int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
+void snib__conn_free(struct snib__conn *conn);
+
+/* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
+ * the result.  0 or -1 (out of memory; nothing is sent). */
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
+ * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
+
+/* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
+ * snib__conn_orphan() returns them, oldest first, until it returns false. */
+void snib__conn_reset(struct snib__conn *conn);
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
+
+/* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
+
+/* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
+ * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
+ * 0 when there are no more, -1 when the connection must be closed (failure says why). */
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+                    const struct snib__value **reply, uint32_t *reply_n);
+
+/* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
+snib__time snib__conn_oldest(const struct snib__conn *conn);
+
+/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
+ * the server has forgotten it. */
+bool snib__conn_loaded(const struct snib__conn *conn, int script);
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_unknown - the server does not know the script: append its load or, if loading is
+ * refused, mark it to be sent in full the next time.  0 or -1. */
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_spells - whether to send the script in full, this time only. */
+bool snib__conn_spells(struct snib__conn *conn, int script);
+
+/* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
+int snib__conn_asking(struct snib__conn *conn, snib__time now);
+
+/* snib__conn_replicas - how many replicas are in step according to an INFO
+ * text; -1: it does not say. */
+int32_t snib__conn_replicas(const char *info);
+
+/* snib__conn_classify - the code for an error reply, from its text as
+ * written by servers from 6.0 on. */
+int32_t snib__conn_classify(const char *text, uint32_t n);
+
+/* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
+bool snib__conn_is_stranger(const char *text);
 
 #endif
 
@@ -2235,7 +2210,7 @@ struct snib__op {
     int32_t os_error;
     int32_t cause; /* why there is no connection; 0: unknown */
     uint8_t kind;  /* enum snib__op_kind */
-    uint8_t place; /* engine: enum snib__place */
+    uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
     bool told : 1; /* by the server, or a hold of this client: the lock is held */
@@ -2675,6 +2650,41 @@ void snib__lead_read(struct snib__driver *driver, const struct snib__leader *lea
 bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
 /* For the thread, which goes to sleep: when to look at this link again. */
 snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
+
+#endif
+
+/* ---- net/error.h ------------------------------------------------------------------------------*/
+
+/* error.h - how the core fills a caller's snib_error. */
+#ifndef SNIB__ERROR_H
+#define SNIB__ERROR_H
+
+
+/* snib__fail - write code, os_error and a sentence to *err and return code.
+ *
+ * err   NULL is fine.
+ * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
+ *       without control characters; names and other foreign bytes go through snib__quote()
+ *       first. */
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
+int snib__fail_null(snib_error *err, const char *argument);
+int snib__fail_wait(snib_error *err, const char *argument);
+int snib__fail_size(snib_error *err);   /* of a structure to be filled */
+int snib__fail_queue(snib_error *err);  /* another client's */
+int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
+
+/* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
+int snib__fail_system(snib_error *err, const char *doing, int os_error);
+
+/* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
+ *
+ * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
+ * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
+ * must be at least 16. */
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif
 
@@ -4062,7 +4072,7 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
 
 #define SNIB__ORDER_MAX 4096    /* edges */
 #define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
-#define SNIB__PLACE_CAP 72      /* of a place in the program, with its NUL */
+#define SNIB__SITE_CAP 72       /* of a place in the program, with its NUL */
 #define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
 
 /* A lock's name at its server. */
@@ -4452,7 +4462,7 @@ struct debug_use {
     bool told;
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* who holds it cannot get it once more without a release */
-    char place[SNIB__PLACE_CAP];
+    char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
@@ -4469,7 +4479,7 @@ static _Atomic bool debug_exits;
 static _Thread_local struct {
     bool given;
     uint64_t actor;
-    char place[SNIB__PLACE_CAP];
+    char place[SNIB__SITE_CAP];
 } debug_here;
 
 void snib_debug_here(const char *place, uint64_t actor)
@@ -4941,107 +4951,6 @@ static void debug_fork_child(void)
 void snib__debug_init(void)
 {
     pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
-}
-
-/* ---- api/error.c ------------------------------------------------------------------------------*/
-
-/* error.c - see error.h. */
-
-
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
-{
-    if (!err)
-        return code;
-    int n = -1;
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        n = vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-    }
-    if (n < 0)
-        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
-    err->code = code;
-    err->os_error = os_error;
-    err->reason = SNIB_REASON_NONE;
-    return code;
-}
-
-int snib__fail_null(snib_error *err, const char *argument)
-{
-    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
-}
-
-int snib__fail_wait(snib_error *err, const char *argument)
-{
-    return snib__fail(err, SNIB_EINVAL, 0,
-                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
-}
-
-int snib__fail_size(snib_error *err)
-{
-    return snib__fail(
-        err, SNIB_EINVAL, 0,
-        "out is NULL or has no size; assign sizeof *out to out->size before the call");
-}
-
-int snib__fail_queue(snib_error *err)
-{
-    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
-}
-
-int snib__fail_silent(snib_error *err)
-{
-    return snib__fail(
-        err, SNIB_EINVAL, 0,
-        "neither a queue nor out_op was given, so the result would be lost; pass one");
-}
-
-int snib__fail_system(snib_error *err, const char *doing, int os_error)
-{
-    return snib__fail(err, SNIB_ESYSTEM, os_error,
-                      "cannot %s: %s; check the limits of this process and of the system", doing,
-                      strerror(os_error));
-}
-
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
-{
-    static const char hex[] = "0123456789abcdef";
-    assert(cap >= 16);
-    size_t used = 0;
-    size_t i = 0;
-    out[used++] = '"';
-    while (i < n) {
-        uint32_t c = 0;
-        size_t len = snib__utf8_next(s + i, n - i, &c);
-        int escape = len == 0 || snib__is_control(c);
-        size_t step = len > 0 ? len : 1;
-        size_t need = escape ? 4 * step : c == '"' || c == '\\' ? 2 : step;
-        if (used + need + sizeof "\"..." > cap)
-            break;
-        for (size_t k = 0; k < step; k++) {
-            unsigned char byte = (unsigned char)s[i + k];
-            if (escape) {
-                out[used++] = '\\';
-                out[used++] = 'x';
-                out[used++] = hex[byte >> 4];
-                out[used++] = hex[byte & 15];
-            } else {
-                if (byte == '"' || byte == '\\')
-                    out[used++] = '\\';
-                out[used++] = (char)byte;
-            }
-        }
-        i += step;
-    }
-    memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
-    return out;
 }
 
 /* ---- api/exit.c -------------------------------------------------------------------------------*/
@@ -7961,7 +7870,7 @@ struct order_edge {
     struct order_edge *next; /* of those that begin at the same lock */
     struct order_lock *from, *to;
     bool held_reads, taken_reads;
-    char held_place[SNIB__PLACE_CAP], taken_place[SNIB__PLACE_CAP];
+    char held_place[SNIB__SITE_CAP], taken_place[SNIB__SITE_CAP];
 };
 
 /* A lock as a search came to it: by writing or by reading. */
@@ -13594,7 +13503,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   releases, and requests that were never answered
- * wait.c      sleeping until a message, a re-check or a deadline
+ * waitq.c     operations that wait for a gate: sleeping until a message, a re-check or a deadline
  * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
@@ -13635,7 +13544,7 @@ enum {
     SNIB__UNTOLD = 4,     /* in the engine's list of unreported losses */
     SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32,   /* wait->own_messages counts the messages of its release */
+    SNIB__COUNTED = 32,   /* waitq->own_messages counts the messages of its release */
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
@@ -13648,13 +13557,13 @@ enum {
     SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
-/* op->place */
-enum snib__place {
-    SNIB__PLACE_NONE,
-    SNIB__PLACE_QUEUE, /* in its gate's queue */
-    SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
-    SNIB__PLACE_OUTER, /* carried outside the engine */
-    SNIB__PLACE_ASK    /* its own request is in flight or pending */
+/* op->stage */
+enum snib__stage {
+    SNIB__STAGE_NONE,
+    SNIB__STAGE_QUEUED, /* in its gate's queue */
+    SNIB__STAGE_TRYING, /* its hold is the gate's active or incoming one */
+    SNIB__STAGE_OUTER,  /* carried outside the engine */
+    SNIB__STAGE_ASKING  /* its own request is in flight or pending */
 };
 
 /* request.kind */
@@ -13683,10 +13592,10 @@ enum snib__channel_state {
     SNIB__CHAN_REFUSED
 };
 
-struct snib__chan {           /* one subscription, for all gates that are woken by it */
-    struct snib__chan *next;  /* bucket of the table */
-    struct snib__wait *waits; /* linked by chan_next */
-    snib__time one_at;        /* when the last message "1" arrived */
+struct snib__chan {             /* one subscription, for all gates that are woken by it */
+    struct snib__chan *next;    /* bucket of the table */
+    struct snib__waitq *waitqs; /* linked by chan_next */
+    snib__time one_at;          /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
@@ -13695,11 +13604,11 @@ struct snib__chan {           /* one subscription, for all gates that are woken 
 };
 
 /* The part of a gate that is needed only while operations wait, and for a short time after. */
-struct snib__wait {
-    struct snib__gate *gate;                  /* a reference */
-    struct snib__chan *chan;                  /* NULL for kinds that poll */
-    struct snib__wait *chan_prev, *chan_next; /* other waits on the channel */
-    struct snib__wait *idle_prev, *idle_next;
+struct snib__waitq {
+    struct snib__gate *gate;                   /* a reference */
+    struct snib__chan *chan;                   /* NULL for kinds that poll */
+    struct snib__waitq *chan_prev, *chan_next; /* other wait queues of the channel */
+    struct snib__waitq *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
@@ -13740,7 +13649,7 @@ struct snib__gate {
         struct snib__hold *active; /* EXCLUSIVE: the hold that tries, holds or releases; NULL */
         struct snib__hold *peers;  /* others: all holds of the gate, by peer_next */
     };
-    struct snib__wait *wait;
+    struct snib__waitq *waitq;
     struct snib__link *lane; /* carries the gate's requests in flight, and the next one too */
     uint32_t unanswered;     /* requests in flight */
     uint32_t trying;         /* others: attempts in flight */
@@ -13887,7 +13796,7 @@ struct snib__paused {
     snib__time until;
 };
 
-enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
+enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAITQ };
 /* Each subject has room reserved for one. */
 struct snib__timer {
     snib__time when;
@@ -13928,7 +13837,7 @@ struct snib__engine {
     uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
-    struct snib__wait *idle_head, *idle_tail; /* unused waits, to be unsubscribed in order */
+    struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
@@ -14184,7 +14093,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of);
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -14215,42 +14124,43 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
 void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
-/* wait.c */
-struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate);
-void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front);
-void snib__wait_insert(struct snib__wait *wait, struct snib__op *op);
-void snib__wait_remove(struct snib__wait *wait, struct snib__op *op);
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      bool foreign, snib__time now);
-void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        bool again, snib__time now);
-void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
+/* waitq.c */
+struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
+void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
+void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                       bool foreign, snib__time now);
+void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+                         bool again, snib__time now);
+void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
-void snib__wait_tick(struct snib__engine *e, snib__time now);
-snib__time snib__wait_deadline(const struct snib__engine *e);
-void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+void snib__waitq_tick(struct snib__engine *e, snib__time now);
+snib__time snib__waitq_deadline(const struct snib__engine *e);
+void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
 
 /* turn.c */
-bool snib__turn_contested(const struct snib__wait *wait);
-void snib__turn_releasing(struct snib__wait *wait);
+bool snib__turn_contested(const struct snib__waitq *waitq);
+void snib__turn_releasing(struct snib__waitq *waitq);
 void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now);
-void snib__turn_heard(struct snib__wait *wait, snib__time now);
-bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
-void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__turn_refused(struct snib__wait *wait);
-void snib__turn_granted(struct snib__wait *wait, snib__time now);
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+                          snib__time now);
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__turn_refused(struct snib__waitq *waitq);
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
 
 /* chan.c */
 /* The gate's subscription is confirmed. */
-bool snib__chan_on(const struct snib__wait *wait);
-int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
-void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
+bool snib__chan_on(const struct snib__waitq *waitq);
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* Subscribe to and leave a channel there, in every way in which releases are published. */
@@ -18972,7 +18882,7 @@ void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish
 
 struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    op->place = SNIB__PLACE_ASK;
+    op->stage = SNIB__STAGE_ASKING;
     if (!op->gate)
         op->node = snib__route_asks(e, op);
     snib__op_arm(e, op);
@@ -19191,7 +19101,7 @@ static bool ask_waits(const struct snib__gate *gate)
          hold = snib__gate_next(gate, hold))
         if (hold->phase == SNIB__TRYING && hold->op && hold->op->waited)
             return true;
-    return snib__chan_wanted(gate->wait->chan);
+    return snib__chan_wanted(gate->waitq->chan);
 }
 
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
@@ -19210,7 +19120,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->fencing = snib__reply_number(e, &reply[5]);
     /* This client's own subscription does not count as a waiter while no operation of it waits. */
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
-        snib__chan_on(op->gate->wait) && !ask_waits(op->gate))
+        snib__chan_on(op->gate->waitq) && !ask_waits(op->gate))
         answer->waiting--;
     snib__text_show(answer->text, sizeof answer->text, owner, length);
     answer->mine =
@@ -19422,9 +19332,9 @@ static struct snib__link *chan_link(struct snib__node *node)
     return &node->links[SNIB__PUBSUB];
 }
 
-bool snib__chan_on(const struct snib__wait *wait)
+bool snib__chan_on(const struct snib__waitq *waitq)
 {
-    return wait && wait->chan && wait->chan->state == SNIB__CHAN_ON;
+    return waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_ON;
 }
 
 /* ---- the table ---- */
@@ -19491,9 +19401,9 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
 static void chan_unheard(struct snib__chan *chan)
 {
     chan->state = SNIB__CHAN_OFF;
-    for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-        for (struct snib__hold *hold = snib__gate_first(wait->gate); hold;
-             hold = snib__gate_next(wait->gate, hold))
+    for (struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+        for (struct snib__hold *hold = snib__gate_first(waitq->gate); hold;
+             hold = snib__gate_next(waitq->gate, hold))
             if (hold->phase == SNIB__TRYING)
                 hold->flags &= (uint16_t)~SNIB__AWAKE;
 }
@@ -19508,24 +19418,24 @@ static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib
     chan->node = node;
 }
 
-int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     char text[SNIB__CHANNEL_MAX];
-    const struct snib__gate *gate = wait->gate;
+    const struct snib__gate *gate = waitq->gate;
     if (gate->kind->traits & SNIB__POLLS)
         return 0;
-    size_t n = gate->kind->channel(text, e, gate, wait->blocker);
+    size_t n = gate->kind->channel(text, e, gate, waitq->blocker);
     struct snib__chan *chan = chan_find(e, text, n);
     if (!chan && !(chan = chan_new(e, gate->node, text, n)))
         return -1;
     if (chan->node != gate->node) /* nobody waited when the name moved: it was being left */
         chan_go(e, chan, gate->node);
-    wait->chan = chan;
-    wait->chan_prev = NULL;
-    wait->chan_next = chan->waits;
-    if (chan->waits)
-        chan->waits->chan_prev = wait;
-    chan->waits = wait;
+    waitq->chan = chan;
+    waitq->chan_prev = NULL;
+    waitq->chan_next = chan->waitqs;
+    if (chan->waitqs)
+        chan->waitqs->chan_prev = waitq;
+    chan->waitqs = waitq;
     return 0;
 }
 
@@ -19606,20 +19516,20 @@ bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time
     return false;
 }
 
-void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 {
-    struct snib__chan *chan = wait->chan;
+    struct snib__chan *chan = waitq->chan;
     if (!chan)
         return;
-    wait->chan = NULL;
-    if (wait->chan_prev)
-        wait->chan_prev->chan_next = wait->chan_next;
+    waitq->chan = NULL;
+    if (waitq->chan_prev)
+        waitq->chan_prev->chan_next = waitq->chan_next;
     else
-        chan->waits = wait->chan_next;
-    if (wait->chan_next)
-        wait->chan_next->chan_prev = wait->chan_prev;
-    wait->chan_prev = wait->chan_next = NULL;
-    if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
+        chan->waitqs = waitq->chan_next;
+    if (waitq->chan_next)
+        waitq->chan_next->chan_prev = waitq->chan_prev;
+    waitq->chan_prev = waitq->chan_next = NULL;
+    if (chan->waitqs || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
         snib__chan_leave(e, chan->node, chan->text, chan->len) == 0)
@@ -19631,19 +19541,19 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 /* ---- subscribing ---- */
 
 /* A waiter's name has moved to another node. */
-void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now)
 {
-    struct snib__chan *chan = wait->chan;
+    struct snib__chan *chan = waitq->chan;
     if (!chan || chan->node == node)
         return;
     chan_go(e, chan, node);
-    for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
+    for (struct snib__waitq *other = chan->waitqs; other; other = other->chan_next)
         other->own_messages = 0;
     if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
-    if (wait->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
-        snib__place_relisten(e, wait->gate);
+    if (waitq->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
+        snib__place_relisten(e, waitq->gate);
 }
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
@@ -19660,8 +19570,8 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 
 bool snib__chan_wanted(const struct snib__chan *chan)
 {
-    for (const struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-        if (wait->head || wait->incoming)
+    for (const struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+        if (waitq->head || waitq->incoming)
             return true;
     return false;
 }
@@ -19687,9 +19597,9 @@ void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, sn
                 continue;
             if (snib__chan_wanted(chan))
                 snib__chan_subscribe(e, chan, now);
-            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-                if (wait->gate->kind->discipline == SNIB__QUEUED)
-                    snib__place_relisten(e, wait->gate);
+            for (struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+                if (waitq->gate->kind->discipline == SNIB__QUEUED)
+                    snib__place_relisten(e, waitq->gate);
         }
 }
 
@@ -19703,16 +19613,16 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
             if (chan->node != node)
                 continue;
             chan_unheard(chan);
-            if (!chan->waits) {
+            if (!chan->waitqs) {
                 chan_free(e, chan);
                 continue;
             }
-            for (struct snib__wait *wait = chan->waits, *other; wait; wait = other) {
-                bool last = !wait->chan_next; /* freeing the last one frees the channel */
-                other = wait->chan_next;
-                wait->own_messages = 0;
-                if (!wait->head && !wait->incoming)
-                    snib__wait_free(e, wait);
+            for (struct snib__waitq *waitq = chan->waitqs, *other; waitq; waitq = other) {
+                bool last = !waitq->chan_next; /* freeing the last one frees the channel */
+                other = waitq->chan_next;
+                waitq->own_messages = 0;
+                if (!waitq->head && !waitq->incoming)
+                    snib__waitq_free(e, waitq);
                 else
                     snib__link_want(e, chan_link(node), now);
                 if (last)
@@ -19736,19 +19646,19 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     chan->state = SNIB__CHAN_ON;
-    for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-        next = wait->chan_next;
-        if (wait->gate->kind->discipline == SNIB__QUEUED)
-            snib__place_ask_all(e, wait->gate, now);
+    for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+        next = waitq->chan_next;
+        if (waitq->gate->kind->discipline == SNIB__QUEUED)
+            snib__place_ask_all(e, waitq->gate, now);
         else
-            snib__wait_try(e, wait, now);
+            snib__waitq_try(e, waitq, now);
     }
 }
 
 static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     chan_unheard(chan);
-    if (!chan->waits)
+    if (!chan->waitqs)
         chan_free(e, chan);
     else if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
@@ -19766,10 +19676,10 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
             e->stats.polling++;
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
-            for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-                next = wait->chan_next; /* a waiter may end here if out of memory */
-                if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
-                    snib__wait_sleep(e, wait->gate, -1, false, now);
+            for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+                next = waitq->chan_next; /* a waiter may end here if out of memory */
+                if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
+                    snib__waitq_sleep(e, waitq->gate, -1, false, now);
             }
         }
 }
@@ -19784,9 +19694,9 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     if (at == n || at == 0 || channel[at - 1] != ':')
         return false;
     struct snib__chan *chan = chan_find(e, channel, at - 1);
-    if (!chan || !chan->waits || chan->waits->gate->kind->discipline != SNIB__QUEUED)
+    if (!chan || !chan->waitqs || chan->waitqs->gate->kind->discipline != SNIB__QUEUED)
         return false;
-    snib__place_own_channel(e, chan->waits->gate, strtoull(channel + at, NULL, 10), what, now);
+    snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
     return true;
 }
 
@@ -19802,8 +19712,8 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waits &&
-                (down || chan->waits->gate->slot == slot))
+            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
+                (down || chan->waitqs->gate->slot == slot))
                 chan->state = SNIB__CHAN_OFF;
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
@@ -19847,9 +19757,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
         if (one)
             chan->one_at = now;
-        for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-            next = wait->chan_next;
-            snib__wait_message(e, wait, said, again, now);
+        for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+            next = waitq->chan_next;
+            snib__waitq_message(e, waitq, said, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
@@ -20215,7 +20125,7 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->place == SNIB__PLACE_ASK && !op->gate && !op->link)
+        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link)
             op->node = cluster_asks(e, op);
     snib__node_reroute(e, c->member[0].node, now);
 }
@@ -20994,8 +20904,8 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
                            uint32_t need)
 {
     struct snib__op *op = hold->op;
-    if (op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     free(op->words);
@@ -21234,7 +21144,7 @@ void snib__engine_free(struct snib__engine *e)
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
-            free(gate->wait);
+            free(gate->waitq);
             free(gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next)
@@ -21284,13 +21194,13 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
         else if (snib__timer_what(timer) == SNIB__TIMER_HOLD)
             snib__hold_expired(e, subject, now);
         else
-            snib__wait_expired(e, subject, now);
+            snib__waitq_expired(e, subject, now);
     }
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);
     snib__clock_tick(e, now);
     snib__identity_tick(e, now);
-    snib__wait_tick(e, now);
+    snib__waitq_tick(e, now);
     snib__route_tick(e, now);
     snib__link_tick(e, now);
 }
@@ -21298,7 +21208,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
+    snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
                            snib__route_deadline(e),    snib__pause_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -21874,7 +21784,7 @@ static bool gate_is_busy(const struct snib__gate *gate)
     const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
-    return (gate->wait && gate->wait->head && snib__op_told(gate->wait->head)) ||
+    return (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head)) ||
            (active && active->phase != SNIB__RELEASING && active->op &&
             snib__op_told(active->op)) ||
            (active && active->phase == SNIB__HELD);
@@ -21977,17 +21887,17 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     hold->flags |= SNIB__HANDED;
     hold->users = 1;
     snib__op_done(e, op, SNIB_OK);
-    struct snib__wait *wait = gate->wait;
-    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
+    struct snib__waitq *waitq = gate->waitq;
+    for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;
          other = next) {
         next = other->next;
         if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
             continue;
-        snib__wait_remove(wait, other);
+        snib__waitq_remove(waitq, other);
         gate_reenter(e, other, now);
     }
-    if (wait && !wait->head)
-        snib__wait_rest(e, gate, now);
+    if (waitq && !waitq->head)
+        snib__waitq_rest(e, gate, now);
     return true;
 }
 
@@ -22017,8 +21927,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
-        if (op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(gate->wait, op);
+        if (op->stage == SNIB__STAGE_QUEUED)
+            snib__waitq_remove(gate->waitq, op);
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
@@ -22035,11 +21945,11 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (wait && !wait->head && !snib__gate_sole(gate) && !gate->trying)
-        snib__wait_rest(e, gate, now);
-    else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
-        snib__wait_sleep(e, gate, -1, false, now);
+    struct snib__waitq *waitq = gate->waitq;
+    if (waitq && !waitq->head && !snib__gate_sole(gate) && !gate->trying)
+        snib__waitq_rest(e, gate, now);
+    else if (waitq && waitq->head && waitq->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
+        snib__waitq_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 
@@ -22056,11 +21966,11 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     } else if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_answer(e, hold, sent_at, verdict, now);
     } else if (verdict->yes) {
-        if (gate->wait)
-            snib__turn_granted(gate->wait, now);
+        if (gate->waitq)
+            snib__turn_granted(gate->waitq, now);
         /* One that nobody wants is passed on or given back: those behind it may have the lock. */
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
-            snib__sole_known(e, gate->wait, now);
+            snib__sole_known(e, gate->waitq, now);
     } else {
         snib__sole_refused(e, hold, sent_at, verdict, now);
     }
@@ -22097,7 +22007,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
-    if (op->place == SNIB__PLACE_ASK) {
+    if (op->stage == SNIB__STAGE_ASKING) {
         snib__node_forget(e, op);
         return true;
     }
@@ -22113,25 +22023,25 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         return true;
     }
     snib__gate_ref(gate);
-    if (gate->kind->discipline == SNIB__QUEUED && op->place == SNIB__PLACE_QUEUE) {
+    if (gate->kind->discipline == SNIB__QUEUED && op->stage == SNIB__STAGE_QUEUED) {
         hold->op = op;
         op->hold = hold;
         snib__place_leave(e, op, now);
-    } else if (op->place == SNIB__PLACE_QUEUE) {
-        bool first = gate->wait->head == op;
-        snib__wait_remove(gate->wait, op);
+    } else if (op->stage == SNIB__STAGE_QUEUED) {
+        bool first = gate->waitq->head == op;
+        snib__waitq_remove(gate->waitq, op);
         if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
             snib__gate_undo(e, hold, now, now);
         else
             snib__gate_forget_hold(e, hold);
-        if (!gate->wait->head)
-            snib__wait_rest(e, gate, now);
+        if (!gate->waitq->head)
+            snib__waitq_rest(e, gate, now);
         else if (first && gate->trying) /* the next operation may want less than those in flight */
-            gate->wait->hint = true;
+            gate->waitq->hint = true;
         else if (first && !snib__gate_sole(gate))
-            snib__wait_try(e, gate->wait, now);
+            snib__waitq_try(e, gate->waitq, now);
     } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
-               !(gate->wait && gate->wait->incoming == hold) &&
+               !(gate->waitq && gate->waitq->incoming == hold) &&
                snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
         if (!snib__gate_sole(gate))
             gate->trying--;
@@ -23730,9 +23640,9 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     if (!snib__outer_is(gate))
         move_holds(e, gate, node, moved);
     gate->node = node;
-    if (gate->wait)
-        snib__chan_move(e, gate->wait, node, now);
-    bool used = gate->active || (gate->wait && gate->wait->head);
+    if (gate->waitq)
+        snib__chan_move(e, gate->waitq, node, now);
+    bool used = gate->active || (gate->waitq && gate->waitq->head);
     if (used && !snib__outer_is(gate) && !snib__node_ready(node))
         snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
@@ -24526,7 +24436,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
-    op->place = SNIB__PLACE_NONE;
+    op->stage = SNIB__STAGE_NONE;
     if (code < 0)
         op_note_where(e, op);
     snib__timer_cancel(e, &op->timer_at);
@@ -24599,12 +24509,12 @@ static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
     return hold && ((hold->flags & SNIB__RESENT) ||
-                    (hold->gate->wait && hold->gate->wait->incoming == hold));
+                    (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
 
 static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 {
-    const void *subject = op->place == SNIB__PLACE_ASK ? (const void *)op : op->hold;
+    const void *subject = op->stage == SNIB__STAGE_ASKING ? (const void *)op : op->hold;
     return subject && snib__pause_has(e, subject);
 }
 
@@ -24641,7 +24551,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 /* Whether the lock was known to be held at some time of the wait. */
 bool snib__op_told(const struct snib__op *op)
 {
-    return op->told || (op->gate->wait && op->gate->wait->known_at >= op->started);
+    return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
 }
 
 /* Whether nothing is known of the lock, or no longer: the attempt that the operation depends on is the
@@ -24656,7 +24566,7 @@ static bool op_unheard(const struct snib__op *op)
         return false;
     bool trying = attempt->phase == SNIB__TRYING;
     if (attempt->flags & SNIB__RESENT)
-        return trying || (active && op->gate->wait && op->gate->wait->incoming);
+        return trying || (active && op->gate->waitq && op->gate->waitq->incoming);
     return trying && !snib__op_told(op) && !(attempt->op && snib__op_told(attempt->op));
 }
 
@@ -24692,8 +24602,8 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
     if (op_lingers(e, op, now)) {
         op->timer = op->started + e->config.try_timeout;
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
-        if (op->gate->wait)
-            op->gate->wait->overdue = true;
+        if (op->gate->waitq)
+            op->gate->waitq->overdue = true;
         return;
     }
     int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
@@ -24720,7 +24630,7 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 
 bool snib__op_in_flight(const struct snib__op *op)
 {
-    return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
+    return !op->done && op->stage != SNIB__STAGE_QUEUED && op->stage != SNIB__STAGE_OUTER;
 }
 
 struct snib__link *snib__op_link(const struct snib__op *op)
@@ -24813,7 +24723,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     hold->outer = outer;
     outer->hold = hold;
     hold->phase = SNIB__TRYING;
-    op->place = SNIB__PLACE_OUTER;
+    op->stage = SNIB__STAGE_OUTER;
     op->waited = true;
     snib__outer_tell(e, hold);
     snib__op_arm(e, op);
@@ -24894,7 +24804,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
 {
-    op->place = SNIB__PLACE_OUTER;
+    op->stage = SNIB__STAGE_OUTER;
     snib__outer_tell(e, op->asked->hold);
     snib__op_arm(e, op);
 }
@@ -25133,14 +25043,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     struct snib__op *op = hold->op;
     hold->phase = SNIB__TRYING;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
-    if (snib__chan_on(hold->gate->wait))
+    if (snib__chan_on(hold->gate->waitq))
         hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
     hold->gate->trying++;
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
         return;
     hold->gate->trying--;
-    if (op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
 }
@@ -25148,7 +25058,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
         if (op->hold->phase == SNIB__PLACED && snib__node_ready(gate->node))
             place_ask(e, op->hold, now);
@@ -25159,7 +25069,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
-    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
         if (op->hold->phase != SNIB__PLACED || (asked && (op->hold->flags & SNIB__SEATED)))
             continue;
@@ -25175,8 +25085,8 @@ static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t 
 {
     struct snib__op *op = hold->op;
     snib__place_left(e, hold);
-    if (op && op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op && op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     snib__gate_grant(e, hold, token, sent_at, now);
 }
 
@@ -25253,7 +25163,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
     if (hold->phase == SNIB__PLACED)
         place_ask(e, hold, now);
     else if (hold->phase == SNIB__TRYING)
-        gate->wait->hint = true;
+        gate->waitq->hint = true;
 }
 
 /* ---- replies ---- */
@@ -25262,8 +25172,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
                         snib__time now)
 {
     struct snib__op *op = hold->op;
-    struct snib__wait *wait = snib__wait_get(e, hold->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, hold->gate);
+    if (!waitq) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_undo(e, hold, now, now);
         return false;
@@ -25273,8 +25183,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
-    if (op->place != SNIB__PLACE_QUEUE)
-        snib__wait_insert(wait, op);
+    if (op->stage != SNIB__STAGE_QUEUED)
+        snib__waitq_insert(waitq, op);
     return true;
 }
 
@@ -25282,7 +25192,7 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
  * subscription asks after them. */
 static bool place_is_behind(const struct snib__gate *gate)
 {
-    return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
+    return gate->waitq && gate->waitq->head && !snib__chan_on(gate->waitq);
 }
 
 void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -25290,7 +25200,7 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
     struct snib__hold *hold = op->hold;
     bool behind = place_is_behind(op->gate);
     snib__gate_join(hold);
-    op->place = SNIB__PLACE_TRY;
+    op->stage = SNIB__STAGE_TRYING;
     if (behind && op->once) {
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -25334,13 +25244,13 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (verdict->foreign)
         place_listen(e, hold);
-    if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
-        gate->wait->hint = false;
+    if ((!awake && snib__chan_on(gate->waitq)) || gate->waitq->hint) {
+        gate->waitq->hint = false;
         place_ask(e, hold, now); /* a grant may have gone unheard */
         return;
     }
-    if (gate->wait->timer_at == 0 || gate->wait->head == op)
-        snib__wait_sleep(e, gate, verdict->left_ms, false, now);
+    if (gate->waitq->timer_at == 0 || gate->waitq->head == op)
+        snib__waitq_sleep(e, gate, verdict->left_ms, false, now);
 }
 
 /* ---- leaving ---- */
@@ -25351,16 +25261,16 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
     bool queued = hold->phase == SNIB__PLACED;
-    snib__wait_remove(gate->wait, op);
+    snib__waitq_remove(gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    if (!gate->wait->head)
-        snib__wait_rest(e, gate, now);
-    else if (gate->wait->timer_at == 0)
-        snib__wait_sleep(e, gate, -1, false, now);
+    if (!gate->waitq->head)
+        snib__waitq_rest(e, gate, now);
+    else if (gate->waitq->timer_at == 0)
+        snib__waitq_sleep(e, gate, -1, false, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */
@@ -25430,17 +25340,17 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    struct snib__wait *wait = hold->gate->wait;
+    struct snib__waitq *waitq = hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
-    if (wait) {
-        wait->chain = 0;
-        snib__turn_releasing(wait);
+    if (waitq) {
+        waitq->chain = 0;
+        snib__turn_releasing(waitq);
     }
-    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
+    if (snib__chan_on(waitq) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
         if (release_messages(e, hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages += release_messages(e, hold->gate);
+            waitq->own_messages += release_messages(e, hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -25550,7 +25460,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     if (!op)
         return NULL;
     op->hold = hold;
-    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
+    op->stage = snib__outer_is(hold->gate) ? SNIB__STAGE_OUTER : SNIB__STAGE_TRYING;
     if (!snib__node_ready(hold->gate->node))
         snib__op_arm(e, op);
     hold->op = op;
@@ -25576,17 +25486,17 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
                                const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    struct snib__wait *wait = gate->wait;
+    struct snib__waitq *waitq = gate->waitq;
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a
      * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
      * soon as this release has ended; see turn.c for the turns. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
-        wait->own_messages -= wait->own_messages < release_messages(e, gate)
-                                  ? wait->own_messages
-                                  : release_messages(e, gate);
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
+        waitq->own_messages -= waitq->own_messages < release_messages(e, gate)
+                                   ? waitq->own_messages
+                                   : release_messages(e, gate);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -25644,7 +25554,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
     gate->trying--;
     snib__gate_forget_hold(e, hold);
     if (gate->trying == 0)
-        snib__wait_rest(e, gate, now);
+        snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
 }
 
@@ -25669,8 +25579,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op && hold->op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(gate->wait, hold->op);
+        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED)
+            snib__waitq_remove(gate->waitq, hold->op);
         if (hold->op)
             snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
@@ -25685,8 +25595,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
         }
     }
     if (kind == SNIB__REQ_TRANSFER) {
-        struct snib__hold *next = gate->wait->incoming;
-        gate->wait->incoming = NULL;
+        struct snib__hold *next = gate->waitq->incoming;
+        gate->waitq->incoming = NULL;
         if (next->op)
             snib__gate_end_op(e, next->op, SNIB_ENOMEM);
         snib__gate_undo(e, next, sent_at, now);
@@ -25706,8 +25616,8 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;
-    if (gate->wait)
-        gate->wait->own_messages = 0;
+    if (gate->waitq)
+        gate->waitq->own_messages = 0;
     if (snib__sent_once(request)) {
         release_unknown(e, request, now);
         return;
@@ -25873,7 +25783,7 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_RELEASE:
         return hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
-        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+        return hold->gate->kind->transfer(out, e, hold, hold->gate->waitq->incoming);
     case SNIB__REQ_RENEW:
         for (uint32_t i = 0; i < batch->n; i++)
             holds[i] = batch->of[i].hold;
@@ -25947,9 +25857,9 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
         op->link = link;
     if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
         return;
-    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
-    if (wait && wait->incoming && wait->incoming->op)
-        wait->incoming->op->link = link;
+    const struct snib__waitq *waitq = ((struct snib__hold *)request->subject)->gate->waitq;
+    if (waitq && waitq->incoming && waitq->incoming->op)
+        waitq->incoming->op->link = link;
 }
 
 /* The gate whose requests must stay in order; NULL: the request has no lock name.  An extension keeps the order of
@@ -26813,11 +26723,11 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
     hold->phase = SNIB__TRYING;
-    op->place = SNIB__PLACE_TRY;
+    op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->wait && gate->trying == 0)
-        gate->wait->hint = false;
-    if (snib__chan_on(gate->wait))
+    if (gate->waitq && gate->trying == 0)
+        gate->waitq->hint = false;
+    if (snib__chan_on(gate->waitq))
         hold->flags |= SNIB__AWAKE;
     gate->trying++;
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
@@ -26840,30 +26750,30 @@ bool snib__share_number_busy(const struct snib__hold *hold)
 
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!wait)
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq)
         return;
-    if (gate->trying >= wait->burst) {
-        wait->hint = true; /* for when the attempts in flight have been refused */
+    if (gate->trying >= waitq->burst) {
+        waitq->hint = true; /* for when the attempts in flight have been refused */
         return;
     }
-    snib__timer_cancel(e, &wait->timer_at);
-    for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
-        struct snib__op *op = wait->head;
+    snib__timer_cancel(e, &waitq->timer_at);
+    for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
+        struct snib__op *op = waitq->head;
         if (snib__share_number_busy(op->hold))
             break; /* the reply to the other read's release resumes here */
-        snib__wait_remove(wait, op);
+        snib__waitq_remove(waitq, op);
         share_try(e, op, now);
     }
-    if (!wait->head && gate->trying == 0)
-        snib__wait_rest(e, gate, now);
+    if (!waitq->head && gate->trying == 0)
+        snib__waitq_rest(e, gate, now);
 }
 
 static void share_queue(struct snib__engine *e, struct snib__op *op)
 {
     struct snib__hold *hold = op->hold;
-    struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
+    if (!waitq) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
@@ -26871,15 +26781,15 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
     snib__op_arm(e, op);
     hold->phase = SNIB__NEW;
     op->waited = true;
-    snib__wait_insert(wait, op);
+    snib__waitq_insert(waitq, op);
 }
 
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
-        op->told = gate->wait && gate->wait->head && gate->wait->head->told;
+    if ((!op->once && gate->waitq && gate->waitq->head) || snib__share_number_busy(op->hold)) {
+        op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
         share_queue(e, op);
         return;
     }
@@ -26900,10 +26810,10 @@ static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64
     } else {
         snib__gate_grant(e, hold, token, sent_at, now);
     }
-    if (!gate->wait || !gate->wait->head)
+    if (!gate->waitq || !gate->waitq->head)
         return;
-    if (gate->wait->burst < SHARE_BURST_MAX)
-        gate->wait->burst *= 2;
+    if (gate->waitq->burst < SHARE_BURST_MAX)
+        gate->waitq->burst *= 2;
     snib__share_advance(e, gate, now);
 }
 
@@ -26925,18 +26835,18 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         op->told = true;
         share_queue(e, op);
     }
-    struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head)
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq || !waitq->head)
         return;
-    wait->burst = 1;
+    waitq->burst = 1;
     if (gate->trying > 0)
         return; /* the last reply decides */
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
-    if ((!awake && snib__chan_on(wait)) || left)
+    if ((!awake && snib__chan_on(waitq)) || left)
         snib__share_advance(e, gate, now);
     else
-        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+        snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
 /* ---- engine/single.c --------------------------------------------------------------------------*/
@@ -26978,11 +26888,11 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     struct snib__gate *gate = hold->gate;
     gate->active = hold;
     hold->phase = SNIB__TRYING;
-    hold->op->place = SNIB__PLACE_TRY;
+    hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->wait) {
-        gate->wait->hint = false;
-        if (snib__chan_on(gate->wait))
+    if (gate->waitq) {
+        gate->waitq->hint = false;
+        if (snib__chan_on(gate->waitq))
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
@@ -26996,44 +26906,44 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    while (wait && !gate->active && !wait->incoming && wait->head) {
-        struct snib__op *op = wait->head;
-        if (snib__turn_is_theirs(wait, op, now)) {
-            snib__turn_give_way(e, wait, now);
+    struct snib__waitq *waitq = gate->waitq;
+    while (waitq && !gate->active && !waitq->incoming && waitq->head) {
+        struct snib__op *op = waitq->head;
+        if (snib__turn_is_theirs(waitq, op, now)) {
+            snib__turn_give_way(e, waitq, now);
             return;
         }
-        snib__timer_cancel(e, &wait->timer_at);
-        snib__wait_remove(wait, op);
+        snib__timer_cancel(e, &waitq->timer_at);
+        snib__waitq_remove(waitq, op);
         sole_try(e, op->hold, now);
     }
-    if (wait && !wait->head && !gate->active)
-        snib__wait_rest(e, gate, now);
+    if (waitq && !waitq->head && !gate->active)
+        snib__waitq_rest(e, gate, now);
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
-    struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
+    if (!waitq) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
-    if (wait->settling_since == 0)
-        wait->settling_since = now;
+    if (waitq->settling_since == 0)
+        waitq->settling_since = now;
     snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
-    snib__wait_push(wait, op, front);
+    snib__waitq_push(waitq, op, front);
 }
 
 /* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
 void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
-    if (gate->wait)
-        gate->wait->settling_since = now;
+    if (gate->waitq)
+        gate->waitq->settling_since = now;
 }
 
 /* A read under a write hold shares its number, so it waits for an earlier
@@ -27041,7 +26951,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now)
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
-    if (op->place != SNIB__PLACE_QUEUE)
+    if (op->stage != SNIB__STAGE_QUEUED)
         return false;
     if (!snib__gate_sole(gate))
         return gate->kind->discipline == SNIB__SHARED && op->once &&
@@ -27050,42 +26960,42 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     bool settling =
         hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
     /* A single try that has lasted as long has heard of no holder, or it would have ended. */
-    return settling && (op->once || now - gate->wait->settling_since >= e->config.try_timeout);
+    return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
-    if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
+    bool gives_way = gate->waitq && snib__turn_is_theirs(gate->waitq, op, now);
+    if (!gate->active && !(gate->waitq && gate->waitq->head) && !gives_way) {
         if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
             snib__op_arm(e, op);
         sole_try(e, hold, now);
         return;
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
-               (gate->wait && gate->wait->head && snib__op_told(gate->wait->head));
+               (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
-        gate->wait->overdue = true;
+        gate->waitq->overdue = true;
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of)
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of)
 {
-    if (!wait)
+    if (!waitq)
         return;
-    wait->known_at = as_of > wait->known_at ? as_of : wait->known_at;
-    if (!wait->overdue)
+    waitq->known_at = as_of > waitq->known_at ? as_of : waitq->known_at;
+    if (!waitq->overdue)
         return;
-    wait->overdue = false;
-    for (struct snib__op *op = wait->head, *next; op; op = next) {
+    waitq->overdue = false;
+    for (struct snib__op *op = waitq->head, *next; op; op = next) {
         struct snib__hold *hold = op->hold;
         next = op->next;
         if (!op->once) {
@@ -27093,10 +27003,10 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
             continue;
         }
         if (op->started > as_of) {
-            wait->overdue = true;
+            waitq->overdue = true;
             continue;
         }
-        snib__wait_remove(wait, op);
+        snib__waitq_remove(waitq, op);
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     }
@@ -27108,7 +27018,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->wait, sent_at);
+        snib__sole_known(e, gate->waitq, sent_at);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -27117,41 +27027,41 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     gate->active = NULL;
     op->told = true;
-    if (gate->wait)
-        snib__turn_refused(gate->wait);
+    if (gate->waitq)
+        snib__turn_refused(gate->waitq);
     snib__sole_queue(e, op, true, now);
     if (op->done) {
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait, now); /* this waiter is ahead of them */
-    bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
-    snib__wait_rebind(e, gate->wait, verdict->blocker);
-    if (!awake && snib__chan_on(gate->wait))
+    snib__sole_known(e, gate->waitq, now); /* this waiter is ahead of them */
+    bool awake = (hold->flags & SNIB__AWAKE) && gate->waitq->blocker == verdict->blocker;
+    snib__waitq_rebind(e, gate->waitq, verdict->blocker);
+    if (!awake && snib__chan_on(gate->waitq))
         snib__sole_advance(e, gate, now); /* subscribed since: a release may have gone unheard */
     else
-        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+        snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
                                struct snib__hold *hold, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
-    if (wait->chain == 0) {
+    if (waitq->chain == 0) {
         /* no user ever had it */
-        wait->chain_since = hold->acquired_at ? hold->acquired_at : now;
-        wait->chain_most = (uint32_t)e->config.handover_max;
+        waitq->chain_since = hold->acquired_at ? hold->acquired_at : now;
+        waitq->chain_most = (uint32_t)e->config.handover_max;
         /* Each current waiter has a turn, then other clients have theirs. */
-        if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
-            wait->chain_most = wait->queued;
+        if (snib__turn_contested(waitq) && waitq->queued < waitq->chain_most)
+            waitq->chain_most = waitq->queued;
     }
-    if (wait->chain >= wait->chain_most || now - wait->chain_since > SOLE_CHAIN_MAX)
+    if (waitq->chain >= waitq->chain_most || now - waitq->chain_since > SOLE_CHAIN_MAX)
         return false;
-    wait->chain++;
+    waitq->chain++;
     return true;
 }
 
@@ -27161,17 +27071,17 @@ bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib_
     struct snib__gate *gate = hold->gate;
     if (!sole_may_hand_over(e, gate, hold, now))
         return false;
-    struct snib__op *next = gate->wait->head;
-    snib__wait_remove(gate->wait, next);
-    gate->wait->incoming = next->hold;
+    struct snib__op *next = gate->waitq->head;
+    snib__waitq_remove(gate->waitq, next);
+    gate->waitq->incoming = next->hold;
     next->hold->phase = SNIB__TRYING;
-    next->place = SNIB__PLACE_TRY;
-    snib__timer_cancel(e, &gate->wait->timer_at);
+    next->stage = SNIB__STAGE_TRYING;
+    snib__timer_cancel(e, &gate->waitq->timer_at);
     if (snib__node_send(e, SNIB__REQ_TRANSFER, hold, hold->number, now) == 0)
         return true;
-    gate->wait->incoming = NULL;
+    gate->waitq->incoming = NULL;
     next->hold->phase = SNIB__NEW;
-    snib__wait_push(gate->wait, next, true);
+    snib__waitq_push(gate->waitq, next, true);
     return false;
 }
 
@@ -27180,18 +27090,18 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
                                 snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    struct snib__hold *next = gate->wait->incoming;
+    struct snib__hold *next = gate->waitq->incoming;
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->transferred(e, reply, n, &verdict);
-    gate->wait->incoming = NULL;
+    gate->waitq->incoming = NULL;
     snib__gate_ref(gate);
     if (verdict.yes && verdict.handed) {
         e->stats.handovers++;
         snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
-            snib__sole_known(e, gate->wait, now);
+            snib__sole_known(e, gate->waitq, now);
     } else {
         if (snib__doubtful(error))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
@@ -27246,7 +27156,7 @@ void *snib__timer_subject(struct snib__timer timer)
     static const size_t offsets[] = {
         [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
         [SNIB__TIMER_HOLD] = offsetof(struct snib__hold, timer_at),
-        [SNIB__TIMER_WAIT] = offsetof(struct snib__wait, timer_at),
+        [SNIB__TIMER_WAITQ] = offsetof(struct snib__waitq, timer_at),
     };
     return (char *)snib__timer_at(timer) - offsets[snib__timer_what(timer)];
 }
@@ -27347,24 +27257,24 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
 #define TURN_TRUSTED 4 /* after this many used chances in a row one miss is ignored */
 
 /* The next stranger's chance starts now. */
-static void turn_offer(struct snib__wait *wait, snib__time now)
+static void turn_offer(struct snib__waitq *waitq, snib__time now)
 {
-    uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
-    wait->offered_at = now;
-    wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
+    uint32_t ranks = waitq->owed < TURN_RANKS ? waitq->owed : TURN_RANKS;
+    waitq->offered_at = now;
+    waitq->offered_until = now + waitq->patience + ranks * TURN_LEAST;
 }
 
 /* Other clients that listen are presumed to wait. */
-bool snib__turn_contested(const struct snib__wait *wait)
+bool snib__turn_contested(const struct snib__waitq *waitq)
 {
-    return wait->strangers > wait->absent;
+    return waitq->strangers > waitq->absent;
 }
 
 /* A release begins: from here on messages may overtake its reply. */
-void snib__turn_releasing(struct snib__wait *wait)
+void snib__turn_releasing(struct snib__waitq *waitq)
 {
-    wait->owed = 0;
-    wait->early = 0;
+    waitq->owed = 0;
+    waitq->early = 0;
 }
 
 /* A release message went to this many subscribers besides this client. */
@@ -27373,109 +27283,110 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
 {
     /* Redisson listens only while it waits: a client that has just had a turn
      * may be about to ask again. */
-    if (gate->wait && gate->wait->came && strangers <= 0)
+    if (gate->waitq && gate->waitq->came && strangers <= 0)
         strangers = 1;
-    if (!gate->wait && strangers <= 0)
+    if (!gate->waitq && strangers <= 0)
         return;
-    struct snib__wait *wait = snib__wait_get(e, gate);
-    if (!wait)
+    struct snib__waitq *waitq = snib__waitq_get(e, gate);
+    if (!waitq)
         return;
-    wait->strangers = strangers <= 0           ? 0
-                      : strangers < UINT16_MAX ? (uint32_t)strangers
-                                               : UINT16_MAX;
-    if (wait->patience == 0)
-        wait->patience = TURN_PATIENCE;
-    if (now >= wait->absent_until)
-        wait->absent = 0;
-    uint32_t gone = wait->absent + wait->early;
-    wait->owed = wait->strangers > gone ? wait->strangers - gone : 0;
-    wait->came = false;
-    wait->waited_out = false;
-    turn_offer(wait, now);
+    waitq->strangers = strangers <= 0           ? 0
+                       : strangers < UINT16_MAX ? (uint32_t)strangers
+                                                : UINT16_MAX;
+    if (waitq->patience == 0)
+        waitq->patience = TURN_PATIENCE;
+    if (now >= waitq->absent_until)
+        waitq->absent = 0;
+    uint32_t gone = waitq->absent + waitq->early;
+    waitq->owed = waitq->strangers > gone ? waitq->strangers - gone : 0;
+    waitq->came = false;
+    waitq->waited_out = false;
+    turn_offer(waitq, now);
 }
 
 /* A stranger took this long to come: three times that is enough patience. */
-static void turn_came(struct snib__wait *wait, snib__time took)
+static void turn_came(struct snib__waitq *waitq, snib__time took)
 {
-    if (3 * took < wait->patience)
-        wait->patience -= (wait->patience - 3 * took) / 8;
-    if (wait->patience < TURN_LEAST)
-        wait->patience = TURN_LEAST;
+    if (3 * took < waitq->patience)
+        waitq->patience -= (waitq->patience - 3 * took) / 8;
+    if (waitq->patience < TURN_LEAST)
+        waitq->patience = TURN_LEAST;
 }
 
 /* A turn was taken although none was owed: one stranger that counted as absent is not. */
-static void turn_unexpected(struct snib__wait *wait)
+static void turn_unexpected(struct snib__waitq *waitq)
 {
-    if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
-        wait->misses = 0;
+    if (waitq->owed == 0 && waitq->absent > 0 && --waitq->absent == 0)
+        waitq->misses = 0;
 }
 
 /* A stranger has released the lock. */
-void snib__turn_heard(struct snib__wait *wait, snib__time now)
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 {
-    const struct snib__hold *active = snib__gate_active(wait->gate);
+    const struct snib__hold *active = snib__gate_active(waitq->gate);
     /* no other gate of this client has the channel */
-    wait->came |= !wait->chan_prev && !wait->chan_next;
-    if (wait->owed == 0) {
-        wait->early += active && active->phase == SNIB__RELEASING;
-        turn_unexpected(wait);
+    waitq->came |= !waitq->chan_prev && !waitq->chan_next;
+    if (waitq->owed == 0) {
+        waitq->early += active && active->phase == SNIB__RELEASING;
+        turn_unexpected(waitq);
         return;
     }
-    turn_came(wait, now - wait->offered_at);
-    wait->owed--;
-    if (wait->owed == 0 && wait->absent == 0) { /* all of them have come */
-        if (wait->uses < TURN_TRUSTED)
-            wait->uses++;
+    turn_came(waitq, now - waitq->offered_at);
+    waitq->owed--;
+    if (waitq->owed == 0 && waitq->absent == 0) { /* all of them have come */
+        if (waitq->uses < TURN_TRUSTED)
+            waitq->uses++;
         else
-            wait->misses = 0;
+            waitq->misses = 0;
     }
-    turn_offer(wait, now);
+    turn_offer(waitq, now);
 }
 
 /* Whether the first waiter must give way: not if its time ends before,
  * nor if it has only one try. */
-bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+                          snib__time now)
 {
-    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
+    return waitq->owed > 0 && now < waitq->offered_until && op->deadline > waitq->offered_until &&
            !op->once;
 }
 
 /* Sleep while it is a stranger's turn. */
-void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (wait->chan)
-        snib__chan_subscribe(e, wait->chan, now);
-    wait->waited_out = true;
-    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
+    if (waitq->chan)
+        snib__chan_subscribe(e, waitq->chan, now);
+    waitq->waited_out = true;
+    snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, waitq->offered_until);
 }
 
 /* An attempt was refused: a stranger has taken the turn. */
-void snib__turn_refused(struct snib__wait *wait)
+void snib__turn_refused(struct snib__waitq *waitq)
 {
-    turn_unexpected(wait);
-    wait->waited_out = false;
+    turn_unexpected(waitq);
+    waitq->waited_out = false;
 }
 
 /* An attempt has worked.  After a full chance this means that the strangers
  * still owed a turn did not come. */
-void snib__turn_granted(struct snib__wait *wait, snib__time now)
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 {
-    if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
-        if (wait->uses < TURN_TRUSTED) {
-            snib__time chance = wait->offered_until - wait->offered_at;
-            wait->absent += wait->owed;
-            wait->absent_until = now + (TURN_ABSENT * chance << wait->misses);
-            if (wait->misses < TURN_MISSES)
-                wait->misses++;
+    if (waitq->waited_out && waitq->owed > 0 && now >= waitq->offered_until) {
+        if (waitq->uses < TURN_TRUSTED) {
+            snib__time chance = waitq->offered_until - waitq->offered_at;
+            waitq->absent += waitq->owed;
+            waitq->absent_until = now + (TURN_ABSENT * chance << waitq->misses);
+            if (waitq->misses < TURN_MISSES)
+                waitq->misses++;
         }
-        wait->uses = 0;
-        wait->patience = wait->patience < TURN_MOST / 2 ? 2 * wait->patience : TURN_MOST;
+        waitq->uses = 0;
+        waitq->patience = waitq->patience < TURN_MOST / 2 ? 2 * waitq->patience : TURN_MOST;
     }
-    wait->owed = 0;
-    wait->waited_out = false;
+    waitq->owed = 0;
+    waitq->waited_out = false;
 }
 
-/* ---- engine/wait.c ----------------------------------------------------------------------------*/
+/* ---- engine/waitq.c ---------------------------------------------------------------------------*/
 
 /* wait.c - sleeping until the lock may be free.
  *
@@ -27495,161 +27406,161 @@ void snib__turn_granted(struct snib__wait *wait, snib__time now)
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
-static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
+static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
 {
-    if (wait->idle_since == SNIB__NEVER)
+    if (waitq->idle_since == SNIB__NEVER)
         return;
-    wait->idle_since = SNIB__NEVER;
-    if (wait->idle_prev)
-        wait->idle_prev->idle_next = wait->idle_next;
+    waitq->idle_since = SNIB__NEVER;
+    if (waitq->idle_prev)
+        waitq->idle_prev->idle_next = waitq->idle_next;
     else
-        e->idle_head = wait->idle_next;
-    if (wait->idle_next)
-        wait->idle_next->idle_prev = wait->idle_prev;
+        e->idle_head = waitq->idle_next;
+    if (waitq->idle_next)
+        waitq->idle_next->idle_prev = waitq->idle_prev;
     else
-        e->idle_tail = wait->idle_prev;
+        e->idle_tail = waitq->idle_prev;
 }
 
-struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate)
+struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate)
 {
-    if (gate->wait) {
-        wait_unidle(e, gate->wait); /* otherwise the tick would free it while it has waiters */
-        return gate->wait;
+    if (gate->waitq) {
+        wait_unidle(e, gate->waitq); /* otherwise the tick would free it while it has waiters */
+        return gate->waitq;
     }
-    struct snib__wait *wait = calloc(1, sizeof *wait);
-    if (!wait || snib__timer_reserve(e, 1) < 0) {
-        free(wait);
+    struct snib__waitq *waitq = calloc(1, sizeof *waitq);
+    if (!waitq || snib__timer_reserve(e, 1) < 0) {
+        free(waitq);
         return NULL;
     }
-    wait->gate = gate;
-    wait->idle_since = SNIB__NEVER;
-    wait->burst = 1;
-    if (snib__chan_attach(e, wait) < 0) {
+    waitq->gate = gate;
+    waitq->idle_since = SNIB__NEVER;
+    waitq->burst = 1;
+    if (snib__chan_attach(e, waitq) < 0) {
         e->heap_owed--;
-        free(wait);
+        free(waitq);
         return NULL;
     }
-    e->memory += sizeof *wait;
-    gate->wait = wait;
+    e->memory += sizeof *waitq;
+    gate->waitq = waitq;
     snib__gate_ref(gate);
-    return wait;
+    return waitq;
 }
 
-void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
+void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
 {
-    wait_unidle(e, wait);
-    snib__chan_detach(e, wait);
-    e->memory -= sizeof *wait;
-    snib__timer_cancel(e, &wait->timer_at);
+    wait_unidle(e, waitq);
+    snib__chan_detach(e, waitq);
+    e->memory -= sizeof *waitq;
+    snib__timer_cancel(e, &waitq->timer_at);
     e->heap_owed--;
-    wait->gate->wait = NULL;
-    snib__gate_put(e, wait->gate);
-    free(wait);
+    waitq->gate->waitq = NULL;
+    snib__gate_put(e, waitq->gate);
+    free(waitq);
 }
 
 /* A multi lock now waits for another of its members. */
-void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker)
+void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker)
 {
-    if (wait->blocker == blocker)
+    if (waitq->blocker == blocker)
         return;
-    snib__chan_detach(e, wait);
-    wait->blocker = blocker;
-    snib__chan_attach(e, wait); /* without memory it polls */
+    snib__chan_detach(e, waitq);
+    waitq->blocker = blocker;
+    snib__chan_attach(e, waitq); /* without memory it polls */
 }
 
 /* ---- the queue ---- */
 
-void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
+void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front)
 {
-    op->place = SNIB__PLACE_QUEUE;
-    wait->queued++;
-    op->prev = front ? NULL : wait->tail;
-    op->next = front ? wait->head : NULL;
+    op->stage = SNIB__STAGE_QUEUED;
+    waitq->queued++;
+    op->prev = front ? NULL : waitq->tail;
+    op->next = front ? waitq->head : NULL;
     if (op->prev)
         op->prev->next = op;
     else
-        wait->head = op;
+        waitq->head = op;
     if (op->next)
         op->next->prev = op;
     else
-        wait->tail = op;
+        waitq->tail = op;
 }
 
 /* Insert by start time, so that a waiter keeps its turn. */
-void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
+void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
 {
-    struct snib__op *before = wait->head;
-    if (wait->tail && wait->tail->serial < op->serial)
+    struct snib__op *before = waitq->head;
+    if (waitq->tail && waitq->tail->serial < op->serial)
         before = NULL; /* a new one */
     while (before && before->serial < op->serial)
         before = before->next; /* past the few that were refused with it */
-    if (!before || before == wait->head) {
-        snib__wait_push(wait, op, before != NULL);
+    if (!before || before == waitq->head) {
+        snib__waitq_push(waitq, op, before != NULL);
         return;
     }
-    op->place = SNIB__PLACE_QUEUE;
-    wait->queued++;
+    op->stage = SNIB__STAGE_QUEUED;
+    waitq->queued++;
     op->next = before;
     op->prev = before->prev;
     op->prev->next = op;
     before->prev = op;
 }
 
-void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
+void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 {
     if (op->prev)
         op->prev->next = op->next;
     else
-        wait->head = op->next;
+        waitq->head = op->next;
     if (op->next)
         op->next->prev = op->prev;
     else
-        wait->tail = op->prev;
+        waitq->tail = op->prev;
     op->next = op->prev = NULL;
-    op->place = SNIB__PLACE_NONE;
-    wait->queued--;
+    op->stage = SNIB__STAGE_NONE;
+    waitq->queued--;
 }
 
 /* No operation waits at the gate: let the subscription linger, or free the wait if it has none. */
-void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!wait || wait->head || wait->incoming)
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq || waitq->head || waitq->incoming)
         return;
-    wait->brief = 0;
-    wait->burst = 1;
-    snib__timer_cancel(e, &wait->timer_at);
+    waitq->brief = 0;
+    waitq->burst = 1;
+    snib__timer_cancel(e, &waitq->timer_at);
     if (!snib__gate_active(gate))
-        wait->chain = 0;
-    if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
-        wait->chan->state == SNIB__CHAN_REFUSED) {
+        waitq->chain = 0;
+    if (!waitq->chan || waitq->chan->state == SNIB__CHAN_OFF ||
+        waitq->chan->state == SNIB__CHAN_REFUSED) {
         /* Keep the chain of hand-overs and the turns owed. */
         if (snib__gate_active(gate))
             return;
-        if (wait->owed == 0) {
-            snib__wait_free(e, wait);
+        if (waitq->owed == 0) {
+            snib__waitq_free(e, waitq);
             return;
         }
     }
-    wait_unidle(e, wait);
-    wait->idle_since = now;
-    wait->idle_prev = e->idle_tail;
-    wait->idle_next = NULL;
+    wait_unidle(e, waitq);
+    waitq->idle_since = now;
+    waitq->idle_prev = e->idle_tail;
+    waitq->idle_next = NULL;
     if (e->idle_tail)
-        e->idle_tail->idle_next = wait;
+        e->idle_tail->idle_next = waitq;
     else
-        e->idle_head = wait;
-    e->idle_tail = wait;
+        e->idle_head = waitq;
+    e->idle_tail = waitq;
 }
 
 /* ---- waking ---- */
 
 /* If operations sleep at the gate, let the first of them try. */
-void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
-        snib__node_ready(wait->gate->node))
-        snib__gate_advance(e, wait->gate, now);
+    if (!snib__gate_active(waitq->gate) && !waitq->gate->trying && !waitq->incoming &&
+        waitq->head && snib__node_ready(waitq->gate->node))
+        snib__gate_advance(e, waitq->gate, now);
 }
 
 /* The command link is back: releases in the meantime may have gone unheard. */
@@ -27660,109 +27571,109 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
             next = gate->next;
             if (gate->node != node)
                 continue;
-            if (gate->wait && gate->kind->discipline == SNIB__QUEUED)
+            if (gate->waitq && gate->kind->discipline == SNIB__QUEUED)
                 snib__place_ask_all(e, gate, now);
-            else if (gate->wait)
-                snib__wait_try(e, gate->wait, now);
+            else if (gate->waitq)
+                snib__waitq_try(e, gate->waitq, now);
         }
 }
 
 /* again: the same news as in the message before it. */
-void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        bool again, snib__time now)
+void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+                         bool again, snib__time now)
 {
     e->stats.messages++;
-    if (wait->gate->kind->discipline == SNIB__QUEUED) {
-        snib__place_message(e, wait->gate, text, now);
+    if (waitq->gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_message(e, waitq->gate, text, now);
         return;
     }
-    if (wait->own_messages > 0) { /* the release's own reply has already said so */
-        wait->own_messages--;
+    if (waitq->own_messages > 0) { /* the release's own reply has already said so */
+        waitq->own_messages--;
         return;
     }
     if (again)
         return;
-    snib__turn_heard(wait, now);
-    wait->brief = 0;
-    if (snib__gate_active(wait->gate))
-        wait->hint = snib__gate_active(wait->gate)->phase == SNIB__TRYING;
-    else if (wait->gate->trying)
-        wait->hint = true;
+    snib__turn_heard(waitq, now);
+    waitq->brief = 0;
+    if (snib__gate_active(waitq->gate))
+        waitq->hint = snib__gate_active(waitq->gate)->phase == SNIB__TRYING;
+    else if (waitq->gate->trying)
+        waitq->hint = true;
     else
-        snib__wait_try(e, wait, now);
+        snib__waitq_try(e, waitq, now);
 }
 
 /* ---- sleeping ---- */
 
 /* How long to sleep; left_ms: the holder's remaining lease, or -1 if unknown. */
-static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait, int64_t left_ms,
+static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *waitq, int64_t left_ms,
                                 bool foreign)
 {
-    const struct snib__lock_kind *kind = wait->gate->kind;
+    const struct snib__lock_kind *kind = waitq->gate->kind;
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
-        snib__time pause = (snib__time)SNIB__MS << wait->brief;
-        if (wait->brief < WAIT_POLL_MAX)
-            wait->brief++;
+        snib__time pause = (snib__time)SNIB__MS << waitq->brief;
+        if (waitq->brief < WAIT_POLL_MAX)
+            waitq->brief++;
         sleep = pause / 2 + snib__engine_random(e, pause);
     }
     if (left_ms >= 0 && (snib__time)left_ms + 2 < sleep / SNIB__MS) /* it may be near 2^63 */
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
     if (kind->traits & SNIB__POLLS)
         return sleep;
-    if (sleep < WAIT_BRIEF && wait->brief++ > 0)
+    if (sleep < WAIT_BRIEF && waitq->brief++ > 0)
         sleep = WAIT_BRIEF + snib__engine_random(e, WAIT_BRIEF);
     else if (sleep >= WAIT_BRIEF)
-        wait->brief = 0;
-    if ((!wait->chan || wait->chan->state == SNIB__CHAN_REFUSED) && sleep > 2 * WAIT_BRIEF)
+        waitq->brief = 0;
+    if ((!waitq->chan || waitq->chan->state == SNIB__CHAN_REFUSED) && sleep > 2 * WAIT_BRIEF)
         sleep = 2 * WAIT_BRIEF + snib__engine_random(e, 2 * WAIT_BRIEF);
     return sleep;
 }
 
 /* The first waiter was refused: sleep.  foreign: the holder's release sends no message. */
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      bool foreign, snib__time now)
+void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                       bool foreign, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(gate->node)) {
+    struct snib__waitq *waitq = gate->waitq;
+    if (waitq->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(gate->node)) {
         snib__gate_advance(e, gate, now);
         return;
     }
-    if (wait->chan)
-        snib__chan_subscribe(e, wait->chan, now);
-    snib__time sleep = wait_duration(e, wait, left_ms, foreign);
-    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + sleep);
+    if (waitq->chan)
+        snib__chan_subscribe(e, waitq->chan, now);
+    snib__time sleep = wait_duration(e, waitq, left_ms, foreign);
+    snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + sleep);
 }
 
-void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
+    if (!waitq->head || snib__gate_active(waitq->gate) || waitq->gate->trying || waitq->incoming)
         return;
-    if (!snib__node_ready(wait->gate->node)) {
-        snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + e->config.recheck);
+    if (!snib__node_ready(waitq->gate->node)) {
+        snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + e->config.recheck);
         return;
     }
-    if (!wait->waited_out) {
+    if (!waitq->waited_out) {
         e->stats.rechecks++;
-        wait->own_messages = 0; /* what has not come by now was lost */
+        waitq->own_messages = 0; /* what has not come by now was lost */
     }
-    if (wait->gate->kind->discipline == SNIB__QUEUED)
-        snib__place_beat(e, wait->gate, now);
+    if (waitq->gate->kind->discipline == SNIB__QUEUED)
+        snib__place_beat(e, waitq->gate, now);
     else
-        snib__wait_try(e, wait, now);
+        snib__waitq_try(e, waitq, now);
 }
 
 /* Leave channels that have been unused for a while. */
-void snib__wait_tick(struct snib__engine *e, snib__time now)
+void snib__waitq_tick(struct snib__engine *e, snib__time now)
 {
     while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)
-        snib__wait_free(e, e->idle_head);
+        snib__waitq_free(e, e->idle_head);
 }
 
-snib__time snib__wait_deadline(const struct snib__engine *e)
+snib__time snib__waitq_deadline(const struct snib__engine *e)
 {
     return e->idle_head ? e->idle_head->idle_since + WAIT_LINGER : SNIB__NEVER;
 }
@@ -28332,9 +28243,9 @@ static uint64_t fair_first(const struct snib__hold *hold)
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
-    const struct snib__wait *wait = hold->gate->wait;
+    const struct snib__waitq *waitq = hold->gate->waitq;
     bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
-    bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
+    bool polls = waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_REFUSED;
     if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 12) < 0 ||
         fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
         snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||
@@ -31004,6 +30915,107 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             conn_forget(conn);
         }
     }
+}
+
+/* ---- net/error.c ------------------------------------------------------------------------------*/
+
+/* error.c - see error.h. */
+
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+{
+    if (!err)
+        return code;
+    int n = -1;
+    if (fmt) {
+        va_list args;
+        va_start(args, fmt);
+        n = vsnprintf(err->text, sizeof err->text, fmt, args);
+        va_end(args);
+    }
+    if (n < 0)
+        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
+    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
+    err->code = code;
+    err->os_error = os_error;
+    err->reason = SNIB_REASON_NONE;
+    return code;
+}
+
+int snib__fail_null(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
+}
+
+int snib__fail_wait(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
+}
+
+int snib__fail_size(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+}
+
+int snib__fail_queue(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
+}
+
+int snib__fail_silent(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "neither a queue nor out_op was given, so the result would be lost; pass one");
+}
+
+int snib__fail_system(snib_error *err, const char *doing, int os_error)
+{
+    return snib__fail(err, SNIB_ESYSTEM, os_error,
+                      "cannot %s: %s; check the limits of this process and of the system", doing,
+                      strerror(os_error));
+}
+
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
+    assert(cap >= 16);
+    size_t used = 0;
+    size_t i = 0;
+    out[used++] = '"';
+    while (i < n) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(s + i, n - i, &c);
+        int escape = len == 0 || snib__is_control(c);
+        size_t step = len > 0 ? len : 1;
+        size_t need = escape ? 4 * step : c == '"' || c == '\\' ? 2 : step;
+        if (used + need + sizeof "\"..." > cap)
+            break;
+        for (size_t k = 0; k < step; k++) {
+            unsigned char byte = (unsigned char)s[i + k];
+            if (escape) {
+                out[used++] = '\\';
+                out[used++] = 'x';
+                out[used++] = hex[byte >> 4];
+                out[used++] = hex[byte & 15];
+            } else {
+                if (byte == '"' || byte == '\\')
+                    out[used++] = '\\';
+                out[used++] = (char)byte;
+            }
+        }
+        i += step;
+    }
+    memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
+    return out;
 }
 
 /* ---- net/resp.c -------------------------------------------------------------------------------*/

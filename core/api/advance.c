@@ -1,7 +1,7 @@
 /* advance.c - moves the clock of all clients of this process, for tests. */
-#include "api/error.h"
 #include "api/objects.h"
 #include "driver/ahead.h"
+#include "net/error.h"
 
 #define ADVANCE_MS_MAX 31536000000
 

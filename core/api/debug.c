@@ -46,7 +46,7 @@ struct debug_use {
     bool told;
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* who holds it cannot get it once more without a release */
-    char place[SNIB__PLACE_CAP];
+    char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
@@ -63,7 +63,7 @@ static _Atomic bool debug_exits;
 static _Thread_local struct {
     bool given;
     uint64_t actor;
-    char place[SNIB__PLACE_CAP];
+    char place[SNIB__SITE_CAP];
 } debug_here;
 
 void snib_debug_here(const char *place, uint64_t actor)

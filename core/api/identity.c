@@ -1,7 +1,7 @@
 /* identity.c - see identity.h. */
 #include "api/identity.h"
 
-#include "api/error.h"
+#include "net/error.h"
 #include "net/text.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* name.c - see name.h. */
 #include "api/name.h"
 
-#include "api/error.h"
+#include "net/error.h"
 #include "net/text.h"
 
 #include <string.h>

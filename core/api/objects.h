@@ -9,10 +9,10 @@
 #ifndef SNIB__OBJECTS_H
 #define SNIB__OBJECTS_H
 
-#include "api/error.h"
 #include "api/handle.h"
 #include "api/url.h"
 #include "driver/lead.h"
+#include "net/error.h"
 
 struct snib__client {
     struct snib__driver driver;

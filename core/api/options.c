@@ -1,8 +1,8 @@
 /* options.c - see options.h. */
 #include "api/options.h"
 
-#include "api/error.h"
 #include "api/identity.h"
+#include "net/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

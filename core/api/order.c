@@ -15,7 +15,7 @@ struct order_edge {
     struct order_edge *next; /* of those that begin at the same lock */
     struct order_lock *from, *to;
     bool held_reads, taken_reads;
-    char held_place[SNIB__PLACE_CAP], taken_place[SNIB__PLACE_CAP];
+    char held_place[SNIB__SITE_CAP], taken_place[SNIB__SITE_CAP];
 };
 
 /* A lock as a search came to it: by writing or by reading. */

@@ -15,7 +15,7 @@
 
 #define SNIB__ORDER_MAX 4096    /* edges */
 #define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
-#define SNIB__PLACE_CAP 72      /* of a place in the program, with its NUL */
+#define SNIB__SITE_CAP 72       /* of a place in the program, with its NUL */
 #define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
 
 /* A lock's name at its server. */

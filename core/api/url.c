@@ -5,8 +5,8 @@
  */
 #include "api/url.h"
 
-#include "api/error.h"
 #include "api/options.h"
+#include "net/error.h"
 #include "net/text.h"
 
 #include <arpa/inet.h>

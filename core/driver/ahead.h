@@ -2,7 +2,7 @@
 #ifndef SNIB__AHEAD_H
 #define SNIB__AHEAD_H
 
-#include "net/conn.h"
+#include "net/time.h"
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 #include "driver/login.h"
 
-#include "api/error.h"
+#include "net/error.h"
 #include "net/text.h"
 
 #include <errno.h>

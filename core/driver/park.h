@@ -2,7 +2,7 @@
 #ifndef SNIB__PARK_H
 #define SNIB__PARK_H
 
-#include "net/conn.h"
+#include "net/time.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
  * disk take effect with the next one, and on a separate thread, because disks can be slow. */
-#include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
+#include "net/error.h"
 
 #include <errno.h>
 #include <fcntl.h>

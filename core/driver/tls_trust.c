@@ -5,9 +5,9 @@
  * inode, size and times are.  A folder given as an option is not cached: OpenSSL looks into it only
  * when it verifies, so it costs nothing to load.
  */
-#include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
+#include "net/error.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

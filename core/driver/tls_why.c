@@ -1,7 +1,7 @@
 /* tls_why.c - explains a TLS failure in one sentence that says what to do. */
-#include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
+#include "net/error.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -13,7 +13,7 @@
 
 struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    op->place = SNIB__PLACE_ASK;
+    op->stage = SNIB__STAGE_ASKING;
     if (!op->gate)
         op->node = snib__route_asks(e, op);
     snib__op_arm(e, op);
@@ -232,7 +232,7 @@ static bool ask_waits(const struct snib__gate *gate)
          hold = snib__gate_next(gate, hold))
         if (hold->phase == SNIB__TRYING && hold->op && hold->op->waited)
             return true;
-    return snib__chan_wanted(gate->wait->chan);
+    return snib__chan_wanted(gate->waitq->chan);
 }
 
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
@@ -251,7 +251,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->fencing = snib__reply_number(e, &reply[5]);
     /* This client's own subscription does not count as a waiter while no operation of it waits. */
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
-        snib__chan_on(op->gate->wait) && !ask_waits(op->gate))
+        snib__chan_on(op->gate->waitq) && !ask_waits(op->gate))
         answer->waiting--;
     snib__text_show(answer->text, sizeof answer->text, owner, length);
     answer->mine =

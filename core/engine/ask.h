@@ -2,7 +2,7 @@
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
-#include "net/conn.h"
+#include "net/time.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

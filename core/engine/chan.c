@@ -24,9 +24,9 @@ static struct snib__link *chan_link(struct snib__node *node)
     return &node->links[SNIB__PUBSUB];
 }
 
-bool snib__chan_on(const struct snib__wait *wait)
+bool snib__chan_on(const struct snib__waitq *waitq)
 {
-    return wait && wait->chan && wait->chan->state == SNIB__CHAN_ON;
+    return waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_ON;
 }
 
 /* ---- the table ---- */
@@ -93,9 +93,9 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
 static void chan_unheard(struct snib__chan *chan)
 {
     chan->state = SNIB__CHAN_OFF;
-    for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-        for (struct snib__hold *hold = snib__gate_first(wait->gate); hold;
-             hold = snib__gate_next(wait->gate, hold))
+    for (struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+        for (struct snib__hold *hold = snib__gate_first(waitq->gate); hold;
+             hold = snib__gate_next(waitq->gate, hold))
             if (hold->phase == SNIB__TRYING)
                 hold->flags &= (uint16_t)~SNIB__AWAKE;
 }
@@ -110,24 +110,24 @@ static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib
     chan->node = node;
 }
 
-int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     char text[SNIB__CHANNEL_MAX];
-    const struct snib__gate *gate = wait->gate;
+    const struct snib__gate *gate = waitq->gate;
     if (gate->kind->traits & SNIB__POLLS)
         return 0;
-    size_t n = gate->kind->channel(text, e, gate, wait->blocker);
+    size_t n = gate->kind->channel(text, e, gate, waitq->blocker);
     struct snib__chan *chan = chan_find(e, text, n);
     if (!chan && !(chan = chan_new(e, gate->node, text, n)))
         return -1;
     if (chan->node != gate->node) /* nobody waited when the name moved: it was being left */
         chan_go(e, chan, gate->node);
-    wait->chan = chan;
-    wait->chan_prev = NULL;
-    wait->chan_next = chan->waits;
-    if (chan->waits)
-        chan->waits->chan_prev = wait;
-    chan->waits = wait;
+    waitq->chan = chan;
+    waitq->chan_prev = NULL;
+    waitq->chan_next = chan->waitqs;
+    if (chan->waitqs)
+        chan->waitqs->chan_prev = waitq;
+    chan->waitqs = waitq;
     return 0;
 }
 
@@ -208,20 +208,20 @@ bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time
     return false;
 }
 
-void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 {
-    struct snib__chan *chan = wait->chan;
+    struct snib__chan *chan = waitq->chan;
     if (!chan)
         return;
-    wait->chan = NULL;
-    if (wait->chan_prev)
-        wait->chan_prev->chan_next = wait->chan_next;
+    waitq->chan = NULL;
+    if (waitq->chan_prev)
+        waitq->chan_prev->chan_next = waitq->chan_next;
     else
-        chan->waits = wait->chan_next;
-    if (wait->chan_next)
-        wait->chan_next->chan_prev = wait->chan_prev;
-    wait->chan_prev = wait->chan_next = NULL;
-    if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
+        chan->waitqs = waitq->chan_next;
+    if (waitq->chan_next)
+        waitq->chan_next->chan_prev = waitq->chan_prev;
+    waitq->chan_prev = waitq->chan_next = NULL;
+    if (chan->waitqs || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
         snib__chan_leave(e, chan->node, chan->text, chan->len) == 0)
@@ -233,19 +233,19 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 /* ---- subscribing ---- */
 
 /* A waiter's name has moved to another node. */
-void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now)
 {
-    struct snib__chan *chan = wait->chan;
+    struct snib__chan *chan = waitq->chan;
     if (!chan || chan->node == node)
         return;
     chan_go(e, chan, node);
-    for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
+    for (struct snib__waitq *other = chan->waitqs; other; other = other->chan_next)
         other->own_messages = 0;
     if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
-    if (wait->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
-        snib__place_relisten(e, wait->gate);
+    if (waitq->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
+        snib__place_relisten(e, waitq->gate);
 }
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
@@ -262,8 +262,8 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 
 bool snib__chan_wanted(const struct snib__chan *chan)
 {
-    for (const struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-        if (wait->head || wait->incoming)
+    for (const struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+        if (waitq->head || waitq->incoming)
             return true;
     return false;
 }
@@ -289,9 +289,9 @@ void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, sn
                 continue;
             if (snib__chan_wanted(chan))
                 snib__chan_subscribe(e, chan, now);
-            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-                if (wait->gate->kind->discipline == SNIB__QUEUED)
-                    snib__place_relisten(e, wait->gate);
+            for (struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
+                if (waitq->gate->kind->discipline == SNIB__QUEUED)
+                    snib__place_relisten(e, waitq->gate);
         }
 }
 
@@ -305,16 +305,16 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
             if (chan->node != node)
                 continue;
             chan_unheard(chan);
-            if (!chan->waits) {
+            if (!chan->waitqs) {
                 chan_free(e, chan);
                 continue;
             }
-            for (struct snib__wait *wait = chan->waits, *other; wait; wait = other) {
-                bool last = !wait->chan_next; /* freeing the last one frees the channel */
-                other = wait->chan_next;
-                wait->own_messages = 0;
-                if (!wait->head && !wait->incoming)
-                    snib__wait_free(e, wait);
+            for (struct snib__waitq *waitq = chan->waitqs, *other; waitq; waitq = other) {
+                bool last = !waitq->chan_next; /* freeing the last one frees the channel */
+                other = waitq->chan_next;
+                waitq->own_messages = 0;
+                if (!waitq->head && !waitq->incoming)
+                    snib__waitq_free(e, waitq);
                 else
                     snib__link_want(e, chan_link(node), now);
                 if (last)
@@ -338,19 +338,19 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     chan->state = SNIB__CHAN_ON;
-    for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-        next = wait->chan_next;
-        if (wait->gate->kind->discipline == SNIB__QUEUED)
-            snib__place_ask_all(e, wait->gate, now);
+    for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+        next = waitq->chan_next;
+        if (waitq->gate->kind->discipline == SNIB__QUEUED)
+            snib__place_ask_all(e, waitq->gate, now);
         else
-            snib__wait_try(e, wait, now);
+            snib__waitq_try(e, waitq, now);
     }
 }
 
 static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     chan_unheard(chan);
-    if (!chan->waits)
+    if (!chan->waitqs)
         chan_free(e, chan);
     else if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
@@ -368,10 +368,10 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
             e->stats.polling++;
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
-            for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-                next = wait->chan_next; /* a waiter may end here if out of memory */
-                if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
-                    snib__wait_sleep(e, wait->gate, -1, false, now);
+            for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+                next = waitq->chan_next; /* a waiter may end here if out of memory */
+                if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
+                    snib__waitq_sleep(e, waitq->gate, -1, false, now);
             }
         }
 }
@@ -386,9 +386,9 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     if (at == n || at == 0 || channel[at - 1] != ':')
         return false;
     struct snib__chan *chan = chan_find(e, channel, at - 1);
-    if (!chan || !chan->waits || chan->waits->gate->kind->discipline != SNIB__QUEUED)
+    if (!chan || !chan->waitqs || chan->waitqs->gate->kind->discipline != SNIB__QUEUED)
         return false;
-    snib__place_own_channel(e, chan->waits->gate, strtoull(channel + at, NULL, 10), what, now);
+    snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
     return true;
 }
 
@@ -404,8 +404,8 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waits &&
-                (down || chan->waits->gate->slot == slot))
+            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
+                (down || chan->waitqs->gate->slot == slot))
                 chan->state = SNIB__CHAN_OFF;
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
@@ -449,9 +449,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
         if (one)
             chan->one_at = now;
-        for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-            next = wait->chan_next;
-            snib__wait_message(e, wait, said, again, now);
+        for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
+            next = waitq->chan_next;
+            snib__waitq_message(e, waitq, said, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {

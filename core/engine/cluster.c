@@ -167,7 +167,7 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->place == SNIB__PLACE_ASK && !op->gate && !op->link)
+        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link)
             op->node = cluster_asks(e, op);
     snib__node_reroute(e, c->member[0].node, now);
 }

@@ -282,8 +282,8 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
                            uint32_t need)
 {
     struct snib__op *op = hold->op;
-    if (op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     free(op->words);

@@ -58,7 +58,7 @@ void snib__engine_free(struct snib__engine *e)
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
-            free(gate->wait);
+            free(gate->waitq);
             free(gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next)
@@ -108,13 +108,13 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
         else if (snib__timer_what(timer) == SNIB__TIMER_HOLD)
             snib__hold_expired(e, subject, now);
         else
-            snib__wait_expired(e, subject, now);
+            snib__waitq_expired(e, subject, now);
     }
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);
     snib__clock_tick(e, now);
     snib__identity_tick(e, now);
-    snib__wait_tick(e, now);
+    snib__waitq_tick(e, now);
     snib__route_tick(e, now);
     snib__link_tick(e, now);
 }
@@ -122,7 +122,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
+    snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
                            snib__route_deadline(e),    snib__pause_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

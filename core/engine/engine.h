@@ -172,7 +172,7 @@ struct snib__op {
     int32_t os_error;
     int32_t cause; /* why there is no connection; 0: unknown */
     uint8_t kind;  /* enum snib__op_kind */
-    uint8_t place; /* engine: enum snib__place */
+    uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
     bool told : 1; /* by the server, or a hold of this client: the lock is held */

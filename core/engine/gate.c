@@ -240,7 +240,7 @@ static bool gate_is_busy(const struct snib__gate *gate)
     const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
-    return (gate->wait && gate->wait->head && snib__op_told(gate->wait->head)) ||
+    return (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head)) ||
            (active && active->phase != SNIB__RELEASING && active->op &&
             snib__op_told(active->op)) ||
            (active && active->phase == SNIB__HELD);
@@ -343,17 +343,17 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     hold->flags |= SNIB__HANDED;
     hold->users = 1;
     snib__op_done(e, op, SNIB_OK);
-    struct snib__wait *wait = gate->wait;
-    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
+    struct snib__waitq *waitq = gate->waitq;
+    for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;
          other = next) {
         next = other->next;
         if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
             continue;
-        snib__wait_remove(wait, other);
+        snib__waitq_remove(waitq, other);
         gate_reenter(e, other, now);
     }
-    if (wait && !wait->head)
-        snib__wait_rest(e, gate, now);
+    if (waitq && !waitq->head)
+        snib__waitq_rest(e, gate, now);
     return true;
 }
 
@@ -383,8 +383,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
-        if (op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(gate->wait, op);
+        if (op->stage == SNIB__STAGE_QUEUED)
+            snib__waitq_remove(gate->waitq, op);
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
@@ -401,11 +401,11 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (wait && !wait->head && !snib__gate_sole(gate) && !gate->trying)
-        snib__wait_rest(e, gate, now);
-    else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
-        snib__wait_sleep(e, gate, -1, false, now);
+    struct snib__waitq *waitq = gate->waitq;
+    if (waitq && !waitq->head && !snib__gate_sole(gate) && !gate->trying)
+        snib__waitq_rest(e, gate, now);
+    else if (waitq && waitq->head && waitq->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
+        snib__waitq_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 
@@ -422,11 +422,11 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     } else if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_answer(e, hold, sent_at, verdict, now);
     } else if (verdict->yes) {
-        if (gate->wait)
-            snib__turn_granted(gate->wait, now);
+        if (gate->waitq)
+            snib__turn_granted(gate->waitq, now);
         /* One that nobody wants is passed on or given back: those behind it may have the lock. */
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
-            snib__sole_known(e, gate->wait, now);
+            snib__sole_known(e, gate->waitq, now);
     } else {
         snib__sole_refused(e, hold, sent_at, verdict, now);
     }
@@ -463,7 +463,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
-    if (op->place == SNIB__PLACE_ASK) {
+    if (op->stage == SNIB__STAGE_ASKING) {
         snib__node_forget(e, op);
         return true;
     }
@@ -479,25 +479,25 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         return true;
     }
     snib__gate_ref(gate);
-    if (gate->kind->discipline == SNIB__QUEUED && op->place == SNIB__PLACE_QUEUE) {
+    if (gate->kind->discipline == SNIB__QUEUED && op->stage == SNIB__STAGE_QUEUED) {
         hold->op = op;
         op->hold = hold;
         snib__place_leave(e, op, now);
-    } else if (op->place == SNIB__PLACE_QUEUE) {
-        bool first = gate->wait->head == op;
-        snib__wait_remove(gate->wait, op);
+    } else if (op->stage == SNIB__STAGE_QUEUED) {
+        bool first = gate->waitq->head == op;
+        snib__waitq_remove(gate->waitq, op);
         if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
             snib__gate_undo(e, hold, now, now);
         else
             snib__gate_forget_hold(e, hold);
-        if (!gate->wait->head)
-            snib__wait_rest(e, gate, now);
+        if (!gate->waitq->head)
+            snib__waitq_rest(e, gate, now);
         else if (first && gate->trying) /* the next operation may want less than those in flight */
-            gate->wait->hint = true;
+            gate->waitq->hint = true;
         else if (first && !snib__gate_sole(gate))
-            snib__wait_try(e, gate->wait, now);
+            snib__waitq_try(e, gate->waitq, now);
     } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
-               !(gate->wait && gate->wait->incoming == hold) &&
+               !(gate->waitq && gate->waitq->incoming == hold) &&
                snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
         if (!snib__gate_sole(gate))
             gate->trying--;

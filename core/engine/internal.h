@@ -5,7 +5,7 @@
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   releases, and requests that were never answered
- * wait.c      sleeping until a message, a re-check or a deadline
+ * waitq.c     operations that wait for a gate: sleeping until a message, a re-check or a deadline
  * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
@@ -49,7 +49,7 @@ enum {
     SNIB__UNTOLD = 4,     /* in the engine's list of unreported losses */
     SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32,   /* wait->own_messages counts the messages of its release */
+    SNIB__COUNTED = 32,   /* waitq->own_messages counts the messages of its release */
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
@@ -62,13 +62,13 @@ enum {
     SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
-/* op->place */
-enum snib__place {
-    SNIB__PLACE_NONE,
-    SNIB__PLACE_QUEUE, /* in its gate's queue */
-    SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
-    SNIB__PLACE_OUTER, /* carried outside the engine */
-    SNIB__PLACE_ASK    /* its own request is in flight or pending */
+/* op->stage */
+enum snib__stage {
+    SNIB__STAGE_NONE,
+    SNIB__STAGE_QUEUED, /* in its gate's queue */
+    SNIB__STAGE_TRYING, /* its hold is the gate's active or incoming one */
+    SNIB__STAGE_OUTER,  /* carried outside the engine */
+    SNIB__STAGE_ASKING  /* its own request is in flight or pending */
 };
 
 /* request.kind */
@@ -97,10 +97,10 @@ enum snib__channel_state {
     SNIB__CHAN_REFUSED
 };
 
-struct snib__chan {           /* one subscription, for all gates that are woken by it */
-    struct snib__chan *next;  /* bucket of the table */
-    struct snib__wait *waits; /* linked by chan_next */
-    snib__time one_at;        /* when the last message "1" arrived */
+struct snib__chan {             /* one subscription, for all gates that are woken by it */
+    struct snib__chan *next;    /* bucket of the table */
+    struct snib__waitq *waitqs; /* linked by chan_next */
+    snib__time one_at;          /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
@@ -109,11 +109,11 @@ struct snib__chan {           /* one subscription, for all gates that are woken 
 };
 
 /* The part of a gate that is needed only while operations wait, and for a short time after. */
-struct snib__wait {
-    struct snib__gate *gate;                  /* a reference */
-    struct snib__chan *chan;                  /* NULL for kinds that poll */
-    struct snib__wait *chan_prev, *chan_next; /* other waits on the channel */
-    struct snib__wait *idle_prev, *idle_next;
+struct snib__waitq {
+    struct snib__gate *gate;                   /* a reference */
+    struct snib__chan *chan;                   /* NULL for kinds that poll */
+    struct snib__waitq *chan_prev, *chan_next; /* other wait queues of the channel */
+    struct snib__waitq *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
@@ -154,7 +154,7 @@ struct snib__gate {
         struct snib__hold *active; /* EXCLUSIVE: the hold that tries, holds or releases; NULL */
         struct snib__hold *peers;  /* others: all holds of the gate, by peer_next */
     };
-    struct snib__wait *wait;
+    struct snib__waitq *waitq;
     struct snib__link *lane; /* carries the gate's requests in flight, and the next one too */
     uint32_t unanswered;     /* requests in flight */
     uint32_t trying;         /* others: attempts in flight */
@@ -301,7 +301,7 @@ struct snib__paused {
     snib__time until;
 };
 
-enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
+enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAITQ };
 /* Each subject has room reserved for one. */
 struct snib__timer {
     snib__time when;
@@ -342,7 +342,7 @@ struct snib__engine {
     uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
-    struct snib__wait *idle_head, *idle_tail; /* unused waits, to be unsubscribed in order */
+    struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
@@ -598,7 +598,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of);
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -629,42 +629,43 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
 void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
-/* wait.c */
-struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate);
-void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front);
-void snib__wait_insert(struct snib__wait *wait, struct snib__op *op);
-void snib__wait_remove(struct snib__wait *wait, struct snib__op *op);
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      bool foreign, snib__time now);
-void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        bool again, snib__time now);
-void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
+/* waitq.c */
+struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
+void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
+void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                       bool foreign, snib__time now);
+void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+                         bool again, snib__time now);
+void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
-void snib__wait_tick(struct snib__engine *e, snib__time now);
-snib__time snib__wait_deadline(const struct snib__engine *e);
-void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+void snib__waitq_tick(struct snib__engine *e, snib__time now);
+snib__time snib__waitq_deadline(const struct snib__engine *e);
+void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
 
 /* turn.c */
-bool snib__turn_contested(const struct snib__wait *wait);
-void snib__turn_releasing(struct snib__wait *wait);
+bool snib__turn_contested(const struct snib__waitq *waitq);
+void snib__turn_releasing(struct snib__waitq *waitq);
 void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now);
-void snib__turn_heard(struct snib__wait *wait, snib__time now);
-bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
-void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
-void snib__turn_refused(struct snib__wait *wait);
-void snib__turn_granted(struct snib__wait *wait, snib__time now);
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+                          snib__time now);
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__turn_refused(struct snib__waitq *waitq);
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
 
 /* chan.c */
 /* The gate's subscription is confirmed. */
-bool snib__chan_on(const struct snib__wait *wait);
-int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
-void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
+bool snib__chan_on(const struct snib__waitq *waitq);
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* Subscribe to and leave a channel there, in every way in which releases are published. */

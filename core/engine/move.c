@@ -31,9 +31,9 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     if (!snib__outer_is(gate))
         move_holds(e, gate, node, moved);
     gate->node = node;
-    if (gate->wait)
-        snib__chan_move(e, gate->wait, node, now);
-    bool used = gate->active || (gate->wait && gate->wait->head);
+    if (gate->waitq)
+        snib__chan_move(e, gate->waitq, node, now);
+    bool used = gate->active || (gate->waitq && gate->waitq->head);
     if (used && !snib__outer_is(gate) && !snib__node_ready(node))
         snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }

@@ -209,7 +209,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
-    op->place = SNIB__PLACE_NONE;
+    op->stage = SNIB__STAGE_NONE;
     if (code < 0)
         op_note_where(e, op);
     snib__timer_cancel(e, &op->timer_at);
@@ -282,12 +282,12 @@ static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
     return hold && ((hold->flags & SNIB__RESENT) ||
-                    (hold->gate->wait && hold->gate->wait->incoming == hold));
+                    (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
 
 static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 {
-    const void *subject = op->place == SNIB__PLACE_ASK ? (const void *)op : op->hold;
+    const void *subject = op->stage == SNIB__STAGE_ASKING ? (const void *)op : op->hold;
     return subject && snib__pause_has(e, subject);
 }
 
@@ -324,7 +324,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 /* Whether the lock was known to be held at some time of the wait. */
 bool snib__op_told(const struct snib__op *op)
 {
-    return op->told || (op->gate->wait && op->gate->wait->known_at >= op->started);
+    return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
 }
 
 /* Whether nothing is known of the lock, or no longer: the attempt that the operation depends on is the
@@ -339,7 +339,7 @@ static bool op_unheard(const struct snib__op *op)
         return false;
     bool trying = attempt->phase == SNIB__TRYING;
     if (attempt->flags & SNIB__RESENT)
-        return trying || (active && op->gate->wait && op->gate->wait->incoming);
+        return trying || (active && op->gate->waitq && op->gate->waitq->incoming);
     return trying && !snib__op_told(op) && !(attempt->op && snib__op_told(attempt->op));
 }
 
@@ -375,8 +375,8 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
     if (op_lingers(e, op, now)) {
         op->timer = op->started + e->config.try_timeout;
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
-        if (op->gate->wait)
-            op->gate->wait->overdue = true;
+        if (op->gate->waitq)
+            op->gate->waitq->overdue = true;
         return;
     }
     int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
@@ -403,7 +403,7 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 
 bool snib__op_in_flight(const struct snib__op *op)
 {
-    return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
+    return !op->done && op->stage != SNIB__STAGE_QUEUED && op->stage != SNIB__STAGE_OUTER;
 }
 
 struct snib__link *snib__op_link(const struct snib__op *op)

@@ -70,7 +70,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     hold->outer = outer;
     outer->hold = hold;
     hold->phase = SNIB__TRYING;
-    op->place = SNIB__PLACE_OUTER;
+    op->stage = SNIB__STAGE_OUTER;
     op->waited = true;
     snib__outer_tell(e, hold);
     snib__op_arm(e, op);
@@ -151,7 +151,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
 {
-    op->place = SNIB__PLACE_OUTER;
+    op->stage = SNIB__STAGE_OUTER;
     snib__outer_tell(e, op->asked->hold);
     snib__op_arm(e, op);
 }

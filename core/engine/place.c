@@ -78,14 +78,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     struct snib__op *op = hold->op;
     hold->phase = SNIB__TRYING;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
-    if (snib__chan_on(hold->gate->wait))
+    if (snib__chan_on(hold->gate->waitq))
         hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
     hold->gate->trying++;
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
         return;
     hold->gate->trying--;
-    if (op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
 }
@@ -93,7 +93,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
         if (op->hold->phase == SNIB__PLACED && snib__node_ready(gate->node))
             place_ask(e, op->hold, now);
@@ -104,7 +104,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
-    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
         if (op->hold->phase != SNIB__PLACED || (asked && (op->hold->flags & SNIB__SEATED)))
             continue;
@@ -120,8 +120,8 @@ static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t 
 {
     struct snib__op *op = hold->op;
     snib__place_left(e, hold);
-    if (op && op->place == SNIB__PLACE_QUEUE)
-        snib__wait_remove(hold->gate->wait, op);
+    if (op && op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(hold->gate->waitq, op);
     snib__gate_grant(e, hold, token, sent_at, now);
 }
 
@@ -198,7 +198,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
     if (hold->phase == SNIB__PLACED)
         place_ask(e, hold, now);
     else if (hold->phase == SNIB__TRYING)
-        gate->wait->hint = true;
+        gate->waitq->hint = true;
 }
 
 /* ---- replies ---- */
@@ -207,8 +207,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
                         snib__time now)
 {
     struct snib__op *op = hold->op;
-    struct snib__wait *wait = snib__wait_get(e, hold->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, hold->gate);
+    if (!waitq) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_undo(e, hold, now, now);
         return false;
@@ -218,8 +218,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
-    if (op->place != SNIB__PLACE_QUEUE)
-        snib__wait_insert(wait, op);
+    if (op->stage != SNIB__STAGE_QUEUED)
+        snib__waitq_insert(waitq, op);
     return true;
 }
 
@@ -227,7 +227,7 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
  * subscription asks after them. */
 static bool place_is_behind(const struct snib__gate *gate)
 {
-    return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
+    return gate->waitq && gate->waitq->head && !snib__chan_on(gate->waitq);
 }
 
 void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -235,7 +235,7 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
     struct snib__hold *hold = op->hold;
     bool behind = place_is_behind(op->gate);
     snib__gate_join(hold);
-    op->place = SNIB__PLACE_TRY;
+    op->stage = SNIB__STAGE_TRYING;
     if (behind && op->once) {
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -279,13 +279,13 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (verdict->foreign)
         place_listen(e, hold);
-    if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
-        gate->wait->hint = false;
+    if ((!awake && snib__chan_on(gate->waitq)) || gate->waitq->hint) {
+        gate->waitq->hint = false;
         place_ask(e, hold, now); /* a grant may have gone unheard */
         return;
     }
-    if (gate->wait->timer_at == 0 || gate->wait->head == op)
-        snib__wait_sleep(e, gate, verdict->left_ms, false, now);
+    if (gate->waitq->timer_at == 0 || gate->waitq->head == op)
+        snib__waitq_sleep(e, gate, verdict->left_ms, false, now);
 }
 
 /* ---- leaving ---- */
@@ -296,16 +296,16 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
     bool queued = hold->phase == SNIB__PLACED;
-    snib__wait_remove(gate->wait, op);
+    snib__waitq_remove(gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    if (!gate->wait->head)
-        snib__wait_rest(e, gate, now);
-    else if (gate->wait->timer_at == 0)
-        snib__wait_sleep(e, gate, -1, false, now);
+    if (!gate->waitq->head)
+        snib__waitq_rest(e, gate, now);
+    else if (gate->waitq->timer_at == 0)
+        snib__waitq_sleep(e, gate, -1, false, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */

@@ -52,17 +52,17 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    struct snib__wait *wait = hold->gate->wait;
+    struct snib__waitq *waitq = hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
-    if (wait) {
-        wait->chain = 0;
-        snib__turn_releasing(wait);
+    if (waitq) {
+        waitq->chain = 0;
+        snib__turn_releasing(waitq);
     }
-    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
+    if (snib__chan_on(waitq) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
         if (release_messages(e, hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages += release_messages(e, hold->gate);
+            waitq->own_messages += release_messages(e, hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -172,7 +172,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     if (!op)
         return NULL;
     op->hold = hold;
-    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
+    op->stage = snib__outer_is(hold->gate) ? SNIB__STAGE_OUTER : SNIB__STAGE_TRYING;
     if (!snib__node_ready(hold->gate->node))
         snib__op_arm(e, op);
     hold->op = op;
@@ -198,17 +198,17 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
                                const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    struct snib__wait *wait = gate->wait;
+    struct snib__waitq *waitq = gate->waitq;
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a
      * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
      * soon as this release has ended; see turn.c for the turns. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
-        wait->own_messages -= wait->own_messages < release_messages(e, gate)
-                                  ? wait->own_messages
-                                  : release_messages(e, gate);
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
+        waitq->own_messages -= waitq->own_messages < release_messages(e, gate)
+                                   ? waitq->own_messages
+                                   : release_messages(e, gate);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -266,7 +266,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
     gate->trying--;
     snib__gate_forget_hold(e, hold);
     if (gate->trying == 0)
-        snib__wait_rest(e, gate, now);
+        snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
 }
 
@@ -291,8 +291,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op && hold->op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(gate->wait, hold->op);
+        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED)
+            snib__waitq_remove(gate->waitq, hold->op);
         if (hold->op)
             snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
@@ -307,8 +307,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
         }
     }
     if (kind == SNIB__REQ_TRANSFER) {
-        struct snib__hold *next = gate->wait->incoming;
-        gate->wait->incoming = NULL;
+        struct snib__hold *next = gate->waitq->incoming;
+        gate->waitq->incoming = NULL;
         if (next->op)
             snib__gate_end_op(e, next->op, SNIB_ENOMEM);
         snib__gate_undo(e, next, sent_at, now);
@@ -328,8 +328,8 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;
-    if (gate->wait)
-        gate->wait->own_messages = 0;
+    if (gate->waitq)
+        gate->waitq->own_messages = 0;
     if (snib__sent_once(request)) {
         release_unknown(e, request, now);
         return;

@@ -36,7 +36,7 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_RELEASE:
         return hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
-        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+        return hold->gate->kind->transfer(out, e, hold, hold->gate->waitq->incoming);
     case SNIB__REQ_RENEW:
         for (uint32_t i = 0; i < batch->n; i++)
             holds[i] = batch->of[i].hold;
@@ -110,9 +110,9 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
         op->link = link;
     if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
         return;
-    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
-    if (wait && wait->incoming && wait->incoming->op)
-        wait->incoming->op->link = link;
+    const struct snib__waitq *waitq = ((struct snib__hold *)request->subject)->gate->waitq;
+    if (waitq && waitq->incoming && waitq->incoming->op)
+        waitq->incoming->op->link = link;
 }
 
 /* The gate whose requests must stay in order; NULL: the request has no lock name.  An extension keeps the order of

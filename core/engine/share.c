@@ -14,11 +14,11 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
     hold->phase = SNIB__TRYING;
-    op->place = SNIB__PLACE_TRY;
+    op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->wait && gate->trying == 0)
-        gate->wait->hint = false;
-    if (snib__chan_on(gate->wait))
+    if (gate->waitq && gate->trying == 0)
+        gate->waitq->hint = false;
+    if (snib__chan_on(gate->waitq))
         hold->flags |= SNIB__AWAKE;
     gate->trying++;
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
@@ -41,30 +41,30 @@ bool snib__share_number_busy(const struct snib__hold *hold)
 
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!wait)
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq)
         return;
-    if (gate->trying >= wait->burst) {
-        wait->hint = true; /* for when the attempts in flight have been refused */
+    if (gate->trying >= waitq->burst) {
+        waitq->hint = true; /* for when the attempts in flight have been refused */
         return;
     }
-    snib__timer_cancel(e, &wait->timer_at);
-    for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
-        struct snib__op *op = wait->head;
+    snib__timer_cancel(e, &waitq->timer_at);
+    for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
+        struct snib__op *op = waitq->head;
         if (snib__share_number_busy(op->hold))
             break; /* the reply to the other read's release resumes here */
-        snib__wait_remove(wait, op);
+        snib__waitq_remove(waitq, op);
         share_try(e, op, now);
     }
-    if (!wait->head && gate->trying == 0)
-        snib__wait_rest(e, gate, now);
+    if (!waitq->head && gate->trying == 0)
+        snib__waitq_rest(e, gate, now);
 }
 
 static void share_queue(struct snib__engine *e, struct snib__op *op)
 {
     struct snib__hold *hold = op->hold;
-    struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
+    if (!waitq) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
@@ -72,15 +72,15 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
     snib__op_arm(e, op);
     hold->phase = SNIB__NEW;
     op->waited = true;
-    snib__wait_insert(wait, op);
+    snib__waitq_insert(waitq, op);
 }
 
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
-        op->told = gate->wait && gate->wait->head && gate->wait->head->told;
+    if ((!op->once && gate->waitq && gate->waitq->head) || snib__share_number_busy(op->hold)) {
+        op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
         share_queue(e, op);
         return;
     }
@@ -101,10 +101,10 @@ static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64
     } else {
         snib__gate_grant(e, hold, token, sent_at, now);
     }
-    if (!gate->wait || !gate->wait->head)
+    if (!gate->waitq || !gate->waitq->head)
         return;
-    if (gate->wait->burst < SHARE_BURST_MAX)
-        gate->wait->burst *= 2;
+    if (gate->waitq->burst < SHARE_BURST_MAX)
+        gate->waitq->burst *= 2;
     snib__share_advance(e, gate, now);
 }
 
@@ -126,16 +126,16 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         op->told = true;
         share_queue(e, op);
     }
-    struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head)
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq || !waitq->head)
         return;
-    wait->burst = 1;
+    waitq->burst = 1;
     if (gate->trying > 0)
         return; /* the last reply decides */
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
-    if ((!awake && snib__chan_on(wait)) || left)
+    if ((!awake && snib__chan_on(waitq)) || left)
         snib__share_advance(e, gate, now);
     else
-        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+        snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }

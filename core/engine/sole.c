@@ -18,11 +18,11 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     struct snib__gate *gate = hold->gate;
     gate->active = hold;
     hold->phase = SNIB__TRYING;
-    hold->op->place = SNIB__PLACE_TRY;
+    hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->wait) {
-        gate->wait->hint = false;
-        if (snib__chan_on(gate->wait))
+    if (gate->waitq) {
+        gate->waitq->hint = false;
+        if (snib__chan_on(gate->waitq))
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
@@ -36,44 +36,44 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    while (wait && !gate->active && !wait->incoming && wait->head) {
-        struct snib__op *op = wait->head;
-        if (snib__turn_is_theirs(wait, op, now)) {
-            snib__turn_give_way(e, wait, now);
+    struct snib__waitq *waitq = gate->waitq;
+    while (waitq && !gate->active && !waitq->incoming && waitq->head) {
+        struct snib__op *op = waitq->head;
+        if (snib__turn_is_theirs(waitq, op, now)) {
+            snib__turn_give_way(e, waitq, now);
             return;
         }
-        snib__timer_cancel(e, &wait->timer_at);
-        snib__wait_remove(wait, op);
+        snib__timer_cancel(e, &waitq->timer_at);
+        snib__waitq_remove(waitq, op);
         sole_try(e, op->hold, now);
     }
-    if (wait && !wait->head && !gate->active)
-        snib__wait_rest(e, gate, now);
+    if (waitq && !waitq->head && !gate->active)
+        snib__waitq_rest(e, gate, now);
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
-    struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait) {
+    struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
+    if (!waitq) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
-    if (wait->settling_since == 0)
-        wait->settling_since = now;
+    if (waitq->settling_since == 0)
+        waitq->settling_since = now;
     snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
-    snib__wait_push(wait, op, front);
+    snib__waitq_push(waitq, op, front);
 }
 
 /* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
 void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
-    if (gate->wait)
-        gate->wait->settling_since = now;
+    if (gate->waitq)
+        gate->waitq->settling_since = now;
 }
 
 /* A read under a write hold shares its number, so it waits for an earlier
@@ -81,7 +81,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now)
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
-    if (op->place != SNIB__PLACE_QUEUE)
+    if (op->stage != SNIB__STAGE_QUEUED)
         return false;
     if (!snib__gate_sole(gate))
         return gate->kind->discipline == SNIB__SHARED && op->once &&
@@ -90,42 +90,42 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     bool settling =
         hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
     /* A single try that has lasted as long has heard of no holder, or it would have ended. */
-    return settling && (op->once || now - gate->wait->settling_since >= e->config.try_timeout);
+    return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
-    if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
+    bool gives_way = gate->waitq && snib__turn_is_theirs(gate->waitq, op, now);
+    if (!gate->active && !(gate->waitq && gate->waitq->head) && !gives_way) {
         if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
             snib__op_arm(e, op);
         sole_try(e, hold, now);
         return;
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
-               (gate->wait && gate->wait->head && snib__op_told(gate->wait->head));
+               (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
-        gate->wait->overdue = true;
+        gate->waitq->overdue = true;
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__time as_of)
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of)
 {
-    if (!wait)
+    if (!waitq)
         return;
-    wait->known_at = as_of > wait->known_at ? as_of : wait->known_at;
-    if (!wait->overdue)
+    waitq->known_at = as_of > waitq->known_at ? as_of : waitq->known_at;
+    if (!waitq->overdue)
         return;
-    wait->overdue = false;
-    for (struct snib__op *op = wait->head, *next; op; op = next) {
+    waitq->overdue = false;
+    for (struct snib__op *op = waitq->head, *next; op; op = next) {
         struct snib__hold *hold = op->hold;
         next = op->next;
         if (!op->once) {
@@ -133,10 +133,10 @@ void snib__sole_known(struct snib__engine *e, struct snib__wait *wait, snib__tim
             continue;
         }
         if (op->started > as_of) {
-            wait->overdue = true;
+            waitq->overdue = true;
             continue;
         }
-        snib__wait_remove(wait, op);
+        snib__waitq_remove(waitq, op);
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     }
@@ -148,7 +148,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->wait, sent_at);
+        snib__sole_known(e, gate->waitq, sent_at);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -157,41 +157,41 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     gate->active = NULL;
     op->told = true;
-    if (gate->wait)
-        snib__turn_refused(gate->wait);
+    if (gate->waitq)
+        snib__turn_refused(gate->waitq);
     snib__sole_queue(e, op, true, now);
     if (op->done) {
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->wait, now); /* this waiter is ahead of them */
-    bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
-    snib__wait_rebind(e, gate->wait, verdict->blocker);
-    if (!awake && snib__chan_on(gate->wait))
+    snib__sole_known(e, gate->waitq, now); /* this waiter is ahead of them */
+    bool awake = (hold->flags & SNIB__AWAKE) && gate->waitq->blocker == verdict->blocker;
+    snib__waitq_rebind(e, gate->waitq, verdict->blocker);
+    if (!awake && snib__chan_on(gate->waitq))
         snib__sole_advance(e, gate, now); /* subscribed since: a release may have gone unheard */
     else
-        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+        snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
                                struct snib__hold *hold, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+    struct snib__waitq *waitq = gate->waitq;
+    if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
-    if (wait->chain == 0) {
+    if (waitq->chain == 0) {
         /* no user ever had it */
-        wait->chain_since = hold->acquired_at ? hold->acquired_at : now;
-        wait->chain_most = (uint32_t)e->config.handover_max;
+        waitq->chain_since = hold->acquired_at ? hold->acquired_at : now;
+        waitq->chain_most = (uint32_t)e->config.handover_max;
         /* Each current waiter has a turn, then other clients have theirs. */
-        if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
-            wait->chain_most = wait->queued;
+        if (snib__turn_contested(waitq) && waitq->queued < waitq->chain_most)
+            waitq->chain_most = waitq->queued;
     }
-    if (wait->chain >= wait->chain_most || now - wait->chain_since > SOLE_CHAIN_MAX)
+    if (waitq->chain >= waitq->chain_most || now - waitq->chain_since > SOLE_CHAIN_MAX)
         return false;
-    wait->chain++;
+    waitq->chain++;
     return true;
 }
 
@@ -201,17 +201,17 @@ bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib_
     struct snib__gate *gate = hold->gate;
     if (!sole_may_hand_over(e, gate, hold, now))
         return false;
-    struct snib__op *next = gate->wait->head;
-    snib__wait_remove(gate->wait, next);
-    gate->wait->incoming = next->hold;
+    struct snib__op *next = gate->waitq->head;
+    snib__waitq_remove(gate->waitq, next);
+    gate->waitq->incoming = next->hold;
     next->hold->phase = SNIB__TRYING;
-    next->place = SNIB__PLACE_TRY;
-    snib__timer_cancel(e, &gate->wait->timer_at);
+    next->stage = SNIB__STAGE_TRYING;
+    snib__timer_cancel(e, &gate->waitq->timer_at);
     if (snib__node_send(e, SNIB__REQ_TRANSFER, hold, hold->number, now) == 0)
         return true;
-    gate->wait->incoming = NULL;
+    gate->waitq->incoming = NULL;
     next->hold->phase = SNIB__NEW;
-    snib__wait_push(gate->wait, next, true);
+    snib__waitq_push(gate->waitq, next, true);
     return false;
 }
 
@@ -220,18 +220,18 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
                                 snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    struct snib__hold *next = gate->wait->incoming;
+    struct snib__hold *next = gate->waitq->incoming;
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->transferred(e, reply, n, &verdict);
-    gate->wait->incoming = NULL;
+    gate->waitq->incoming = NULL;
     snib__gate_ref(gate);
     if (verdict.yes && verdict.handed) {
         e->stats.handovers++;
         snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
-            snib__sole_known(e, gate->wait, now);
+            snib__sole_known(e, gate->waitq, now);
     } else {
         if (snib__doubtful(error))
             hold->flags |= SNIB__RESENT; /* this try may have worked */

@@ -27,7 +27,7 @@ void *snib__timer_subject(struct snib__timer timer)
     static const size_t offsets[] = {
         [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
         [SNIB__TIMER_HOLD] = offsetof(struct snib__hold, timer_at),
-        [SNIB__TIMER_WAIT] = offsetof(struct snib__wait, timer_at),
+        [SNIB__TIMER_WAITQ] = offsetof(struct snib__waitq, timer_at),
     };
     return (char *)snib__timer_at(timer) - offsets[snib__timer_what(timer)];
 }

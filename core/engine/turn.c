@@ -30,24 +30,24 @@
 #define TURN_TRUSTED 4 /* after this many used chances in a row one miss is ignored */
 
 /* The next stranger's chance starts now. */
-static void turn_offer(struct snib__wait *wait, snib__time now)
+static void turn_offer(struct snib__waitq *waitq, snib__time now)
 {
-    uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
-    wait->offered_at = now;
-    wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
+    uint32_t ranks = waitq->owed < TURN_RANKS ? waitq->owed : TURN_RANKS;
+    waitq->offered_at = now;
+    waitq->offered_until = now + waitq->patience + ranks * TURN_LEAST;
 }
 
 /* Other clients that listen are presumed to wait. */
-bool snib__turn_contested(const struct snib__wait *wait)
+bool snib__turn_contested(const struct snib__waitq *waitq)
 {
-    return wait->strangers > wait->absent;
+    return waitq->strangers > waitq->absent;
 }
 
 /* A release begins: from here on messages may overtake its reply. */
-void snib__turn_releasing(struct snib__wait *wait)
+void snib__turn_releasing(struct snib__waitq *waitq)
 {
-    wait->owed = 0;
-    wait->early = 0;
+    waitq->owed = 0;
+    waitq->early = 0;
 }
 
 /* A release message went to this many subscribers besides this client. */
@@ -56,104 +56,105 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
 {
     /* Redisson listens only while it waits: a client that has just had a turn
      * may be about to ask again. */
-    if (gate->wait && gate->wait->came && strangers <= 0)
+    if (gate->waitq && gate->waitq->came && strangers <= 0)
         strangers = 1;
-    if (!gate->wait && strangers <= 0)
+    if (!gate->waitq && strangers <= 0)
         return;
-    struct snib__wait *wait = snib__wait_get(e, gate);
-    if (!wait)
+    struct snib__waitq *waitq = snib__waitq_get(e, gate);
+    if (!waitq)
         return;
-    wait->strangers = strangers <= 0           ? 0
-                      : strangers < UINT16_MAX ? (uint32_t)strangers
-                                               : UINT16_MAX;
-    if (wait->patience == 0)
-        wait->patience = TURN_PATIENCE;
-    if (now >= wait->absent_until)
-        wait->absent = 0;
-    uint32_t gone = wait->absent + wait->early;
-    wait->owed = wait->strangers > gone ? wait->strangers - gone : 0;
-    wait->came = false;
-    wait->waited_out = false;
-    turn_offer(wait, now);
+    waitq->strangers = strangers <= 0           ? 0
+                       : strangers < UINT16_MAX ? (uint32_t)strangers
+                                                : UINT16_MAX;
+    if (waitq->patience == 0)
+        waitq->patience = TURN_PATIENCE;
+    if (now >= waitq->absent_until)
+        waitq->absent = 0;
+    uint32_t gone = waitq->absent + waitq->early;
+    waitq->owed = waitq->strangers > gone ? waitq->strangers - gone : 0;
+    waitq->came = false;
+    waitq->waited_out = false;
+    turn_offer(waitq, now);
 }
 
 /* A stranger took this long to come: three times that is enough patience. */
-static void turn_came(struct snib__wait *wait, snib__time took)
+static void turn_came(struct snib__waitq *waitq, snib__time took)
 {
-    if (3 * took < wait->patience)
-        wait->patience -= (wait->patience - 3 * took) / 8;
-    if (wait->patience < TURN_LEAST)
-        wait->patience = TURN_LEAST;
+    if (3 * took < waitq->patience)
+        waitq->patience -= (waitq->patience - 3 * took) / 8;
+    if (waitq->patience < TURN_LEAST)
+        waitq->patience = TURN_LEAST;
 }
 
 /* A turn was taken although none was owed: one stranger that counted as absent is not. */
-static void turn_unexpected(struct snib__wait *wait)
+static void turn_unexpected(struct snib__waitq *waitq)
 {
-    if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
-        wait->misses = 0;
+    if (waitq->owed == 0 && waitq->absent > 0 && --waitq->absent == 0)
+        waitq->misses = 0;
 }
 
 /* A stranger has released the lock. */
-void snib__turn_heard(struct snib__wait *wait, snib__time now)
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 {
-    const struct snib__hold *active = snib__gate_active(wait->gate);
+    const struct snib__hold *active = snib__gate_active(waitq->gate);
     /* no other gate of this client has the channel */
-    wait->came |= !wait->chan_prev && !wait->chan_next;
-    if (wait->owed == 0) {
-        wait->early += active && active->phase == SNIB__RELEASING;
-        turn_unexpected(wait);
+    waitq->came |= !waitq->chan_prev && !waitq->chan_next;
+    if (waitq->owed == 0) {
+        waitq->early += active && active->phase == SNIB__RELEASING;
+        turn_unexpected(waitq);
         return;
     }
-    turn_came(wait, now - wait->offered_at);
-    wait->owed--;
-    if (wait->owed == 0 && wait->absent == 0) { /* all of them have come */
-        if (wait->uses < TURN_TRUSTED)
-            wait->uses++;
+    turn_came(waitq, now - waitq->offered_at);
+    waitq->owed--;
+    if (waitq->owed == 0 && waitq->absent == 0) { /* all of them have come */
+        if (waitq->uses < TURN_TRUSTED)
+            waitq->uses++;
         else
-            wait->misses = 0;
+            waitq->misses = 0;
     }
-    turn_offer(wait, now);
+    turn_offer(waitq, now);
 }
 
 /* Whether the first waiter must give way: not if its time ends before,
  * nor if it has only one try. */
-bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+                          snib__time now)
 {
-    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
+    return waitq->owed > 0 && now < waitq->offered_until && op->deadline > waitq->offered_until &&
            !op->once;
 }
 
 /* Sleep while it is a stranger's turn. */
-void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (wait->chan)
-        snib__chan_subscribe(e, wait->chan, now);
-    wait->waited_out = true;
-    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
+    if (waitq->chan)
+        snib__chan_subscribe(e, waitq->chan, now);
+    waitq->waited_out = true;
+    snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, waitq->offered_until);
 }
 
 /* An attempt was refused: a stranger has taken the turn. */
-void snib__turn_refused(struct snib__wait *wait)
+void snib__turn_refused(struct snib__waitq *waitq)
 {
-    turn_unexpected(wait);
-    wait->waited_out = false;
+    turn_unexpected(waitq);
+    waitq->waited_out = false;
 }
 
 /* An attempt has worked.  After a full chance this means that the strangers
  * still owed a turn did not come. */
-void snib__turn_granted(struct snib__wait *wait, snib__time now)
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 {
-    if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
-        if (wait->uses < TURN_TRUSTED) {
-            snib__time chance = wait->offered_until - wait->offered_at;
-            wait->absent += wait->owed;
-            wait->absent_until = now + (TURN_ABSENT * chance << wait->misses);
-            if (wait->misses < TURN_MISSES)
-                wait->misses++;
+    if (waitq->waited_out && waitq->owed > 0 && now >= waitq->offered_until) {
+        if (waitq->uses < TURN_TRUSTED) {
+            snib__time chance = waitq->offered_until - waitq->offered_at;
+            waitq->absent += waitq->owed;
+            waitq->absent_until = now + (TURN_ABSENT * chance << waitq->misses);
+            if (waitq->misses < TURN_MISSES)
+                waitq->misses++;
         }
-        wait->uses = 0;
-        wait->patience = wait->patience < TURN_MOST / 2 ? 2 * wait->patience : TURN_MOST;
+        waitq->uses = 0;
+        waitq->patience = waitq->patience < TURN_MOST / 2 ? 2 * waitq->patience : TURN_MOST;
     }
-    wait->owed = 0;
-    wait->waited_out = false;
+    waitq->owed = 0;
+    waitq->waited_out = false;
 }

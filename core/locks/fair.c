@@ -44,9 +44,9 @@ static uint64_t fair_first(const struct snib__hold *hold)
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
-    const struct snib__wait *wait = hold->gate->wait;
+    const struct snib__waitq *waitq = hold->gate->waitq;
     bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
-    bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
+    bool polls = waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_REFUSED;
     if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 12) < 0 ||
         fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
         snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||

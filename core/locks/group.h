@@ -16,7 +16,7 @@
 #ifndef SNIB__GROUP_H
 #define SNIB__GROUP_H
 
-#include "net/conn.h"
+#include "net/time.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,14 +14,11 @@
 
 #include "net/buf.h"
 #include "net/resp.h"
+#include "net/time.h"
 #include "net/words.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended time */
-#define SNIB__NEVER UINT64_MAX
-#define SNIB__MS 1000000ull
 
 /* The role that a server reports. */
 enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };

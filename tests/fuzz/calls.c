@@ -117,5 +117,5 @@ void calls_check_rest(const struct party *p)
         MUST(node->todo_n == 0);
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            MUST(!gate->active && !gate->wait && gate->unanswered == 0);
+            MUST(!gate->active && !gate->waitq && gate->unanswered == 0);
 }

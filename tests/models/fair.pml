@@ -3,7 +3,7 @@
  * Models        core/lua/_fair.lua (purge, grant, leave), fair_acquire.lua, fair_release.lua, core/engine/place.c:
  *               places, the beat that keeps them, the grant by a release with its short first lease, its message,
  *               which may overtake the answer to a request or be lost with the subscription; the way back of who gives
- *               up; of chan.c and wait.c when a waiter subscribes, asks again, and leaves what it does not need any more.
+ *               up; of chan.c and waitq.c when a waiter subscribes, asks again, and leaves what it does not need any more.
  * World         one server, NC processes with one waiter each.  Troubles: a process may die in any state; the server may
  *               notice that late, or never, and then still counts it among those who hear.  A subscription may be lost,
  *               and what was on its way with it; later the process notices, and subscribes again.  A waiter may give up.

@@ -129,7 +129,7 @@ static void step_subscribe(void)
 static void step_leave(void)
 {
     struct client *c = client_at(0);
-    snib__wait_tick(c->engine, c->now + LONGER_THAN_ANY_LINGER);
+    snib__waitq_tick(c->engine, c->now + LONGER_THAN_ANY_LINGER);
     flush(c);
     while (news(c)->sent.n > 0)
         execute(c, SNIB__PUBSUB);
@@ -210,12 +210,12 @@ static void step_delete(void)
 static void look_at_sleep(int client)
 {
     const struct client *c = &clients[client];
-    if (processes[client].dead || !c->op || c->op->place != SNIB__PLACE_QUEUE)
+    if (processes[client].dead || !c->op || c->op->stage != SNIB__STAGE_QUEUED)
         return;
-    const struct snib__wait *wait = c->gate->wait;
-    if (wait->timer_at == 0)
+    const struct snib__waitq *waitq = c->gate->waitq;
+    if (waitq->timer_at == 0)
         differ("client %d would sleep for ever", client);
-    if (c->engine->heap[wait->timer_at].when <= c->now)
+    if (c->engine->heap[waitq->timer_at].when <= c->now)
         differ("client %d would have asked by now", client);
 }
 
@@ -236,14 +236,14 @@ static const char *state_word(const struct client *c)
         return "HELD";
     if (!c->op)
         return on_its_way(c, 0) > 0 ? "LEAVING" : "OUT";
-    return c->op->place == SNIB__PLACE_QUEUE ? "PLACED" : "ASKING";
+    return c->op->stage == SNIB__STAGE_QUEUED ? "PLACED" : "ASKING";
 }
 
 static const char *sub_word(const struct client *c)
 {
     static const char *const words[] = {"OFF", "WISHED", "ON", "LEAVING", "REFUSED"};
-    const struct snib__wait *wait = c->gate->wait;
-    return wait && wait->chan ? words[wait->chan->state] : "OFF";
+    const struct snib__waitq *waitq = c->gate->waitq;
+    return waitq && waitq->chan ? words[waitq->chan->state] : "OFF";
 }
 
 static void same_word(int client, const char *what, const char *wanted, const char *core)

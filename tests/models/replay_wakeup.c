@@ -104,10 +104,10 @@ static void step_is(void)
 {
     for (int i = 0; i < CLIENTS; i++) {
         const struct client *c = &clients[i];
-        const struct snib__wait *wait = c->gate->wait;
+        const struct snib__waitq *waitq = c->gate->waitq;
         same_word(i, "phase", word(1 + 5 * i), phase_word(c));
         same_word(i, "channel", word(2 + 5 * i), chan_word(c));
-        same(i, "own messages", arg(3 + 5 * i), wait ? wait->own_messages : 0);
+        same(i, "own messages", arg(3 + 5 * i), waitq ? waitq->own_messages : 0);
         same(i, "messages on their way", arg(4 + 5 * i), c->wires[SNIB__PUBSUB].pieces);
         same(i, "connection is cut", arg(5 + 5 * i), !snib__node_listens(c->gate->node));
     }

@@ -1,6 +1,6 @@
 /* wakeup.pml - try, subscribe, try again, sleep: no release goes unheard while its waiter relies on the message.
  *
- * Models        core/engine/sole.c (sole_try, snib__sole_refused), wait.c (messages, hints, the count of a gate's own
+ * Models        core/engine/sole.c (sole_try, snib__sole_refused), waitq.c (messages, hints, the count of a gate's own
  *               messages), chan.c (off, asked, on, leaving, off), release.c (counting), core/lua/mutex_*.lua.
  * World         one server, NC clients that take and release one lock, again and again, over two connections each
  *               with no order between them: one for commands, one for messages, in order within itself.  The

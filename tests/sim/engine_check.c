@@ -42,10 +42,10 @@ static const char *check_live(const struct snib__engine *e)
     for (const struct snib__op *op = e->live; op; before = op, op = op->live_next, n++) {
         MUST(op->live_prev == before);
         MUST(!op->done);
-        MUST(op->place != SNIB__PLACE_NONE);
-        MUST(!op->hold || op->hold->op == op || op->place == SNIB__PLACE_OUTER);
-        bool carried = op->kind == SNIB__OP_EXTEND && op->place == SNIB__PLACE_OUTER;
-        MUST((op->place == SNIB__PLACE_ASK || carried) == (op->kind > SNIB__OP_RELEASE));
+        MUST(op->stage != SNIB__STAGE_NONE);
+        MUST(!op->hold || op->hold->op == op || op->stage == SNIB__STAGE_OUTER);
+        bool carried = op->kind == SNIB__OP_EXTEND && op->stage == SNIB__STAGE_OUTER;
+        MUST((op->stage == SNIB__STAGE_ASKING || carried) == (op->kind > SNIB__OP_RELEASE));
     }
     MUST(n == e->live_n);
     return NULL;
@@ -53,26 +53,26 @@ static const char *check_live(const struct snib__engine *e)
 
 static const char *check_queue(const struct snib__gate *gate, struct census *census)
 {
-    const struct snib__wait *wait = gate->wait;
+    const struct snib__waitq *waitq = gate->waitq;
     const struct snib__op *before = NULL;
     uint32_t n = 0;
-    MUST(wait->gate == gate);
-    for (const struct snib__op *op = wait->head; op; before = op, op = op->next, n++) {
+    MUST(waitq->gate == gate);
+    for (const struct snib__op *op = waitq->head; op; before = op, op = op->next, n++) {
         MUST(op->prev == before);
-        MUST(op->place == SNIB__PLACE_QUEUE);
+        MUST(op->stage == SNIB__STAGE_QUEUED);
         MUST(op->gate == gate);
     }
-    MUST(wait->tail == before);
-    MUST(wait->queued == n);
-    MUST(!wait->incoming || wait->incoming->gate == gate);
-    bool idle = wait->idle_since != SNIB__NEVER;
-    MUST(!idle || (!wait->head && !wait->incoming));
+    MUST(waitq->tail == before);
+    MUST(waitq->queued == n);
+    MUST(!waitq->incoming || waitq->incoming->gate == gate);
+    bool idle = waitq->idle_since != SNIB__NEVER;
+    MUST(!idle || (!waitq->head && !waitq->incoming));
     census->idle += idle;
-    if (!wait->chan)
+    if (!waitq->chan)
         return NULL;
-    MUST(wait->chan_prev ? wait->chan_prev->chan_next == wait : wait->chan->waits == wait);
-    MUST(!wait->chan_next || wait->chan_next->chan_prev == wait);
-    MUST(wait->chan->node == gate->node);
+    MUST(waitq->chan_prev ? waitq->chan_prev->chan_next == waitq : waitq->chan->waitqs == waitq);
+    MUST(!waitq->chan_next || waitq->chan_next->chan_prev == waitq);
+    MUST(waitq->chan->node == gate->node);
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static const char *check_hold(const struct snib__gate *gate, const struct snib__
 static const char *check_gate(const struct snib__engine *e, const struct snib__gate *gate,
                               struct census *census)
 {
-    uint32_t refs = gate->unanswered + (gate->wait != NULL), trying = 0;
+    uint32_t refs = gate->unanswered + (gate->waitq != NULL), trying = 0;
     const struct snib__hold *before = NULL;
     MUST(snib__gate_find(e, gate->kind->kind, gate->name, gate->name_len) == gate);
     if (gate->slot_at)
@@ -110,18 +110,18 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     MUST(gate->refs >= refs);
     MUST(gate->trying <= trying);
     MUST(gate->unanswered == 0 || gate->lane);
-    return gate->wait ? check_queue(gate, census) : NULL;
+    return gate->waitq ? check_queue(gate, census) : NULL;
 }
 
 static const char *check_lists(const struct snib__engine *e, const struct census *census)
 {
     uint32_t n = 0;
-    const struct snib__wait *wait_before = NULL;
-    for (const struct snib__wait *wait = e->idle_head; wait;
-         wait_before = wait, wait = wait->idle_next, n++) {
-        MUST(wait->idle_prev == wait_before);
-        MUST(wait->idle_since != SNIB__NEVER);
-        MUST(!wait_before || wait_before->idle_since <= wait->idle_since);
+    const struct snib__waitq *wait_before = NULL;
+    for (const struct snib__waitq *waitq = e->idle_head; waitq;
+         wait_before = waitq, waitq = waitq->idle_next, n++) {
+        MUST(waitq->idle_prev == wait_before);
+        MUST(waitq->idle_since != SNIB__NEVER);
+        MUST(!wait_before || wait_before->idle_since <= waitq->idle_since);
     }
     MUST(e->idle_tail == wait_before);
     MUST(n == census->idle);
@@ -140,7 +140,7 @@ static const char *check_chans(const struct snib__engine *e)
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next, n++) {
             MUST((chan->hash & (e->chans_cap - 1)) == i);
-            MUST(chan->waits || chan->state == SNIB__CHAN_LEAVING);
+            MUST(chan->waitqs || chan->state == SNIB__CHAN_LEAVING);
         }
     MUST(n == e->chans_n);
     return NULL;

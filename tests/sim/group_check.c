@@ -249,8 +249,8 @@ static bool is_wanted(const struct world_peer *peer, uint64_t number)
     for (int i = 0; i <= WORLD_NAMES; i++) {
         const struct snib__gate *gate = peer->gates[i];
         const struct snib__hold *hold = snib__gate_active(gate);
-        if (gate->wait != NULL && gate->wait->incoming != NULL &&
-            gate->wait->incoming->number == number) {
+        if (gate->waitq != NULL && gate->waitq->incoming != NULL &&
+            gate->waitq->incoming->number == number) {
             return true;
         }
         if (hold == NULL || hold->number != number) {

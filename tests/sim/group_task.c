@@ -113,8 +113,8 @@ static bool is_in_own_way(const struct world_process *process, const struct worl
         int node = i / (WORLD_NAMES + 1);
         const struct snib__gate *gate = process->peers[node].gates[i % (WORLD_NAMES + 1)];
         const struct snib__hold *active = gate != NULL ? snib__gate_active(gate) : NULL;
-        bool waits = gate != NULL && gate->wait != NULL && gate->wait->head != NULL &&
-                     gate->wait->head != task->op;
+        bool waits = gate != NULL && gate->waitq != NULL && gate->waitq->head != NULL &&
+                     gate->waitq->head != task->op;
         bool holds = active != NULL && active != task->op->hold;
         if ((task->members >> (node * WORLD_NAMES) & 3) != 0 && (waits || holds)) {
             return true;

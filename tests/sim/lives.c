@@ -177,12 +177,12 @@ static int machine_of_op(const struct snib__op *op)
 
 static void look_at_ops(struct lives *lives, const struct snib__engine *e)
 {
-    static const int by_place[] = {[SNIB__PLACE_QUEUE] = QUEUED,
-                                   [SNIB__PLACE_TRY] = TRYING,
-                                   [SNIB__PLACE_OUTER] = CARRIED,
-                                   [SNIB__PLACE_ASK] = ASKING};
+    static const int by_place[] = {[SNIB__STAGE_QUEUED] = QUEUED,
+                                   [SNIB__STAGE_TRYING] = TRYING,
+                                   [SNIB__STAGE_OUTER] = CARRIED,
+                                   [SNIB__STAGE_ASKING] = ASKING};
     for (const struct snib__op *op = e->live; op; op = op->live_next) {
-        look_at(lives, machine_of_op(op), op, op->serial, by_place[op->place]);
+        look_at(lives, machine_of_op(op), op, op->serial, by_place[op->stage]);
         look_at_hold(lives, op->hold); /* of a waiter, which its gate need not have */
     }
 }

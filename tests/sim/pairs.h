@@ -7,7 +7,7 @@
 #ifndef SNIB_TESTS_PAIRS_H
 #define SNIB_TESTS_PAIRS_H
 
-#include "net/conn.h" /* snib__time */
+#include "net/time.h"
 
 #define PAIRS_FAULTS 64 /* at most */
 

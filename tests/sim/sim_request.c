@@ -253,7 +253,7 @@ static uint64_t attempt_of(const struct snib__request *request, int *side)
         return request->number;
     }
     const struct snib__hold *giver = request->subject;
-    return giver->gate->wait->incoming->number;
+    return giver->gate->waitq->incoming->number;
 }
 
 void check_input(struct sim_process *process, struct snib__link *link, const char *bytes, size_t n)

@@ -172,7 +172,7 @@ static void expected_messages_do_not_move(void **state)
     peers[0].times = 1;
     acquire(engine, mutex, 0);
     serve(engine);
-    mutex->wait->own_messages = 1;
+    mutex->waitq->own_messages = 1;
     moved(text, "m", 'b');
     peers[0].says = text;
     peers[0].times = 1;
@@ -180,7 +180,7 @@ static void expected_messages_do_not_move(void **state)
     acquire(engine, gate(engine, SNIB_MUTEX, "{m}3"), 0);
     serve(engine);
     assert_int_equal(served_by(engine, "m"), 'b');
-    assert_int_equal(mutex->wait->own_messages, 0);
+    assert_int_equal(mutex->waitq->own_messages, 0);
     snib__engine_free(engine);
 }
 

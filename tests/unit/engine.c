@@ -415,8 +415,8 @@ static void endless_lease(void **state)
     connect_link(engine);
     answer_own(engine);
     answer(engine, ":18446744073710\r\n"); /* in nanoseconds slightly more than 2^64 */
-    assert_int_not_equal(mutex->wait->timer_at, 0);
-    assert_true(engine->heap[mutex->wait->timer_at].when > now + SECOND);
+    assert_int_not_equal(mutex->waitq->timer_at, 0);
+    assert_true(engine->heap[mutex->waitq->timer_at].when > now + SECOND);
     snib__engine_free(engine);
 }
 

@@ -1,7 +1,7 @@
 /* Messages: any input gives one printable line of UTF-8. */
 #include "unit.h"
 
-#include "api/error.h"
+#include "net/error.h"
 #include "net/text.h"
 
 #include <errno.h>

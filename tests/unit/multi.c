@@ -32,8 +32,8 @@ static void waits_for_one_of_them(void **state)
     say_on_pubsub(engine, text);
     assert_int_equal(on_the_way(engine), 1); /* a release may have been missed */
     blocked_by(engine, 0);
-    assert_true(multi->wait->timer_at && op->place == SNIB__PLACE_QUEUE);
-    assert_true(engine->heap[multi->wait->timer_at].when > now + 2 * SECOND);
+    assert_true(multi->waitq->timer_at && op->stage == SNIB__STAGE_QUEUED);
+    assert_true(engine->heap[multi->waitq->timer_at].when > now + 2 * SECOND);
     snprintf(text, sizeof text, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n",
              sizeof mutex - 1, mutex);
     say_on_pubsub(engine, text);
@@ -42,8 +42,8 @@ static void waits_for_one_of_them(void **state)
         blocked_by(engine, 1);
         const snib__time before = now;
         while (on_the_way(engine) == 0) {
-            assert_true(multi->wait->timer_at);
-            now = engine->heap[multi->wait->timer_at].when;
+            assert_true(multi->waitq->timer_at);
+            now = engine->heap[multi->waitq->timer_at].when;
             snib__engine_tick(engine, now);
         }
         assert_in_range(now - before, 50 * SNIB__MS, 100 * SNIB__MS);

@@ -257,7 +257,7 @@ static void requests_are_whole(struct snib__gate *gate, uint8_t options, uint32_
     struct snib__hold one = {
         .gate = gate, .number = 41, .lease_ms = 5000, .options = options & 15u};
     struct snib__hold other = {.gate = gate, .number = 42, .options = options & 15u};
-    struct snib__wait wait = {.gate = gate, .incoming = &other};
+    struct snib__waitq waitq = {.gate = gate, .incoming = &other};
     if (kind->kind == SNIB_PERMITS || kind->kind == SNIB_SEMAPHORE)
         one.permits = other.permits = 2;
     one.vote_ms = vote_ms ? vote_ms : one.vote_ms;
@@ -267,9 +267,9 @@ static void requests_are_whole(struct snib__gate *gate, uint8_t options, uint32_
     if (kind->renew)
         renewals_are_whole(&one, &other);
     if (kind->transfer) {
-        gate->wait = &wait;
+        gate->waitq = &waitq;
         is_whole(SNIB__REQ_TRANSFER, &one);
-        gate->wait = NULL;
+        gate->waitq = NULL;
     }
     if (kind->info)
         questions_are_whole(gate);

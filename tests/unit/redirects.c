@@ -561,8 +561,8 @@ static void refused_release_ends_with_its_lease(void **state)
 
 static int chan_state(const struct snib__gate *gate)
 {
-    assert_true(gate->wait && gate->wait->chan);
-    return gate->wait->chan->state;
+    assert_true(gate->waitq && gate->waitq->chan);
+    return gate->waitq->chan->state;
 }
 
 /* A channel that belongs to another node is subscribed to there; subscriptions requested with it
@@ -632,7 +632,7 @@ static void channel_that_is_left_follows_its_name(void **state)
     peers[1].mute = false; /* what the old node still says changes nothing */
     serve(engine);
     assert_int_equal(chan_state(second), SNIB__CHAN_ON);
-    assert_ptr_equal(second->wait->chan->node, second->node);
+    assert_ptr_equal(second->waitq->chan->node, second->node);
     snib__engine_free(engine);
 }
 

@@ -253,7 +253,7 @@ static void attempt_is_left(void **state)
     now += 2 * SECOND - 10 * SNIB__MS;
     snib__wait_recheck_all(engine, engine->home, now);
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
-    assert_int_equal(first->place, SNIB__PLACE_TRY);
+    assert_int_equal(first->stage, SNIB__STAGE_TRYING);
     snib__engine_cancel(engine, first, now);
     now += 10 * SNIB__MS;
     snib__engine_tick(engine, now);

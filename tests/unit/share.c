@@ -75,7 +75,7 @@ static void refused_together(void **state)
     answer(engine, "$-1\r\n");
     assert_int_equal(on_the_way(engine), 2);
     answer(engine, ":10\r\n");
-    assert_int_equal(permits->wait->timer_at, 0); /* none sleeps while an attempt is in flight */
+    assert_int_equal(permits->waitq->timer_at, 0); /* none sleeps while an attempt is in flight */
     answer(engine, ":10\r\n");
     assert_true(snib__engine_deadline(engine) == now + 12 * SNIB__MS);
     snib__engine_free(engine);

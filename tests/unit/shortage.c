@@ -38,9 +38,9 @@ static void hand_over_becomes_release(void **state)
     give_back(engine, hold);
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
     assert_int_equal(on_the_way(engine), 1);
-    assert_int_equal(op->place, SNIB__PLACE_QUEUE);
+    assert_int_equal(op->stage, SNIB__STAGE_QUEUED);
     assert_int_equal(op->hold->phase, SNIB__NEW);
-    assert_null(op->gate->wait->incoming);
+    assert_null(op->gate->waitq->incoming);
     answer(engine, ":1\r\n");
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
     answer(engine, "$-1\r\n");

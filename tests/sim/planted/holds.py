@@ -432,7 +432,7 @@ MUTANTS = [
     Mutant(
         "who waits for what its owner has been granted waits on",
         "engine/gate.c",
-        "snib__wait_remove(wait, other); gate_reenter(e, other, now);",
+        "snib__waitq_remove(waitq, other); gate_reenter(e, other, now);",
         "break;",
         "unit_hold",
     ),

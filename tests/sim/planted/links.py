@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "no try on the confirmation of a subscription",
         "engine/chan.c",
-        "            snib__wait_try(e, wait, now);",
+        "            snib__waitq_try(e, waitq, now);",
         "            (void)now;",
     ),
     Mutant(
@@ -231,8 +231,8 @@ MUTANTS = [
     Mutant(
         "a subscription wakes one of the locks that it serves",
         "engine/chan.c",
-        "else snib__wait_try(e, wait, now); } } static void chan_left",
-        "else snib__wait_try(e, wait, now); break; } } static void chan_left",
+        "else snib__waitq_try(e, waitq, now); } } static void chan_left",
+        "else snib__waitq_try(e, waitq, now); break; } } static void chan_left",
         "unit_links",
     ),
     Mutant(

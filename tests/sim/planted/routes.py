@@ -98,7 +98,7 @@ MUTANTS = [
     Mutant(
         "waiters of a slot that moves listen to its old node",
         "engine/move.c",
-        "if (gate->wait) snib__chan_move(e, gate->wait, node, now);",
+        "if (gate->waitq) snib__chan_move(e, gate->waitq, node, now);",
         "",
         "live/cluster releases_are_heard",
     ),
@@ -141,7 +141,7 @@ MUTANTS = [
     Mutant(
         "messages of the old node are expected from the new one",
         "engine/chan.c",
-        "for (struct snib__wait *other = chan->waits; other; other = other->chan_next) "
+        "for (struct snib__waitq *other = chan->waitqs; other; other = other->chan_next) "
         "other->own_messages = 0;",
         "",
         "unit_cluster",
@@ -359,7 +359,7 @@ MUTANTS = [
     Mutant(
         "one misplaced channel takes all channels away",
         "engine/chan.c",
-        "(down || chan->waits->gate->slot == slot)",
+        "(down || chan->waitqs->gate->slot == slot)",
         "(down || slot + 1 > 0)",
         "unit_redirects",
     ),

@@ -1,5 +1,5 @@
 /* error.c - see error.h. */
-#include "api/error.h"
+#include "net/error.h"
 
 #include "net/text.h"
 
