@@ -62,7 +62,7 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
 {
     const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
-    if (nothing && told->os_error == ECONNREFUSED && strncmp(where, "memory://", 9) == 0)
+    if (told->os_error == ECONNREFUSED && strncmp(where, "memory://", 9) == 0)
         cause = "no memory server of this name accepts connections in this process; start one with "
                 "snib.testing, snibtest or snib_memory_start()";
     if (unserved) {

@@ -214,6 +214,10 @@ static void *server_main(void *argument)
         if (ready > 0)
             server_serve(server, polls, n - SERVER_POLLS);
     }
+    /* First, or a client that comes back at once would be let in by a server that is leaving. */
+    if (server->listener >= 0)
+        close(server->listener);
+    server->listener = -1;
     while (server->count > 0)
         server_drop(server, server->count - 1);
     pthread_mutex_unlock(&snib__server_mutex);
