@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Models of the protocol, checked by Spin: each must hold, and each planted mistake must be found.
 
-    run.py [--full] [--only NAME] [--json FILE] [--replay PROGRAM] [--traces N]
+    run.py [--full] [--only NAME] [--json FILE] [--replay PROGRAM] [--traces N] [--mutants N [--draw WORD]]
 
 A model is one file NAME.pml.  Its head says what it models and how it is run ("run:", with the options of cc and of
 the verifier), and lists its mutants: MUTANT_x is defined, and the model must fail.  A run counts only if the whole
 state space was searched within all limits.  Statements that no run reaches fail it too, unless their line says
 "unreached": a model that does not do what it is about proves nothing.
 --full: larger bounds.
+--mutants: so many of each model's mutants, drawn by WORD.
 --replay: also have the real core take the steps of random walks through the models, with build/core/tests/models/replay.
 It must do what the model does, every kind of step must come up, and a walk through each mutant must show a difference,
 unless the model's head says with "unseen:" that none can.
@@ -16,6 +17,7 @@ unless the model's head says with "unseen:" that none can.
 import argparse
 import concurrent.futures
 import json
+import random
 import re
 import resource
 import shutil
@@ -300,6 +302,8 @@ def main() -> None:
     parser.add_argument("--only", help="a model's name")
     parser.add_argument("--replay", type=Path, help="the program that has the core take a model's steps")
     parser.add_argument("--traces", type=int, default=0, help="how many walks through each model, and nothing else")
+    parser.add_argument("--mutants", type=int, help="so many of each model; by default all")
+    parser.add_argument("--draw", default="", help="which of them")
     parser.add_argument("--json", type=Path, help="write all results to this file")
     arguments = parser.parse_args()
     try:
@@ -308,6 +312,10 @@ def main() -> None:
         sys.exit(f"models: {error}")
     if arguments.only:
         models = [model for model in models if model.path.stem == arguments.only]
+    if arguments.mutants:
+        draw = random.Random(arguments.draw)
+        some = lambda mutants: draw.sample(mutants, min(arguments.mutants, len(mutants)))  # noqa: E731
+        models = [model._replace(mutants=some(model.mutants)) for model in models]
     everything: list[Result] = []
     failed = 0
     program = arguments.replay.resolve() if arguments.replay else None
