@@ -567,7 +567,7 @@ static void strike(struct world *world, struct team *team, int i)
  * members back, long before their leases end. */
 static void member_lost(void **state)
 {
-    enum { LONG_MS = 6000 };
+    enum { LONG_MS = 9000 };
     struct world *world = *state;
     world_open(world, LONG_MS, NULL);
     long long expired = keys_expired(world);

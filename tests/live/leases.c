@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEASE_MS = 800, NEXT_RENEWAL_MS = LEASE_MS / 2, SLACK_MS = 10000 };
+enum { LEASE_MS = 2000, NEXT_RENEWAL_MS = LEASE_MS / 2, SLACK_MS = 10000 };
 enum { KEPT_LEASE_MS = 3000, HELD_MS = 2 * KEPT_LEASE_MS }; /* must survive a busy machine */
 
 static struct kinds_world *world_open(void **state, struct kinds_options options)
@@ -62,7 +62,7 @@ static void expect_loss_events(struct kinds_world *world, int traits, int32_t re
 {
     bool told[KINDS] = {false};
     for (int n = count_of_kinds(world, traits); n > 0; n--) {
-        snib_event event = must_event(world->queue, 100);
+        snib_event event = must_event(world->queue, 1000);
         assert_int_equal(event.kind, SNIB_EVENT_LOST);
         assert_int_equal(event.reason, reason);
         assert_ptr_equal(event.hold, world->pairs[event.token].hold);
@@ -133,7 +133,7 @@ static void fixed_lease_ends(void **state)
         world_open(state, (struct kinds_options){.fixed_lease_ms = 2 * LEASE_MS});
     int64_t end_ns[KINDS];
     for (EACH_KIND_THAT(world, pair, LEASED)) {
-        end_ns[pair - world->pairs] = now_ns() + 2 * LEASE_MS * 1000000;
+        end_ns[pair - world->pairs] = now_ns() + INT64_C(2) * LEASE_MS * 1000000;
         pair->hold = must_acquire(pair->ours, 0);
     }
     wait_for_each(world, LEASED);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LEASE_MS = 2500, NEXT_RENEWAL_MS = LEASE_MS / 2 };
+enum { LEASE_MS = 5000, NEXT_RENEWAL_MS = LEASE_MS / 2 };
 static const char *const stranger = "0aa00000-0000-4000-8000-000000000000:1";
 
 struct world {
@@ -53,7 +53,7 @@ static void expect_lost(struct world *world, int32_t reason, int64_t limit_ms)
     assert_int_equal(snib_hold_state(world->hold, &told), SNIB_HOLD_LOST);
     assert_int_equal(told, reason);
     assert_int_equal(snib_hold_remaining_ms(world->hold), 0);
-    snib_event event = must_event(world->queue, 100);
+    snib_event event = must_event(world->queue, 1000);
     assert_int_equal(event.kind, SNIB_EVENT_LOST);
     assert_int_equal(event.reason, reason);
     assert_int_equal(event.token, 77);
