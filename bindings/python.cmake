@@ -31,7 +31,8 @@ add_custom_command(
 
 Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
     ${snib_wrapper} ${snib_bindings}/python_calls.c ${snib_bindings}/python_drop.c
-    ${snib_bindings}/python_events.c ${snib_bindings}/python_family.c ${snib_bindings}/python_scope.c)
+    ${snib_bindings}/python_events.c ${snib_bindings}/python_family.c ${snib_bindings}/python_scope.c
+    ${snib_bindings}/python_values.c)
 # Generated code follows its own rules, except for references.
 set_source_files_properties(${snib_wrapper} PROPERTIES
     COMPILE_OPTIONS "-w;-include;${snib_bindings}/python_refs.h"

@@ -1,5 +1,5 @@
-/* python_calls.c - the hand-written part of snib._core: capsules, exceptions, text, and the calls
- * that block, sit on the hot path, or return more than a number.
+/* python_calls.c - calls of snib._core that block, sit on the hot path, or return more than a number;
+ * and their exceptions.
  *
  * A blocking call gives the GIL back once and stays in the core's fast synchronous path for one
  * slice. Only when that was not enough it goes on in slices of snib_op_wait() and looks for signals
@@ -15,46 +15,6 @@ enum {
     slice_other_ms = 1000, /* other threads never run signal handlers */
     rest_ms = 1000         /* more than an interpreter takes for what comes after the clients */
 };
-
-/* ---- Handles --------------------------------------------------------------------------------- */
-
-#define CAPSULE(kind)                                                                              \
-    static void kind##_drop(PyObject *capsule)                                                     \
-    {                                                                                              \
-        snib_##kind##_free(PyCapsule_GetPointer(capsule, "snib_" #kind));                          \
-    }                                                                                              \
-    PyObject *snib__py_##kind##_new(snib_##kind *handle)                                           \
-    {                                                                                              \
-        PyObject *capsule = PyCapsule_New(handle, "snib_" #kind, kind##_drop);                     \
-        if (!capsule)                                                                              \
-            snib_##kind##_free(handle);                                                            \
-        return capsule;                                                                            \
-    }                                                                                              \
-    snib_##kind *snib__py_##kind##_get(PyObject *object)                                           \
-    {                                                                                              \
-        if (!PyCapsule_IsValid(object, "snib_" #kind))                                             \
-            return NULL;                                                                           \
-        return PyCapsule_GetPointer(object, "snib_" #kind);                                        \
-    }
-
-CAPSULE(client)
-CAPSULE(lock)
-CAPSULE(hold)
-CAPSULE(queue)
-
-PyObject *snib__py_op_new(snib_op *op)
-{
-    return PyLong_FromVoidPtr(op);
-}
-
-snib_op *snib__py_op_get(PyObject *object)
-{
-    void *op = PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
-
-    if (PyErr_Occurred())
-        PyErr_Clear(); /* too large for any ticket: NULL */
-    return op;
-}
 
 /* ---- Exceptions ------------------------------------------------------------------------------ */
 
@@ -157,102 +117,7 @@ static PyObject *call_set_errors(PyObject *module, PyObject *factory)
     Py_RETURN_NONE;
 }
 
-/* ---- Text ------------------------------------------------------------------------------------ */
-
-/* The core's texts are clean; whatever they were, this does not fail because of it. */
-PyObject *snib__py_str(const char *text)
-{
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-}
-
-int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
-{
-    Py_ssize_t len;
-    const char *text;
-
-    if (!PyUnicode_Check(object)) {
-        PyErr_SetString(PyExc_TypeError, "expected a str");
-        return -1;
-    }
-    text = PyUnicode_AsUTF8AndSize(object, &len);
-    if (!text) {
-        if (PyErr_ExceptionMatches(PyExc_UnicodeError)) {
-            PyErr_Clear();
-            snib__py_raise(code, "the text has lone surrogates, which UTF-8 cannot express", 0);
-        }
-        return -1;
-    }
-    *out_text = text;
-    *out_len = (size_t)len;
-    return 0;
-}
-
-int snib__py_permits(PyObject *object, uint32_t *out_count)
-{
-    long long count = PyLong_AsLongLong(object);
-
-    if (count == -1 && PyErr_Occurred())
-        return -1;
-    *out_count = count < 0 || count > UINT32_MAX ? 0 : (uint32_t)count; /* 0: the core refuses it */
-    return 0;
-}
-
-int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
-{
-    size_t len;
-
-    *out_text = NULL;
-    if (object == Py_None)
-        return 0;
-    if (snib__py_text(object, code, out_text, &len))
-        return -1;
-    if (strlen(*out_text) != len) {
-        snib__py_raise(code, "the text has a NUL character", 0);
-        return -1;
-    }
-    return 0;
-}
-
-/* ---- Options --------------------------------------------------------------------------------- */
-
-static int option_number(PyObject *value, int64_t *out)
-{
-    *out = PyLong_AsLongLong(value);
-    return *out == -1 && PyErr_Occurred() ? -1 : 0;
-}
-
-int snib__py_client_options(PyObject *values, snib_client_options *out)
-{
-    Py_ssize_t at = 0;
-    int64_t number;
-
-    snib_client_options_init(out, sizeof *out);
-    if (!PyTuple_Check(values)) {
-        PyErr_SetString(PyExc_TypeError, "expected a tuple of options");
-        return -1;
-    }
-    /* Beyond the end PyTuple_GetItem() has set the exception. */
-#define NUMBER(field, type)                                                                        \
-    (!(value = PyTuple_GetItem(values, at++)) || option_number(value, &number) ||                  \
-     (out->field = (type)number, 0))
-#define TEXT_OF(field)                                                                             \
-    (!(value = PyTuple_GetItem(values, at++)) ||                                                   \
-     snib__py_text_nul(value, SNIB_EOPTION, &out->field))
-#define DURATION_OF(field) NUMBER(field, int64_t)
-#define COUNT_OF(field) NUMBER(field, int32_t)
-#define CHOICE_OF(field) NUMBER(field, int32_t)
-#define PATH_OF(field) TEXT_OF(field)
-#define SECRET_OF(field) TEXT_OF(field)
-#define X(name, field, kind, state, min, max, standard, words, text)                               \
-    if (kind##_OF(field))                                                                          \
-        return -1;
-    PyObject *value;
-#include "../core/api/options.def"
-#undef X
-    if (NUMBER(ask_credentials, int32_t))
-        return -1;
-    return 0;
-}
+/* ---- Login ----------------------------------------------------------------------------------- */
 
 /* A text of a login into cap bytes; -1 with an exception, which never shows it. */
 static int login_text(PyObject *object, char *out, size_t cap)
@@ -283,8 +148,10 @@ static PyObject *call_client_login(PyObject *module, PyObject *const *args, Py_s
     if (snib__py_check_count(given, 6))
         return NULL;
     number = PyLong_AsUnsignedLongLong(args[1]);
-    if ((number == (uint64_t)-1 && PyErr_Occurred()) || option_number(args[4], &valid_ms) ||
-        snib__py_text_nul(args[5], SNIB_EINVAL, &why))
+    if (number == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    valid_ms = PyLong_AsLongLong(args[4]);
+    if (PyErr_Occurred() || snib__py_text_nul(args[5], SNIB_EINVAL, &why))
         return NULL;
     answer = calloc(1, sizeof *answer);
     if (!answer)

@@ -170,7 +170,7 @@ MUTANTS = [
     ),
     Mutant(
         "a number that is no ticket leaves its error",
-        "bindings/python_calls.c",
+        "bindings/python_values.c",
         "if (PyErr_Occurred()) PyErr_Clear(); /*",
         "/*",
         "python/test_errors.py another_handle",
