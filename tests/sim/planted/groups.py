@@ -431,7 +431,7 @@ MUTANTS = [
         "engine/outer.c",
         "hold->outer = NULL; outer_end_extensions(e, hold, SNIB_NOT_HELD);",
         "hold->outer = NULL;",
-        "live/groups extended_and_released",
+        "live/group_leases extended_and_released",
     ),
     Mutant(
         "a quorum is extended for longer than its servers are silent",
