@@ -34,7 +34,7 @@ struct cli {
         *urls[CLI_URLS_MAX]; /* run, hold: the servers of a quorum, of which `url` is the first */
     int urls_n;              /* --url was given so often */
     const char *
-        name; /* the lock, list's and top's pattern, doctor's and acl's prefix; NULL if not given */
+        name; /* the lock, list's, top's and stats's pattern, doctor's and acl's prefix; NULL if not given */
     /* run, hold: all names, of which `name` is the first; latch: its name and the words after it */
     const char *names[CLI_NAMES_MAX];
     int names_n;
@@ -45,7 +45,8 @@ struct cli {
     int64_t kill_after_ms; /* run: from SIGTERM to SIGKILL */
     int64_t permits;       /* run, hold: their total number; 0 if not given */
     int64_t interval_ms;   /* top: between two refreshes */
-    int64_t limit;         /* top: locks that are shown */
+    int64_t limit;         /* top, stats: locks that are shown */
+    const char *output;    /* stats: the file; NULL: standard output */
     int32_t kind;          /* enum snib_kind; run, hold: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;        /* SNIB_LOCK_* */
     int busy_code;         /* instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
@@ -66,6 +67,7 @@ int cli_hold(const struct cli *cli);
 int cli_info(const struct cli *cli);
 int cli_list(const struct cli *cli);
 int cli_top(const struct cli *cli);
+int cli_stats(const struct cli *cli);
 int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);

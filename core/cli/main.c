@@ -16,6 +16,7 @@ static const char help[] =
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib top [PATTERN] [--interval TIME] [--limit N] [--once]\n"
+    "       snib stats [PATTERN] [--limit N] [--output FILE]\n"
     "       snib release --force [KIND] NAME\n"
     "       snib latch NAME [set N | down | wait [--wait TIME] [--busy-code N]]\n"
     "       snib doctor [PREFIX]\n"
@@ -30,6 +31,8 @@ static const char help[] =
     "  top      show the locks that exist, those with the most waiting processes first, until q "
     "or\n"
     "           Ctrl-C\n"
+    "  stats    print the locks that exist, their holders and waiting processes, in Prometheus'\n"
+    "           text format\n"
     "  release  delete the lock NAME, regardless of its holder\n"
     "  latch    print the count of the latch NAME; set: make it N if it is 0; down: count down by\n"
     "           one; wait: wait until it is 0\n"
@@ -62,13 +65,15 @@ static const char help[] =
     "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
     "  --force         required by release\n"
     "  --interval TIME between two refreshes of top; default 2s\n"
-    "  --limit N       top: show at most N locks\n"
+    "  --limit N       top: show at most N locks; stats: give figures of at most N, and only\n"
+    "                  totals of the others; default 1000\n"
     "  --once          top: print what there is now, and end\n"
+    "  --output FILE   stats: replace FILE by it, in one step\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password;\n"
     "                  run, hold: three or more for a quorum lock, held on most of these servers\n"
-    "  --json          print JSON; top: a line at each refresh\n"
+    "  --json          print JSON; top: a line at each refresh; run, hold, stats: only messages\n"
     "  -q, --quiet     do not say that the lock is waited for, not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
     "  -h, --help, --version\n"
@@ -108,6 +113,7 @@ enum option_id {
     OPTION_INTERVAL, /* the first of top */
     OPTION_LIMIT,
     OPTION_ONCE, /* the last of top */
+    OPTION_OUTPUT,
     OPTION_URL,
     OPTION_JSON,
     OPTION_QUIET,
@@ -138,6 +144,7 @@ static struct option options[] = {
     {"interval", required_argument, NULL, OPTION_INTERVAL},
     {"limit", required_argument, NULL, OPTION_LIMIT},
     {"once", no_argument, NULL, OPTION_ONCE},
+    {"output", required_argument, NULL, OPTION_OUTPUT},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, OPTION_QUIET},
@@ -146,6 +153,8 @@ static struct option options[] = {
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
 };
+
+#define STATS_LIMIT 1000 /* a time series for each figure of each lock */
 
 #define BIT(option) (1U << ((option)-256))
 #define RUN_OPTIONS (BIT(OPTION_KEEP_PASSWORD + 1) - BIT(OPTION_WAIT))
@@ -171,6 +180,7 @@ static const struct command {
     {"info", cli_info, true, 1, EVERYWHERE},
     {"list", cli_list, false, 1, EVERYWHERE},
     {"top", cli_top, false, 1, EVERYWHERE | TOP_OPTIONS},
+    {"stats", cli_stats, false, 1, EVERYWHERE | BIT(OPTION_LIMIT) | BIT(OPTION_OUTPUT)},
     {"release", cli_release, true, 1, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
     {"latch", cli_latch, true, 3, EVERYWHERE | BIT(OPTION_WAIT) | BIT(OPTION_BUSY_CODE)},
     {"doctor", cli_doctor, false, 1, EVERYWHERE},
@@ -302,6 +312,9 @@ static int take_option(int id, const char *value, struct cli *cli)
         return cli->limit > 0
                    ? 0
                    : cli_usage(cli, "--limit needs a number from 1 to 2147483647, not ", value);
+    case OPTION_OUTPUT:
+        cli->output = value;
+        return 0;
     case OPTION_ONCE:
         cli->is_once = true;
         return 0;
@@ -441,7 +454,6 @@ int main(int argc, char **argv)
                       .wait_ms = -1,
                       .kill_after_ms = 5000,
                       .interval_ms = 2000,
-                      .limit = INT32_MAX,
                       .busy_code = -1};
     const struct command *command = NULL;
     unsigned given = 0;
@@ -477,12 +489,15 @@ int main(int argc, char **argv)
             given |= BIT(id);
     }
     cli.name = cli.names[0];
+    if (cli.limit == 0)
+        cli.limit = command && command->run == cli_stats ? STATS_LIMIT : INT32_MAX;
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)
-        return cli_usage(
-            &cli, "a command is missing: run, hold, info, list, top, release, latch, doctor or acl",
-            "");
+        return cli_usage(&cli,
+                         "a command is missing: run, hold, info, list, top, stats, release, latch, "
+                         "doctor or acl",
+                         "");
     int code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);

@@ -168,6 +168,8 @@ static void take_description(const struct top *top, struct lock *lock, int resul
     const char *kind = cli_listed_kind(lock->name, result, description);
     if (description)
         take_numbers(lock, description);
+    if (description && top->stats)
+        stats_note(top->stats, description);
     bool is_free = !description || strcmp(description->kind, "free") == 0;
     if (!kind && lock->waiting > 0)
         kind = "free";
@@ -320,8 +322,12 @@ static int end_refresh(struct top *top)
     top->phase = SHOWN;
     top->next_ns = cli_now_ns() + cli->interval_ms * MS_NS;
     settle(top);
-    if (top->err.code != SNIB_OK && (cli->is_once || top->shown_at == 0))
-        return cli_fail(cli, &top->err);
+    if (top->err.code != SNIB_OK && (cli->is_once || top->shown_at == 0)) {
+        int code = cli_fail(cli, &top->err);
+        return top->stats ? stats_end(top, code) : code;
+    }
+    if (top->stats)
+        return stats_end(top, 0);
     if (cli->is_json) {
         top_print_json(top);
     } else if (cli->is_once) {
@@ -425,18 +431,17 @@ static int loop(struct top *top, int signals)
     return code;
 }
 
-int cli_top(const struct cli *cli)
+int top_run(const struct cli *cli, struct stats *stats)
 {
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
     static struct top top;
     sigset_t old_mask;
     snib_error err;
-    if (!cli->is_once && !cli->is_json && !terminal_usable())
-        return cli_usage(cli, "standard output is not a terminal: add --once or --json", "");
     int signals = signals_open(handled, sizeof handled / sizeof handled[0], &old_mask);
     if (signals < 0)
         return cli_fail_errno(cli, "signals");
     top.cli = cli;
+    top.stats = stats;
     top.address = cli_address(cli->url);
     int code = cli_open(cli, &top.client);
     if (code != 0)
@@ -449,4 +454,11 @@ int cli_top(const struct cli *cli)
     snib_queue_free(top.queue);
     cli_close(cli, top.client);
     return code;
+}
+
+int cli_top(const struct cli *cli)
+{
+    if (!cli->is_once && !cli->is_json && !terminal_usable())
+        return cli_usage(cli, "standard output is not a terminal: add --once or --json", "");
+    return top_run(cli, NULL);
 }

@@ -1,4 +1,4 @@
-/* top.h - what snib top remembers, and how it is shown. */
+/* top.h - what snib top and snib stats remember, and how it is shown. */
 #ifndef SNIB__CLI_TOP_H
 #define SNIB__CLI_TOP_H
 
@@ -56,12 +56,23 @@ struct top {
     snib_error err;     /* of this refresh; code SNIB_OK: none */
     snib_error told;    /* shown until a refresh has ended without any */
     size_t told_n;      /* questions that failed, although others were answered */
+    struct stats
+        *stats; /* of snib stats, which shows what was found in its own way; NULL: snib top */
 };
+
+/* top_run - what a command does that shows these locks.  Returns the exit code. */
+int top_run(const struct cli *cli, struct stats *stats);
 
 /* top_show.c */
 /* Everything as lines, of at most this many columns and rows; to be freed.  is_screen: for a terminal. */
 char *top_lines(const struct top *top, int columns, int rows, bool is_screen);
 void top_print_json(const struct top *top);
 void top_draw(const struct top *top); /* on the screen, if there is one */
+
+/* stats.c */
+/* Remember the clients that a description names. */
+void stats_note(struct stats *stats, const struct description *description);
+/* Show everything.  code: 0, or the exit code of what went wrong.  Returns the exit code. */
+int stats_end(const struct top *top, int code);
 
 #endif

@@ -24,7 +24,7 @@ class Json(CommandCase):
 
     def test_every_command_has_a_schema(self):
         commands = set(re.findall(r"^(?:usage:|      ) snib (\w+)", self.snib("--help").stdout, re.M))
-        self.assertEqual(commands - {"run", "hold"}, set(SCHEMAS) - {"message"})
+        self.assertEqual(commands - {"run", "hold", "stats"}, set(SCHEMAS) - {"message"}) # which print something else
 
     def test_info(self):
         kinds = {(): "mutex", ("--fair",): "mutex", ("--fenced",): "mutex", ("--read",): "read", ("--write",): "write",
