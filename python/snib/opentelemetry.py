@@ -16,14 +16,22 @@ spans.  Requires the package opentelemetry-api; without a provider nothing is re
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
-from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
+from opentelemetry.trace import (
+    NoOpTracer,
+    ProxyTracerProvider,
+    Span,
+    Status,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+)
 
 from . import _core, protocols
 from ._client import BaseClient, Stats
@@ -43,10 +51,13 @@ __all__ = [
 L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
 H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
 
-_INNERMOST = context.create_key("snib-hold")  # the hold of the innermost `with`
+_INNERMOST: ContextVar[object] = ContextVar("snib-hold")  # of `with` on a lock itself
 
 
 # ---- Spans ---------------------------------------------------------------------------------------
+#
+# A span costs about as much as a lock, so what nobody sees is not done: without a provider there is
+# none, and one that is not recorded is the current one, for its children, but has no attributes.
 
 
 def _fail(span: Span, error: BaseException) -> None:
@@ -55,9 +66,46 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 class _Wait:
-    """How an acquisition ended, which acquire() says without an exception."""
+    """Around an acquisition: its span is the current one."""
 
-    outcome = "granted"
+    __slots__ = ("_outcome", "_span", "_within")
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+        self._outcome = "granted"
+
+    def __enter__(self) -> _Wait:
+        if self._span is not None:
+            self._within = context.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def answer(self, granted: bool, blocking: bool, timeout: float | None) -> bool:
+        """How it ended, which acquire() says without an exception."""
+        if self._span is not None and not granted:
+            self._outcome = "timeout" if blocking and timeout != 0 else "busy"
+        return granted
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        span = self._span
+        if span is None:
+            return
+        context.detach(self._within)
+        if span.is_recording():
+            span.set_attribute("snib.outcome", self._end(span, error))
+        span.end()
+
+    def _end(self, span: Span, error: BaseException | None) -> str:
+        if error is None:
+            return self._outcome
+        if isinstance(error, (Busy, Timeout)):  # which are no failures
+            return "busy" if isinstance(error, Busy) else "timeout"
+        if not isinstance(error, Exception):
+            return "cancelled"
+        _fail(span, error)
+        return "error"
+
+
+_UNSEEN = _Wait(None)  # has no state, so it serves all
 
 
 class _Traced(Generic[L]):
@@ -65,57 +113,74 @@ class _Traced(Generic[L]):
 
     def __init__(self, lock: L, provider: TracerProvider | None) -> None:
         self.lock = lock
-        self._tracer = trace.get_tracer("snib", _core.version_string(), provider)
+        self._provider = provider
+        self._tracer: Tracer | None = None
+        self._is_settled = False  # whether there is a provider, even if it records nothing
         self._attributes = {
             f"snib.lock.{word}": value
             for word in ("name", "kind")
             if isinstance(value := getattr(lock, word, None), str)
         }
-        self._inside: list[Any] = []  # holds of `with` on the lock itself
+        self._inside: list[Any] = []  # what `with` on the lock itself has entered
+        self._settle()
 
-    @contextlib.contextmanager
-    def _waiting(self) -> Iterator[_Wait]:
-        wait = _Wait()
-        span = self._tracer.start_span("snib.wait", attributes=self._attributes)
-        with trace.use_span(span, True, record_exception=False, set_status_on_exception=False):
-            try:
-                yield wait
-            except (Busy, Timeout) as refusal:  # which are no failures
-                wait.outcome = "busy" if isinstance(refusal, Busy) else "timeout"
-                raise
-            except Exception as error:
-                wait.outcome = "error"
-                _fail(span, error)
-                raise
-            except BaseException:
-                wait.outcome = "cancelled"
-                raise
-            finally:
-                span.set_attribute("snib.outcome", wait.outcome)
+    def _settle(self) -> None:
+        provider = self._provider
+        if provider is None or isinstance(provider, ProxyTracerProvider):
+            provider = trace.get_tracer_provider()
+        if isinstance(provider, ProxyTracerProvider):
+            return  # the global one is not set yet
+        tracer = provider.get_tracer("snib", _core.version_string())
+        self._tracer = None if isinstance(tracer, NoOpTracer) else tracer
+        self._is_settled = True
+
+    def _start(self, name: str) -> Span | None:
+        """A new span; None: there is no provider."""
+        tracer = self._tracer
+        return None if tracer is None else tracer.start_span(name, attributes=self._attributes)
+
+    def _waiting(self) -> _Wait:
+        if not self._is_settled:
+            self._settle()
+        span = self._start("snib.wait")
+        return _UNSEEN if span is None else _Wait(span)
+
+    def _enter(self, inside: Any) -> None:
+        """Remember what the end of this `with` on the lock itself is about."""
+        inside._token = _INNERMOST.set(inside)
+        self._inside.append(inside)
 
     def _leave(self) -> Any:
-        """The hold that the end of a `with` on the lock itself is about."""
-        hold = context.get_value(_INNERMOST)
-        if not any(hold is inside for inside in self._inside):  # it ends in another context
-            hold = self._inside[0]
-        self._inside.remove(hold)
-        return hold
+        inside: Any = _INNERMOST.get(None)
+        if inside not in self._inside:  # it ends in another context
+            inside = self._inside[0]
+        self._inside.remove(inside)
+        token, inside._token = inside._token, None
+        try:
+            _INNERMOST.reset(token)
+        except ValueError:  # the same
+            pass
+        return inside
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} of {self.lock!r}>"
 
 
 class _Held(Generic[H]):
-    """A hold, and the end of its span."""
+    """A hold, and its span until it ends."""
+
+    _token: Token[object] | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
         self.hold = hold
-        self._span = traced._tracer.start_span("snib.hold", attributes=traced._attributes)
-        self._is_ended = False
-        self._within: object = None
-        self._span.set_attribute("snib.lock.owner", hold.owner)
+        self._span = span = traced._start("snib.hold")
+        self._within: Any = None
+        if span is None or not span.is_recording():
+            return
+        said: dict[str, str | int] = {"snib.lock.owner": hold.owner}
         if hold.token:
-            self._span.set_attribute("snib.fencing.token", hold.token)
+            said["snib.fencing.token"] = hold.token
+        span.set_attributes(said)
 
     @property
     def token(self) -> int:
@@ -131,48 +196,56 @@ class _Held(Generic[H]):
     def check(self) -> None:
         self.hold.check()
 
-    def _begin_within(self, key: object) -> None:
+    def _begin_within(self) -> None:
         """Make the span the current one."""
-        inside = trace.set_span_in_context(self._span)
-        self._within = context.attach(context.set_value(_INNERMOST, key, inside))
+        if self._span is not None:
+            self._within = context.attach(trace.set_span_in_context(self._span))
 
-    @contextlib.contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Around the release: the span ends as it ends."""
-        within, self._within = self._within, None
-        failure: BaseException | None = None
-        if within is not None:
-            context.detach(within)  # type: ignore[arg-type]
-        try:
-            yield
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            self._end(failure)
+    def _ending(self) -> _Ending:
+        return _Ending(self)
 
     def _end(self, failure: BaseException | None) -> None:
-        if self._is_ended:
+        span, self._span = self._span, None
+        if span is None:
             return
-        self._is_ended = True
+        if span.is_recording():
+            span.set_attribute("snib.outcome", self._describe(span, failure))
+        span.end()
+
+    def _describe(self, span: Span, failure: BaseException | None) -> str:
+        """The outcome, after the attributes and the status that go with it."""
         # A loss is not raised if the body has failed already.
         reason = getattr(self.hold, "reason", None)
         if isinstance(failure, Lost):
             reason = failure.reason or reason or "unknown"
         if reason:
-            outcome = "lost"
-            self._span.set_attribute("snib.loss.reason", reason)
-            self._span.set_status(Status(StatusCode.ERROR, f"lost: {reason}"))
-        elif isinstance(failure, Exception):
-            outcome = "error"
-            _fail(self._span, failure)
-        else:
-            outcome = "cancelled" if failure else "released"
-        self._span.set_attribute("snib.outcome", outcome)
-        self._span.end()
+            span.set_attribute("snib.loss.reason", reason)
+            span.set_status(Status(StatusCode.ERROR, f"lost: {reason}"))
+            return "lost"
+        if isinstance(failure, Exception):
+            _fail(span, failure)
+            return "error"
+        return "cancelled" if failure else "released"
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} of {self.hold!r}>"
+
+
+class _Ending:
+    """Around a release: the hold's span ends as it ends."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: _Held[Any]) -> None:
+        self._held = held
+
+    def __enter__(self) -> None:
+        within, self._held._within = self._held._within, None
+        if within is not None:
+            context.detach(within)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._held._end(error)
 
 
 # ---- Programs with threads -----------------------------------------------------------------------
@@ -190,7 +263,7 @@ class TracedHold(_Held[protocols.Hold]):
             self.hold.release()
 
     def __enter__(self) -> TracedHold:
-        self._begin_within(self)
+        self._begin_within()
         self.hold.__enter__()
         return self
 
@@ -215,9 +288,7 @@ class TracedLock(_Traced[protocols.Lock]):
         """As the lock's own."""
         with self._waiting() as wait:
             granted = self.lock.acquire(blocking, timeout, **options)
-            if not granted:
-                wait.outcome = "timeout" if blocking and timeout != 0 else "busy"
-        return granted
+            return wait.answer(granted, blocking, timeout)
 
     def release(self, *arguments: Any) -> None:
         """As the lock's own."""
@@ -232,7 +303,7 @@ class TracedLock(_Traced[protocols.Lock]):
     def __enter__(self) -> TracedHold:
         hold = self.hold()
         hold.__enter__()
-        self._inside.append(hold)
+        self._enter(hold)
         return hold
 
     def __exit__(
@@ -259,7 +330,7 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
             await self.hold.release()
 
     async def __aenter__(self) -> AsyncTracedHold:
-        self._begin_within(self)
+        self._begin_within()
         await self.hold.__aenter__()
         return self
 
@@ -277,6 +348,7 @@ class AsyncTracedHolding:
     """What hold() returns: `async with` it, or `await` it for the hold."""
 
     _held: AsyncTracedHold
+    _token: Token[object] | None = None
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced
@@ -294,7 +366,7 @@ class AsyncTracedHolding:
         with self._traced._waiting():
             hold = await self._holding.__aenter__()
         self._held = AsyncTracedHold(self._traced, hold)
-        self._held._begin_within(self)
+        self._held._begin_within()
         return self._held
 
     async def __aexit__(
@@ -320,9 +392,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         """As the lock's own."""
         with self._waiting() as wait:
             granted = await self.lock.acquire(blocking, timeout, **options)
-            if not granted:
-                wait.outcome = "timeout" if blocking and timeout != 0 else "busy"
-        return granted
+            return wait.answer(granted, blocking, timeout)
 
     async def release(self, *arguments: Any) -> None:
         """As the lock's own."""
@@ -335,7 +405,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     async def __aenter__(self) -> AsyncTracedHold:
         holding = self.hold()
         hold = await holding.__aenter__()
-        self._inside.append(holding)
+        self._enter(holding)
         return hold
 
     async def __aexit__(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +24,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from snib import protocols
 from snib.opentelemetry import observe, traced
 from support import PATIENCE, RENEWED, Server, brief, brief_in_task, eventually
@@ -190,6 +194,11 @@ def test_nested_and_at_the_same_time(client: snib.Client, spans: Spans) -> None:
     depths = [span.parent for span in spans if span.name == "snib.hold"]
     assert depths[2] is None and None not in depths[:2]
     spans.take()
+    with lock, lock, other:
+        pass
+    *_, between, outermost = [span for span in spans if span.name == "snib.hold"]
+    assert between.parent == outermost.get_span_context() # that of the outer `with` ends last
+    spans.take()
 
     def work() -> None:
         for _ in range(20):
@@ -216,13 +225,108 @@ def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
     assert not client.lock("a").locked()
 
 
-def test_without_a_provider(client: snib.Client) -> None:
-    lock = traced(client.lock("a"))
+class Silent:
+    """A lock whose holds must not be asked for anything, because nothing would be recorded."""
+
+    def __init__(self, lock: snib.Lock) -> None:
+        self._lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+    def hold(self, **options: Any) -> Any:
+        hold = self._lock.hold(**options)
+
+        class Hold:
+            release = staticmethod(hold.release)
+            remaining, check, lost = hold.remaining, hold.check, hold.lost
+
+            @property
+            def owner(self) -> str:
+                raise AssertionError("asked for its owner")
+
+            token = reason = owner
+
+            def __enter__(self) -> Hold:
+                return self
+
+            def __exit__(self, *error: Any) -> None:
+                hold.__exit__(*error)
+
+        return Hold()
+
+    acquire = release = __enter__ = __exit__ = lambda self, *_: None
+
+
+def try_every_end(lock: Any) -> None:
+    """Ends of holds that differ only in what their spans say."""
     with lock as hold:
         hold.check()
         with pytest.raises(snib.Busy):
             lock.hold(timeout=0)
-    assert not client.lock("a").locked()
+    with pytest.raises(ValueError), lock:
+        raise ValueError
+    lock.hold().release()
+    thread = threading.Thread(target=lock.__enter__)
+    thread.start()
+    thread.join()
+    with traced(FakeLock()):
+        lock.__exit__(None, None, None)
+    assert not lock._inside and not lock.lock.locked()
+
+
+def test_without_a_provider(client: snib.Client, spans: Spans) -> None:
+    lock = traced(Silent(client.lock("a")))  # type: ignore[call-overload]
+    try_every_end(lock)
+    with spans.tracer.start_as_current_span("work") as work, lock:
+        assert trace.get_current_span() is work # which stays the current one
+    silent = traced(client.lock("a"), tracer_provider=trace.NoOpTracerProvider())
+    with spans.tracer.start_as_current_span("work") as work, silent:
+        assert trace.get_current_span() is work
+
+
+def test_spans_that_are_not_recorded(client: snib.Client, spans: Spans) -> None:
+    """Their children are not recorded, either, because they are the current ones."""
+    provider = TracerProvider(sampler=ParentBased(ALWAYS_OFF))
+    provider.add_span_processor(SimpleSpanProcessor(spans.exporter))
+    lock = traced(Silent(client.lock("a")), tracer_provider=provider)  # type: ignore[call-overload]
+    try_every_end(lock)
+    with lock:
+        assert trace.get_current_span().get_span_context().is_valid
+        provider.get_tracer("test").start_span("inside").end()
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    assert spans.take() == []
+
+
+PROVIDER_LATER = """
+import sys, snib, snib.opentelemetry
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+proxy = trace.get_tracer_provider()
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+with snib.connect(sys.argv[1]) as client:
+    locks = [snib.opentelemetry.traced(client.lock(name), tracer_provider=given)
+             for name, given in (("a", None), ("b", proxy))]
+    with locks[0], locks[1]: # ends with a provider that it did not begin with
+        trace.set_tracer_provider(provider)
+    for lock in locks:
+        with lock:
+            pass
+print(*(span.name + " " + span.attributes["snib.lock.name"] for span in exporter.get_finished_spans()), sep=", ")
+"""
+
+
+def test_a_provider_that_comes_later(server: Server) -> None:
+    def told(**environment: str) -> str:
+        return subprocess.run([sys.executable, "-c", PROVIDER_LATER, server.url], env={**os.environ, **environment},
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    assert told() == "snib.wait a, snib.hold a, snib.wait b, snib.hold b"
+    assert told(OTEL_SDK_DISABLED="true") == ""
 
 
 def test_fakes(spans: Spans) -> None:
