@@ -58,6 +58,21 @@ def c_rows() -> list[Row]:
         rows.append(row)
     rows.append(
         Row(
+            "c-debug",
+            "lock + unlock, 1 thread, C, the option debug",
+            {
+                "snib": c_seat("pairs", "snib", 1),
+                "debug": c_seat("pairs", "snib", 1, at=lambda s: f"{s.server.url}?debug=yes"),
+            },
+            [
+                time_ratio("debug", "snib", "the same without debug", None),
+                cpu_ratio("debug", "snib", "the same"),
+            ],
+            pinned=True,
+        )
+    )
+    rows.append(
+        Row(
             "c-queue",
             "1 thread, 64 operations in flight by the queue, C",
             {
@@ -72,6 +87,33 @@ def c_rows() -> list[Row]:
         )
     )
     return rows
+
+
+# How a client can be watched: the program's name for it, what that is, and the goal for the time.
+REGISTERED = ("registered", "metrics that nobody looks at", 1.01)
+PROMETHEUS = ("prometheus", "scraped by Prometheus each second", 1.05)
+METRICS = ("metrics", "OpenTelemetry metrics, collected each second", 1.05)
+WRAPPED = ("wrapped", "spans without a provider", None)
+SPANS = ("spans", "spans, exported to nowhere", None)
+
+
+def watched_row(
+    name: str,
+    title: str,
+    seat_of: Callable[[str], Seat],
+    ways: list[tuple[str, str, float | None]],
+) -> Row:
+    """What it costs a thread to be watched in each of these ways."""
+    kinds = ("snib", *(f"snib-{how}" for how, _, _ in ways))
+    checks = [
+        check
+        for how, text, goal in ways
+        for check in (
+            time_ratio(f"snib-{how}", "snib", f"the same unwatched: {text}", goal),
+            cpu_ratio(f"snib-{how}", "snib", "the same"),
+        )
+    ]
+    return Row(name, title, {kind: seat_of(kind) for kind in kinds}, checks, pinned=True)
 
 
 def python_rows() -> list[Row]:
@@ -104,27 +146,12 @@ def python_rows() -> list[Row]:
             [throughput("snib", ("redis-py",), "redis-py Lock", 10)],
         ),
     ]
-    watched = (
-        ("prometheus", "scraped by Prometheus each second", 1.05),
-        ("metrics", "OpenTelemetry metrics, collected each second", 1.05),
-        ("wrapped", "spans without a provider", None),
-        ("spans", "spans, exported to nowhere", None),
-    )
-    kinds = ("snib", *(f"snib-{how}" for how, _, _ in watched))
     rows.append(
-        Row(
+        watched_row(
             "py-watched",
             "lock + unlock, 1 thread, Python, watched",
-            {kind: python_seat("pairs.py", kind, 1) for kind in kinds},
-            [
-                check
-                for how, text, goal in watched
-                for check in (
-                    time_ratio(f"snib-{how}", "snib", f"the same unwatched: {text}", goal),
-                    cpu_ratio(f"snib-{how}", "snib", "the same"),
-                )
-            ],
-            pinned=True,
+            lambda kind: python_seat("pairs.py", kind, 1),
+            [PROMETHEUS, METRICS, WRAPPED, SPANS],
         )
     )
     for loop in ("asyncio", "uvloop"):
@@ -155,6 +182,14 @@ def go_rows() -> list[Row]:
                 pinned=n == 1,
             )
         )
+    rows.append(
+        watched_row(
+            "go-watched",
+            "lock + unlock, 1 goroutine, Go, watched",
+            lambda kind: go_seat(kind, 1),
+            [REGISTERED, PROMETHEUS, METRICS, WRAPPED, SPANS],
+        )
+    )
     return rows
 
 

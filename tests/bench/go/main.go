@@ -1,7 +1,9 @@
 // Lock + unlock on distinct locks, for Snib and comparable Go libraries.
 //
-//	gobench URL SCRIPTS snib|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
+//	gobench URL SCRIPTS snib|snib-X|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
 //
+// X is registered (with Prometheus and OpenTelemetry, and nobody looks), prometheus (scraped each second), metrics
+// (OpenTelemetry's, collected each second), spans (exported to nowhere) or wrapped (with spans for which there is no provider).
 // URL is in Snib's form.  rueidis is no lock library here: it sends the two scripts that Snib sends, and nothing else.
 // redsync and redsync-fast lock a majority of several servers, whose URLs are separated by spaces.
 package main
@@ -24,12 +26,17 @@ type pair func(ctx context.Context) error
 type rival func(ctx context.Context, at place, scripts string, n int) ([]pair, error)
 
 var rivals = map[string]rival{
-	"snib":         newSnib,
-	"rueidis":      newRueidis,
-	"rueidislock":  newRueidislock,
-	"redislock":    newRedislock,
-	"redsync":      newRedsync,
-	"redsync-fast": newRedsyncFast,
+	"snib":            newSnib,
+	"snib-registered": newWatched(registered),
+	"snib-prometheus": newWatched(scraped),
+	"snib-metrics":    newWatched(collected),
+	"snib-wrapped":    newWrapped,
+	"snib-spans":      newSpans,
+	"rueidis":         newRueidis,
+	"rueidislock":     newRueidislock,
+	"redislock":       newRedislock,
+	"redsync":         newRedsync,
+	"redsync-fast":    newRedsyncFast,
 }
 
 func die(err error) {

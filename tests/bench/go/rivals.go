@@ -25,6 +25,10 @@ func newSnib(ctx context.Context, at place, _ string, n int) ([]pair, error) {
 	if err != nil {
 		return nil, err
 	}
+	return snibPairs(client, n), nil
+}
+
+func snibPairs(client *snib.Client, n int) []pair {
 	pairs := make([]pair, n)
 	for i := range pairs {
 		mutex := client.Mutex(lockName(i))
@@ -36,7 +40,7 @@ func newSnib(ctx context.Context, at place, _ string, n int) ([]pair, error) {
 			return hold.Unlock(ctx)
 		}
 	}
-	return pairs, nil
+	return pairs
 }
 
 func newRueidis(ctx context.Context, at place, scripts string, n int) ([]pair, error) {
