@@ -52,6 +52,10 @@ func (s *spans) hold(ctx context.Context, hold *snib.Hold) (context.Context, tra
 // endWait ends the span of an acquisition. That a lock was not free in time is no failure, because the program set the
 // limit.
 func endWait(span trace.Span, err error) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
 	switch {
 	case err == nil:
 		outcome(span, "granted")
@@ -64,11 +68,14 @@ func endWait(span trace.Span, err error) {
 	default:
 		fail(span, err)
 	}
-	span.End()
 }
 
 // endHold ends the span of a hold, whose release has failed with err.
 func endHold(span trace.Span, hold *snib.Hold, err error) {
+	defer span.End()
+	if !span.IsRecording() { // the hold need not be asked
+		return
+	}
 	switch reason, lost := lossOf(hold, err); {
 	case lost:
 		outcome(span, "lost")
@@ -81,7 +88,6 @@ func endHold(span trace.Span, hold *snib.Hold, err error) {
 	default:
 		fail(span, err)
 	}
-	span.End()
 }
 
 // lossOf asks the hold, because the error may be about another one. Of a fake there is only the error.
