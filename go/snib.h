@@ -377,6 +377,7 @@ typedef struct snib_client_stats_data {
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
+    uint64_t debug_warnings; /* mistakes that the option debug has found, see snib_debug_here() */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */

@@ -18,7 +18,8 @@ type Stats struct {
 	// WaitTime and HoldTime are histograms: bucket i counts times from 2^i to 2^(i+1) microseconds.
 	WaitTime, HoldTime [C.SNIB_HISTOGRAM_BUCKETS]uint64
 
-	LostFailover uint64
+	LostFailover  uint64
+	DebugWarnings uint64 // mistakes in the use of locks that the option Debug has found
 }
 
 // Stats returns a consistent snapshot of the client's counters, without a round trip. A closed
@@ -40,6 +41,7 @@ func (c *Client) Stats() Stats {
 		Commands: uint64(raw.commands), Writes: uint64(raw.writes), Reads: uint64(raw.reads), Wakes: uint64(raw.wakes),
 		ClockMoves: uint64(raw.clock_moves), WatchdogLateMicros: uint64(raw.watchdog_late_us), Held: uint64(raw.held), Waiting: uint64(raw.waiting),
 		Memory: uint64(raw.memory), LostFailover: uint64(raw.lost_failover),
+		DebugWarnings: uint64(raw.debug_warnings),
 	}
 	for i := range s.WaitTime {
 		s.WaitTime[i], s.HoldTime[i] = uint64(raw.wait_time[i]), uint64(raw.hold_time[i])

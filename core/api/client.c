@@ -509,6 +509,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
+    stats.debug_warnings = snib__debug_warnings(client);
     stats.memory += sizeof *client;
     for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
          link = snib__link_next(link)) {

@@ -10,6 +10,7 @@
 
 #include "api/group.h"
 #include "api/order.h"
+#include "api/peers.h"
 #include "api/say.h"
 #include "locks/group.h"
 #include "locks/kind.h"
@@ -24,14 +25,18 @@
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
-#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts */
+#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
+#define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
+#define DEBUG_HASH 0xcbf29ce484222325U
 #define DEBUG_THREAD                                                                               \
     ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
 
 struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
+    uint64_t warnings;
+    char process[SNIB__PROCESS_CAP]; /* for other processes */
 };
 
 enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
@@ -99,22 +104,26 @@ static void debug_take_here(struct debug_use *use)
 
 /* ---- warnings ---- */
 
+static void debug_write(struct snib__client *client, const char *text)
+{
+    if (debug_exits)
+        fprintf(stderr, "snib: debug: %s\n", text);
+    else
+        snib__engine_log(client->driver.engine, SNIB_LOG_WARNING, "debug: %s", text);
+}
+
 static void debug_say(struct snib__client *client, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void debug_say(struct snib__client *client, const char *format, ...)
 {
-    char text[sizeof((struct snib__log_record *)0)->text];
+    char text[DEBUG_TEXT_CAP];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (debug_exits) {
-        fprintf(stderr, "snib: debug: %s\n", text);
-    } else {
-        struct snib__engine *engine = client->driver.engine;
-        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
-    }
+    client->debug->warnings++;
+    debug_write(client, text);
 }
 
 static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
@@ -129,11 +138,10 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
-static bool debug_is_new(const struct debug_use *use, const char *other_place)
+/* Whether it is told for the first time; not if there is no room to remember that. */
+static bool debug_is_first(uint64_t hash)
 {
-    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place) | 1;
+    hash |= 1;
     uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
     while (debug_told[at] && debug_told[at] != hash)
         at = (at + 1) % (2 * DEBUG_TOLD_MAX);
@@ -142,6 +150,13 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
     debug_told[at] = hash;
     debug_told_n++;
     return true;
+}
+
+/* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
+static bool debug_is_new(const struct debug_use *use, const char *other_place)
+{
+    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
+    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
 }
 
 /* ---- uses ---- */
@@ -199,7 +214,8 @@ static void debug_name(struct debug_use *use, uint64_t server, const char *name,
                        bool reads)
 {
     struct snib__order_name *to = &use->names[use->n++];
-    to->id = debug_hash(server, name, n);
+    to->server = server;
+    to->name = debug_hash(DEBUG_HASH, name, n); /* the same in every process */
     to->reads = reads;
     snib__quote(to->shown, sizeof to->shown, name, n);
 }
@@ -220,7 +236,7 @@ static uint64_t debug_server(const struct snib__client *client)
 {
     char server[SNIB__URL_SERVER];
     snib__url_server(&client->url, server);
-    return debug_hash_text(0xcbf29ce484222325U, server);
+    return debug_hash_text(DEBUG_HASH, server);
 }
 
 /* Members of a quorum have one name, and one order. */
@@ -245,48 +261,73 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
 
 /* ---- the order of locks ---- */
 
-static void debug_say_circle(struct snib__client *client, const struct snib__order_step *steps,
-                             uint32_t n)
+/* Add what a caller does, in which process if there are several; how much of the text is used then. */
+static size_t debug_add_step(const struct snib__client *client, char *text, size_t used,
+                             const struct snib__order_circle *circle, uint32_t i)
 {
-    char text[sizeof((struct snib__log_record *)0)->text - sizeof "debug: "];
+    const struct snib__order_step *step = &circle->steps[i];
+    const char *process = !circle->foreign ? ""
+                          : step->process  ? step->process
+                                           : client->debug->process;
+    if (used >= DEBUG_TEXT_CAP)
+        return used;
+    return used + (size_t)snprintf(text + used, DEBUG_TEXT_CAP - used, "%s (%s) then %s (%s)%s%s",
+                                   step->held, step->held_place, step->taken, step->taken_place,
+                                   process[0] ? " in " : "", process);
+}
+
+/* In one record, or in one for each step. */
+static void debug_say_circle(struct snib__client *client, const struct snib__order_circle *circle)
+{
+    static const char advice[] = ": this can deadlock; take them in one order";
+    char text[DEBUG_TEXT_CAP + sizeof advice];
+    uint32_t told = circle->n < SNIB__ORDER_STEPS ? circle->n : SNIB__ORDER_STEPS;
     size_t used = (size_t)snprintf(text, sizeof text, "lock order: ");
-    uint32_t told = n < SNIB__ORDER_STEPS ? n : SNIB__ORDER_STEPS;
-    for (uint32_t i = 0; i < told && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s) then %s (%s)",
-                                 i == 0   ? ""
-                                 : i == 1 ? ", but "
-                                          : ", ",
-                                 steps[i].held, steps[i].held_place, steps[i].taken,
-                                 steps[i].taken_place);
-    if (used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used,
-                                 ": this can deadlock; take them in one order");
-    if (used < sizeof text && told == n) {
-        debug_say(client, "%s", text);
+    client->debug->warnings++;
+    for (uint32_t i = 0; i < told && used < DEBUG_TEXT_CAP; i++) {
+        used = debug_add_step(client, text, used, circle, i);
+        if (i + 1 < told && used < DEBUG_TEXT_CAP)
+            used += (size_t)snprintf(text + used, sizeof text - used, i == 0 ? ", but " : ", ");
+    }
+    if (told == circle->n && used + sizeof advice + strlen("debug: ") <= DEBUG_TEXT_CAP) {
+        memcpy(text + used, advice, sizeof advice);
+        debug_write(client, text);
         return;
     }
-    for (uint32_t i = 0; i < told; i++)
-        debug_say(client,
-                  "lock order, %u of %u: %s (%s) then %s (%s): together these can deadlock; take "
-                  "the locks in one order",
-                  i + 1, n, steps[i].held, steps[i].held_place, steps[i].taken,
-                  steps[i].taken_place);
+    for (uint32_t i = 0; i < told; i++) {
+        used = (size_t)snprintf(text, sizeof text, "lock order, %u of %u: ", i + 1, circle->n);
+        used = debug_add_step(client, text, used, circle, i);
+        if (used < DEBUG_TEXT_CAP)
+            snprintf(text + used, sizeof text - used,
+                     ": together these can deadlock; take the locks in one order");
+        debug_write(client, text);
+    }
+}
+
+/* A circle that others told of closes again each time that they tell anew. */
+static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
+{
+    struct snib__client *client = context;
+    if (!circle->foreign || debug_is_first(circle->id))
+        debug_say_circle(client, circle);
 }
 
 static void debug_pair(const struct debug_use *held, const struct debug_use *use)
 {
-    struct snib__order_step steps[SNIB__ORDER_STEPS];
-    uint32_t n;
     for (uint32_t i = 0; i < held->n * use->n; i++) {
-        enum snib__order order = snib__order_note(&held->names[i / use->n], held->place,
-                                                  &use->names[i % use->n], use->place, steps, &n);
+        struct snib__order_circle circle;
+        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
+                                        held->place, use->place, NULL};
+        enum snib__order order = snib__order_note(&pair, &circle);
         if (order == SNIB__ORDER_CIRCLE)
-            debug_say_circle(use->client, steps, n);
+            debug_tell_circle(use->client, &circle);
         else if (order == SNIB__ORDER_FULL)
             debug_say(use->client,
                       "the order of locks is known for %d pairs, which is the limit: further pairs "
                       "are not checked",
                       SNIB__ORDER_MAX);
+        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+            snib__peers_news(pair.held, pair.taken);
     }
 }
 
@@ -296,7 +337,8 @@ static const struct snib__order_name *debug_shared(const struct debug_use *one,
 {
     for (uint32_t i = 0; i < one->n; i++)
         for (uint32_t j = 0; j < other->n; j++)
-            if (one->names[i].id == other->names[j].id &&
+            if (one->names[i].name == other->names[j].name &&
+                one->names[i].server == other->names[j].server &&
                 (may_read || !one->names[i].reads || !other->names[j].reads))
                 return &one->names[i];
     return NULL;
@@ -413,11 +455,21 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
                   use->label, use->place, held->place);
 }
 
+/* With other processes. */
+static void debug_exchange(struct snib__client *client, snib__time now)
+{
+    struct snib__engine *engine = client->driver.engine;
+    const struct snib__debug *debug = client->debug;
+    snib__peers_read(engine, debug->server, now, debug_tell_circle, client);
+    snib__peers_write(engine, debug->server, debug->process, now);
+}
+
 static void debug_look(struct snib__driver *driver)
 {
     struct snib__client *client = (struct snib__client *)driver; /* its first member */
     snib__time now = snib__now();
     pthread_mutex_lock(&debug_mutex);
+    debug_exchange(client, now);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             if (use->client != client || use->told)
@@ -435,6 +487,8 @@ static void debug_look(struct snib__driver *driver)
 void snib__debug_close(struct snib__client *client)
 {
     pthread_mutex_lock(&debug_mutex);
+    debug_exchange(client,
+                   snib__now()); /* others hear of what is new; their answer comes too late */
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
@@ -499,10 +553,16 @@ int snib__debug_begin(struct snib__client *client)
     client->debug = malloc(sizeof *client->debug);
     if (!client->debug)
         return -1;
-    *client->debug = (struct snib__debug){hold, debug_server(client)};
+    *client->debug = (struct snib__debug){.hold = hold, .server = debug_server(client)};
+    snib__peers_self(client->debug->process, client->options.identity > 0, client->url.label);
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
     return 0;
+}
+
+uint64_t snib__debug_warnings(const struct snib__client *client)
+{
+    return client->debug ? client->debug->warnings : 0;
 }
 
 void snib__debug_end(struct snib__client *client)

@@ -10,6 +10,7 @@
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
 int snib__debug_begin(struct snib__client *client);
 void snib__debug_end(struct snib__client *client);
+uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);

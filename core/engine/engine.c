@@ -66,6 +66,7 @@ void snib__engine_free(struct snib__engine *e)
     for (struct snib__op *op = e->done_head; op; op = op->next)
         snib__op_empty(op);
     snib__given_end(e);
+    snib__board_end(e);
     snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);

@@ -253,6 +253,17 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+
+#define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
+#define SNIB__BOARD_BYTES 65536                   /* the most notes */
+#define SNIB__BOARD_SEEN (SNIB__BOARD_BYTES + 32) /* with the server's time */
+/* Whether the board of the clients of this database can be reached now, see board.c. */
+bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
+/* Then: leave these notes, lines of a word and a text, or none, and ask for the board.  There may be no answer. */
+void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
+/* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
+ * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
+char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,

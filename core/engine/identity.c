@@ -71,18 +71,12 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
-/* Its slot is served elsewhere, or about to be: the next round goes there. */
-static bool identity_moved(const char *text)
-{
-    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
-}
-
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {
     if (!error || what != IDENTITY_WRITE)
         return;
-    if (e->slots && identity_moved(text)) {
+    if (e->slots && snib__route_moved(text)) { /* the next round goes there */
         e->identity.next = 0;
         snib__route_wanted(e, node, now);
         return;

@@ -17,6 +17,7 @@
  * ask.c       info, force release, ping, list
  * extend.c    another lease for a live hold
  * identity.c  who this client and others are
+ * board.c     notes that clients leave for each other
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -83,7 +84,8 @@ enum {
     SNIB__REQ_KILL,
     SNIB__REQ_WAIT,
     SNIB__REQ_COUNT,
-    SNIB__REQ_IDENTITY
+    SNIB__REQ_IDENTITY,
+    SNIB__REQ_BOARD
 };
 
 /* node->kind */
@@ -354,6 +356,13 @@ struct snib__engine {
         bool due;               /* something has been held for a while */
         bool told;              /* a refusal was logged */
     } identity;
+    struct {
+        snib__time next; /* after a refusal */
+        char *notes;     /* the last that were sent */
+        char *seen;      /* the board, not yet read */
+        size_t notes_n, seen_n;
+        bool told;
+    } board;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -508,6 +517,8 @@ void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
 void snib__route_tick(struct snib__engine *e, snib__time now);
 snib__time snib__route_deadline(const struct snib__engine *e);
+/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
+bool snib__route_moved(const char *text);
 bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
@@ -766,6 +777,13 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
                            int32_t error, const char *text, snib__time now);
 void snib__identity_end(struct snib__engine *e, snib__time now);
 int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+
+/* board.c */
+int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
+void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+                        const struct snib__value *reply, int32_t error, const char *text,
+                        snib__time now);
+void snib__board_end(struct snib__engine *e);
 
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */

@@ -475,6 +475,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_IDENTITY:
         snib__identity_answer(e, node, request->number, error, text, now);
         break;
+    case SNIB__REQ_BOARD:
+        snib__board_answer(e, node, reply, error, text, now);
+        break;
     case SNIB__REQ_TIME:
         snib__clock_answer(e, node, request->sent_at, reply, n, now);
         break;

@@ -2,6 +2,7 @@
 #include "engine/route.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int snib__route_begin(struct snib__engine *e)
 {
@@ -66,6 +67,11 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
+}
+
+bool snib__route_moved(const char *text)
+{
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
 
 /* ---- servers of another type than the URL says ---- */

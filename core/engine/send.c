@@ -50,6 +50,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         return snib__durable_encode(e, out, request);
     case SNIB__REQ_IDENTITY:
         return snib__identity_encode(e, out, request->number);
+    case SNIB__REQ_BOARD:
+        return snib__board_encode(e, out);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -201,7 +203,7 @@ static struct snib__node *send_node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind == SNIB__REQ_IDENTITY)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind >= SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }

@@ -39,6 +39,7 @@ var counters = []figure{
 	{"reads", "", "System calls that received replies", func(s *snib.Stats) uint64 { return s.Reads }},
 	{"wakes", "", "Threads and queues woken", func(s *snib.Stats) uint64 { return s.Wakes }},
 	{"clock_moves", "", "Times that the server's clock was set, or ran at another rate", func(s *snib.Stats) uint64 { return s.ClockMoves }},
+	{"debug_warnings", "", "Mistakes in the use of locks that the option debug has found", func(s *snib.Stats) uint64 { return s.DebugWarnings }},
 }
 
 var gauges = []figure{

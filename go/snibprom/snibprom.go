@@ -62,6 +62,7 @@ var values = []value{
 	counter("reads", "System calls that received replies", func(s *snib.Stats) uint64 { return s.Reads }),
 	counter("wakes", "Threads and queues woken", func(s *snib.Stats) uint64 { return s.Wakes }),
 	counter("clock_moves", "Times that the server's clock was set, or ran at another rate", func(s *snib.Stats) uint64 { return s.ClockMoves }),
+	counter("debug_warnings", "Mistakes in the use of locks that the option debug has found", func(s *snib.Stats) uint64 { return s.DebugWarnings }),
 	lost("expired", func(s *snib.Stats) uint64 { return s.LostExpired }),
 	lost("taken", func(s *snib.Stats) uint64 { return s.LostTaken }),
 	lost("deleted", func(s *snib.Stats) uint64 { return s.LostDeleted }),

@@ -72,6 +72,7 @@ class Stats:
     wait_time: tuple[int, ...]
     hold_time: tuple[int, ...]
     lost_failover: int
+    debug_warnings: int
 
 
 class BaseClient(Options):

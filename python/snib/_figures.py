@@ -25,6 +25,7 @@ COUNTERS = {
     "reads": "System calls that received replies",
     "wakes": "Threads and queues woken",
     "clock_moves": "Times that the server's clock was set, or ran at another rate",
+    "debug_warnings": "Mistakes in the use of locks that the option debug has found",
 }
 REASONS = ("expired", "taken", "deleted", "unreachable", "max_hold", "closed", "failover")
 GAUGES = {
