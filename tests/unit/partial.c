@@ -349,6 +349,7 @@ static void commands_about_a_server(void **state)
     is_whole(SNIB__REQ_TIME, engine->home);
     engine->config.identity = "host h\n";
     is_whole(SNIB__REQ_IDENTITY, engine->home);
+    is_whole(SNIB__REQ_BOARD, engine->home);
     is_whole(SNIB__REQ_KILL, NULL);
     is_whole(SNIB__REQ_WAIT, NULL);
     is_whole(SNIB__REQ_COUNT, NULL);

@@ -448,8 +448,8 @@ MUTANTS = [
     Mutant(
         "a circle in the order of locks is not seen",
         "api/order.c",
-        "if (lock == edge->from && order_waits(s.head->by, edge))",
-        "if (lock == edge->to && order_waits(s.head->by, edge) && s.head->before)",
+        "if (lock == edge->from && s.head->own == wanted",
+        "if (lock == edge->to && s.head->before && s.head->own == wanted",
         "live/debug other_order",
     ),
     Mutant(

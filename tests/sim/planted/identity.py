@@ -70,8 +70,8 @@ MUTANTS = [
     Mutant(
         "an identity whose slot has moved counts as refused",
         "engine/identity.c",
-        "if (e->slots && identity_moved(text))",
-        "if (false && identity_moved(text))",
+        "if (e->slots && snib__route_moved(text))",
+        "if (false && snib__route_moved(text))",
         "unit_identity its_slot_moves",
     ),
     Mutant(

@@ -293,6 +293,9 @@ WRAP_ASK(snib__engine_list,
          (struct snib__engine * e, uint64_t cursor, const char *pattern, size_t n, size_t cap,
           snib__time now, int32_t *out_code),
          (e, cursor, pattern, n, cap, now, out_code))
+WRAP_VOID(snib__engine_board,
+          (struct snib__engine * e, const char *notes, size_t n, snib__time now),
+          (e, notes, n, now))
 WRAP_VOID(snib__hold_fix,
           (struct snib__engine * e, struct snib__hold *hold, snib__time lease, snib__time now),
           (e, hold, lease, now))

@@ -1,0 +1,118 @@
+"""Planted bugs: orders of locks that processes tell each other."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "circles of other processes are told",
+        "api/order.c",
+        "lock == edge->from && s.head->own == wanted &&",
+        "lock == edge->from && (s.head->own || !wanted || edge->foreign) &&",
+        "unit_order of_others",
+    ),
+    Mutant(
+        "a circle that was told is told again when this process has its other order, too",
+        "api/order.c",
+        "order_search(edge, false, false)",
+        "order_search(edge, true, true)",
+        "unit_order of_others",
+    ),
+    Mutant(
+        "what others no longer have is kept",
+        "api/order.c",
+        "bool gone = !edge->heard && order_is_at(edge, server);",
+        "bool gone = false && order_is_at(edge, server);",
+        "unit_order told",
+    ),
+    Mutant(
+        "what others no longer have takes this process's own with it",
+        "api/order.c",
+        "if (!gone || !edge->foreign) {",
+        "if (!gone) {",
+        "unit_order told",
+    ),
+    Mutant(
+        "orders between two servers are told",
+        "api/order.c",
+        "return edge->from->server == server && edge->to->server == server;",
+        "return edge->to->server == server;",
+        "unit_order other_servers",
+    ),
+    Mutant(
+        "others can fill the memory",
+        "api/order.c",
+        "if (!known && (order_foreign >= SNIB__ORDER_MAX || !(edge = order_new(pair))))",
+        "if (!known && !(edge = order_new(pair)))",
+        "unit_order much",
+    ),
+    Mutant(
+        "a circle with another process is told each time that it is heard of",
+        "api/debug.c",
+        "if (!circle->foreign || debug_is_first(circle->id))",
+        "if (circle)",
+        "live/peers told_once",
+    ),
+    Mutant(
+        "a process that ends at once tells nobody",
+        "api/debug.c",
+        "    debug_exchange(client, snib__now()); /* others hear",
+        "    /* others hear",
+        "live/peers brief",
+    ),
+    Mutant(
+        "a process that does not want to be known is",
+        "api/debug.c",
+        "snib__peers_self(client->debug->process, client->options.identity > 0,",
+        "snib__peers_self(client->debug->process, true,",
+        "live/peers refused",
+    ),
+    Mutant(
+        "texts of other processes are shown as they are",
+        "api/peers.c",
+        "snib__text_show(out, cap, *at, (size_t)(stop - *at));",
+        'snprintf(out, cap, "%.*s", (int)(stop - *at), *at);',
+        "live/peers anything",
+    ),
+    Mutant(
+        "others are asked although there is nothing to compare",
+        "api/peers.c",
+        "if (!at || now < at->due",
+        "if (at && now < at->due",
+        "unit_peers seldom",
+    ),
+    Mutant(
+        "others are asked at each look",
+        "api/peers.c",
+        "    at->due = now + PEERS_PERIOD;\n",
+        "",
+        "unit_peers seldom",
+    ),
+    Mutant(
+        "a note that was lost is not left again",
+        "api/order.c",
+        "        if (gone && !edge->foreign)\n            edge->until = 0;\n",
+        "",
+        "unit_order told",
+    ),
+    Mutant(
+        "a refused board is asked for at each look",
+        "engine/board.c",
+        "    e->board.next = now + BOARD_AGAIN;\n",
+        "",
+        "unit_board refused",
+    ),
+    Mutant(
+        "a board whose slot has moved counts as refused",
+        "engine/board.c",
+        "if (e->slots && error && snib__route_moved(text))",
+        "if (false && error && snib__route_moved(text))",
+        "unit_board its_slot_moves",
+    ),
+    Mutant(
+        "a board of any size is read",
+        "engine/board.c",
+        " && reply->count <= SNIB__BOARD_SEEN",
+        "",
+        "unit_board refused",
+    ),
+]
