@@ -171,7 +171,7 @@ static void add_all(struct rules *rules)
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (!cli->kind || cli->kind == needs[i].kind)
             add_patterns(rules, '&', needs[i].channels, cli->name);
-    add_rule(rules, '~', "snib_client:*"); /* who the clients are */
+    add_rule(rules, '~', "snib_client:*"); /* who the clients are, and what they tell each other */
     add_commands(rules, "set del getrange evalsha script|load ping select info time client|id "
                         "client|kill subscribe "
                         "unsubscribe publish pubsub|numsub wait");

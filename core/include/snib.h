@@ -980,13 +980,19 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
  *
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
- *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       does, among all clients of the process that have the option, and within some seconds among all processes that
+ *       have such clients of the same database: then each is told, with the program, process and machine of each place
+ *       (unless the option identity is off).  Attempts that do not wait are in no order, nor are semaphores; readers do
+ *       not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
  *
- * Other clients do nothing of this, and cost nothing more.
+ * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
+ *
+ * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
+ * no call waits for that.  They lie in the string snib_client:{orders}, each for 60 s after a process was last there that
+ * takes locks in that order, at most 64 KiB of them.
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its

@@ -84,6 +84,67 @@ def test_two_orders(client: snib.Client, warned: Warnings) -> None:
     ).format(*places)
 
 
+PROGRAM = """import logging, sys, time
+import snib
+seen = []
+handler = logging.Handler()
+handler.emit = lambda record: seen.append(record.getMessage())
+logging.getLogger("snib").addHandler(handler)
+
+def nest(client, one, two):
+    with client.lock(one):
+        with client.lock(two):
+            pass
+
+with snib.connect(sys.argv[1], debug=True, label=sys.argv[2]) as client:
+    nest(client, *sys.argv[3:])
+    while not all(label in "".join(seen) for label in (" in pay (pid ", " in refund (pid ")):
+        time.sleep(0.01)
+    print("\\n".join(seen))
+    print("counted", client.stats().debug_warnings)
+    sys.stdout.flush()
+    sys.stdin.read()
+"""
+
+
+def test_two_orders_of_two_processes(server: Server, tmp_path: Path) -> None:
+    """Each program is right for itself; both are told where the other one is."""
+    program = tmp_path / "shop.py"
+    program.write_text(PROGRAM)
+    orders = {"pay": ("stock", "till"), "refund": ("till", "stock")}
+    runs = {}
+    for label, names in orders.items():
+        command = [sys.executable, str(program), server.url, label, *names]
+        runs[label] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    told = []
+    for run in runs.values():  # each stays until both are told
+        assert run.stdout
+        told.append("")
+        while "counted " not in told[-1]:
+            assert (line := run.stdout.readline())
+            told[-1] += line
+    for run in runs.values():
+        run.communicate(timeout=PATIENCE)
+        assert run.returncode == 0
+    for text in told:
+        assert "debug: lock order" in text and text.endswith("counted 1\n")
+        for label, (one, two) in orders.items():
+            place = f"(pid {runs[label].pid} on "
+            assert f'"{one}" (shop.py:9 in nest()) then "{two}" (shop.py:10 in nest()) in {label} {place}' in text
+
+
+def test_counted(client: snib.Client, warned: Warnings) -> None:
+    assert client.stats().debug_warnings == 0
+    with client.lock("c1"), client.lock("c2"):
+        pass
+    with client.lock("c2"), client.lock("c1"):
+        pass
+    assert client.stats().debug_warnings == 1
+    hold = client.lock("c3").hold()
+    del hold
+    eventually(lambda: client.stats().debug_warnings == 2)
+
+
 def test_two_orders_of_tasks(server: Server, warned: Warnings) -> None:
     async def one(client: aio.Client) -> None:
         async with client.lock("left"):

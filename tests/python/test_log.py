@@ -140,6 +140,21 @@ def test_an_identity_that_is_refused(server: Server, log: Records) -> None:
         server.admin.execute_command("ACL", "DELUSER", "hidden")
 
 
+def test_orders_that_are_refused(server: Server, log: Records) -> None:
+    rules = ("on", ">pw", "resetkeys", "~name*", "allchannels", "+@all")
+    server.admin.execute_command("ACL", "SETUSER", "alone", *rules)
+    try:
+        with snib.connect(server.url, username="alone", password="pw", debug=True) as client:
+            with client.lock("name1"), client.lock("name2"):
+                pass
+            log.wait("the orders of locks: .* this process only .*allow this user ~snib_client:", logging.INFO)
+            with client.lock("name2"), client.lock("name1"):
+                pass
+            log.wait("debug: lock order", logging.WARNING)
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "alone")
+
+
 def test_a_server_that_evicts(new_server: NewServer, log: Records) -> None:
     server = new_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     with snib.connect(server.url) as client:
@@ -239,6 +254,7 @@ TRIED = {
     "no connection to %s",
     "cannot renew the login",
     "the server does not answer TIME",
+    "the server does not take the orders of locks",
     "the server does not take this client's identity",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
