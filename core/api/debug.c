@@ -106,10 +106,11 @@ static void debug_take_here(struct debug_use *use)
 
 static void debug_write(struct snib__client *client, const char *text)
 {
+    struct snib__engine *engine = client->driver.engine;
     if (debug_exits)
         fprintf(stderr, "snib: debug: %s\n", text);
     else
-        snib__engine_log(client->driver.engine, SNIB_LOG_WARNING, "debug: %s", text);
+        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
 }
 
 static void debug_say(struct snib__client *client, const char *format, ...)
@@ -138,16 +139,22 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Whether it is told for the first time; not if there is no room to remember that. */
-static bool debug_is_first(uint64_t hash)
+/* Its place among what has been told; 0 is there if it has not been. */
+static uint64_t *debug_told_at(uint64_t hash)
 {
-    hash |= 1;
     uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
     while (debug_told[at] && debug_told[at] != hash)
         at = (at + 1) % (2 * DEBUG_TOLD_MAX);
-    if (debug_told[at] || debug_told_n >= DEBUG_TOLD_MAX)
+    return &debug_told[at];
+}
+
+/* Whether it is told for the first time; not if there is no room to remember that. */
+static bool debug_is_first(uint64_t hash)
+{
+    uint64_t *at = debug_told_at(hash | 1);
+    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
         return false;
-    debug_told[at] = hash;
+    *at = hash | 1;
     debug_told_n++;
     return true;
 }
@@ -304,11 +311,13 @@ static void debug_say_circle(struct snib__client *client, const struct snib__ord
     }
 }
 
-/* A circle that others told of closes again each time that they tell anew. */
+/* A circle that others told of closes again each time that they tell anew, and when their part of it happens here,
+ * too. */
 static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
 {
     struct snib__client *client = context;
-    if (!circle->foreign || debug_is_first(circle->id))
+    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
+    if (first)
         debug_say_circle(client, circle);
 }
 
@@ -455,11 +464,13 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
                   use->label, use->place, held->place);
 }
 
-/* With other processes. */
+/* With other processes, unless nothing may be known about this one. */
 static void debug_exchange(struct snib__client *client, snib__time now)
 {
     struct snib__engine *engine = client->driver.engine;
     const struct snib__debug *debug = client->debug;
+    if (!client->identity)
+        return;
     snib__peers_read(engine, debug->server, now, debug_tell_circle, client);
     snib__peers_write(engine, debug->server, debug->process, now);
 }
@@ -554,7 +565,7 @@ int snib__debug_begin(struct snib__client *client)
     if (!client->debug)
         return -1;
     *client->debug = (struct snib__debug){.hold = hold, .server = debug_server(client)};
-    snib__peers_self(client->debug->process, client->options.identity > 0, client->url.label);
+    snib__peers_self(client->debug->process, client->url.label);
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
     return 0;

@@ -43,14 +43,13 @@ static struct peers_server *peers_find(uint64_t server)
     return at;
 }
 
-void snib__peers_self(char out[SNIB__PROCESS_CAP], bool named, const char *label)
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
 {
     enum { WORD = 33 };
     char host[256] = "", shown_host[WORD], shown_name[WORD];
     const char *name = label && label[0] ? label : program_invocation_short_name;
-    snprintf(out, SNIB__PROCESS_CAP, "a process");
-    if (!named || gethostname(host, sizeof host - 1) != 0)
-        return;
+    if (gethostname(host, sizeof host - 1) != 0)
+        snprintf(host, sizeof host, "an unknown host");
     snib__text_show(shown_name, sizeof shown_name, name, strlen(name));
     snib__text_show(shown_host, sizeof shown_host, host, strlen(host));
     snprintf(out, SNIB__PROCESS_CAP, "%s (pid %lld on %s)", shown_name, (long long)getpid(),

@@ -8,8 +8,8 @@
 
 #include <stddef.h>
 
-/* snib__peers_self - what this process says about itself; named: its machine and process may be known. */
-void snib__peers_self(char out[SNIB__PROCESS_CAP], bool named, const char *label);
+/* snib__peers_self - what this process says about itself. */
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
 
 /* snib__peers_news - this process takes these locks in an order that is new. */
 void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);

@@ -981,8 +981,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
- *       have such clients of the same database: then each is told, with the program, process and machine of each place
- *       (unless the option identity is off).  Attempts that do not wait are in no order, nor are semaphores; readers do
+ *       have such clients of the same database: then each is told, with the program, process and machine of each place.
+ *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are semaphores; readers do
  *       not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms

@@ -207,16 +207,14 @@ static void text_of_this_process(void **state)
     char host[256] = "", want[256], text[SNIB__PROCESS_CAP], *name = program_invocation_short_name;
     static char odd[] = "a\tb\nc with a name that is longer than is shown";
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
-    snib__peers_self(text, true, NULL);
+    snib__peers_self(text, NULL);
     snprintf(want, sizeof want, "unit_peers (pid %d on %.32s)", (int)getpid(), host);
     assert_string_equal(text, want);
-    snib__peers_self(text, true, "nightly run");
+    snib__peers_self(text, "nightly run");
     snprintf(want, sizeof want, "nightly run (pid %d on %.32s)", (int)getpid(), host);
     assert_string_equal(text, want);
-    snib__peers_self(text, false, "nightly run");
-    assert_string_equal(text, "a process");
     program_invocation_short_name = odd;
-    snib__peers_self(text, true, "");
+    snib__peers_self(text, "");
     assert_int_equal(strncmp(text, "a?b?c with a name that is longer (pid ", 38), 0);
     program_invocation_short_name = name;
 }

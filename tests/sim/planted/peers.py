@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "a circle with another process is told each time that it is heard of",
         "api/debug.c",
-        "if (!circle->foreign || debug_is_first(circle->id))",
-        "if (circle)",
+        "bool first = circle->foreign ? debug_is_first(circle->id) :",
+        "bool first = circle->foreign ? true :",
         "live/peers told_once",
     ),
     Mutant(
@@ -62,9 +62,9 @@ MUTANTS = [
     Mutant(
         "a process that does not want to be known is",
         "api/debug.c",
-        "snib__peers_self(client->debug->process, client->options.identity > 0,",
-        "snib__peers_self(client->debug->process, true,",
-        "live/peers refused",
+        "    if (!client->identity)\n        return;\n",
+        "",
+        "live/peers nothing_to_tell",
     ),
     Mutant(
         "texts of other processes are shown as they are",
