@@ -353,6 +353,29 @@ static void nothing_to_tell(void **state)
     end(&one);
 }
 
+/* The string is no lock: a list passes it over. */
+static void not_a_lock(void **state)
+{
+    (void)state;
+    static char buffer[65536];
+    size_t used;
+    uint32_t count, found = 0;
+    uint64_t cursor = 0;
+    struct process one = begin(server.url, "", 1, 0);
+    server_do(&server, "DEL %s", BOARD);
+    must(&one, "nest l1 l2");
+    AWAIT(notes() == 1, PROMPT_MS);
+    snib_client *other = must_open(server.url);
+    do {
+        EXPECT(snib_client_list(other, "", 0, &cursor, buffer, sizeof buffer, &used, &count, err),
+               SNIB_OK);
+        found += count;
+    } while (cursor);
+    assert_int_equal(found, 0);
+    snib_client_free(other);
+    end(&one);
+}
+
 /* ---- What may lie there ---------------------------------------------------------------------------- */
 
 static long long server_second(void)
@@ -453,11 +476,12 @@ static void refused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_order), cmocka_unit_test(told_once),
-        cmocka_unit_test(brief),       cmocka_unit_test(circle_of_three),
-        cmocka_unit_test(right_order), cmocka_unit_test(nothing_to_tell),
-        cmocka_unit_test(anything),    cmocka_unit_test(full),
-        cmocka_unit_test(refused),     cmocka_unit_test(in_a_cluster),
+        cmocka_unit_test(other_order),  cmocka_unit_test(told_once),
+        cmocka_unit_test(brief),        cmocka_unit_test(circle_of_three),
+        cmocka_unit_test(right_order),  cmocka_unit_test(nothing_to_tell),
+        cmocka_unit_test(not_a_lock),   cmocka_unit_test(anything),
+        cmocka_unit_test(full),         cmocka_unit_test(refused),
+        cmocka_unit_test(in_a_cluster),
     };
     if (argc == 6 && strcmp(argv[1], "process") == 0)
         return be_process(argv + 2);

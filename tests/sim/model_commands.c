@@ -27,8 +27,8 @@ uint64_t commands_draw(uint64_t below)
 /* One letter stands for a random word: k a key, w the key of changing types, q a list's key, z a
  * sorted set's, e one of instants, s a counter's, o an owner, t a reader's lease, a that reader, m
  * a member, f a score, r a bound of scores, j a small index, u a small number, l g h leases, v a
- * value, c a channel, i an integer, d a database, * a link to kill.  Marks before a command: ! add
- * or omit no arguments, ~ ignore the order and ? the values of the reply. */
+ * value, b notes, c a channel, i an integer, d a database, * a link to kill.  Marks before a command:
+ * ! add or omit no arguments, ~ ignore the order and ? the values of the reply. */
 static const char *const raw_commands[] = {"pttl k",
                                            "pttl k",
                                            "hset k o v",
@@ -197,6 +197,8 @@ static const char *const raw_commands[] = {"pttl k",
 static const struct {
     const char *name, *keys, *arguments;
 } script_shapes[] = {
+    {"board", "board", "60 40 b"},
+    {"board", "w", "60 0 b"}, /* texts of others, and no times to compare */
     {"list", "", "0 p n"},
     {"describe", "k k5 k4 k6 k7", "c c"},
     {"describe", "s q z s e", "c"},
@@ -360,6 +362,8 @@ static const char *random_word(char letter, char room[WORD_BYTES])
         "10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc", "1e3", "9223372036854775807",
         "",      "010",   "3600000"};
     static const char *const integers[] = {"1", "-1", "0", "9223372036854775807", "x", "1.5", "-7"};
+    static const char *const notes[] = {"", "a x\n", "a y\nb x\n", "no note\n\nc z",
+                                        "a a longer note\n"};
     static const char *const values[] = {"1", "0", "some text", "", "with\r\nlines", "-12"};
     static const char *const scores[] = {"1",   "2",   "-3",   "1.5",  "1700000000000",
                                          "0.1", "0",   "-inf", "inf",  "+10",
@@ -428,6 +432,8 @@ static const char *random_word(char letter, char room[WORD_BYTES])
         return integers[commands_draw(sizeof integers / sizeof *integers)];
     case 'v':
         return values[commands_draw(sizeof values / sizeof *values)];
+    case 'b':
+        return notes[commands_draw(sizeof notes / sizeof *notes)];
     case 'p':
         return commands_draw(2) != 0 ? "*" : "k[0-1]";
     default:
@@ -446,7 +452,7 @@ static void add_words(struct command *c, const char *text, const long long link_
             c->kills = (int)commands_draw(LINKS);
             snprintf(room, WORD_BYTES, "%lld", link_ids[c->kills]);
             c->word[c->n] = room;
-        } else if (n == 1 && strchr("kwqzesomfrjtacdlghuivpn", *text) != NULL && !is_first) {
+        } else if (n == 1 && strchr("kwqzesomfrjtacdlghuivpnb", *text) != NULL && !is_first) {
             c->word[c->n] = random_word(*text, room);
         } else {
             snprintf(room, WORD_BYTES, "%.*s", (int)n, text);
@@ -512,7 +518,9 @@ void command_make(struct command *c, const long long link_ids[LINKS])
         add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1,
                    script_shapes[shape].keys, script_shapes[shape].arguments);
         c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
-        c->loose = strcmp(script_shapes[shape].name, "describe") == 0; /* its texts contain times */
+        c->loose =
+            strcmp(script_shapes[shape].name, "describe") == 0 || /* their texts contain times */
+            strcmp(script_shapes[shape].name, "board") == 0;
     } else {
         const char *text = probes[commands_draw(sizeof probes / sizeof *probes)];
         model_sha1(text, strlen(text), sha1);
