@@ -94,11 +94,20 @@ typedef struct command {
 } command;
 
 /* model_server.c */
+void model__shut(connection *c);
+
+/* model_dispatch.c */
+void model__execute(model *m, connection *from, const model_text *argv, size_t argc);
 const command *model__command(const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
 bool model__is_forbidden(model *m, const command *cmd); /* by the user's rights */
 bool model__strikes(model *m, unsigned faults); /* one of these is on, and has an effect now */
 bool model__text_is(model_text text, const char *word); /* case-insensitive */
+
+/* model_session.c */
+extern const command model__session_commands[];
+void model__ping(call *c);
+void model__subscribe(call *c);
 void model__publish(call *c);
 
 /* model_deploy.c */
@@ -142,15 +151,15 @@ bool model__typed_key(call *c, int type, key **out);
 bool model__integer_argument(call *c, size_t i, long long *out);
 uint64_t model__random(model *m, uint64_t below);
 
+/* model_memory.c */
+void *model__lua_memory(void *unused, void *p, size_t n, size_t wanted);
+
 /* model_lua.c */
+extern const command model__script_commands[];
 void model__lua_open(model *m);
 void model__lua_close(model *m);
 void model__lua_forget(model *m);
-void model__eval(call *c);
 void model__evalsha(call *c);
-void model__script_load(call *c);
-void model__script_exists(call *c);
-void model__script_flush(call *c);
 
 #define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."

@@ -26,16 +26,6 @@ typedef struct script {
     char body[];
 } script;
 
-/* Memory for an interpreter that makes and drops small things all the time. */
-#define SMALL 512 /* bytes; what is larger comes from malloc */
-#define GRAIN 16
-#define SLAB 65536
-
-static struct {
-    void *dropped[SMALL / GRAIN + 1]; /* by size in grains; the first word is the next one */
-    char *slab, *slab_end;            /* not handed out yet */
-} memory;
-
 static struct {
     lua_State *lua; /* NULL: no model was made yet */
     int handler;    /* the place of the error handler in the registry */
@@ -316,48 +306,6 @@ static void open_library(lua_State *lua, const char *name, lua_CFunction open)
 
 /* ---- The interpreter ---------------------------------------------------------------------------- */
 
-static void *take_small(size_t grains)
-{
-    void *taken = memory.dropped[grains];
-    if (taken != NULL) {
-        memcpy(&memory.dropped[grains], taken, sizeof(void *));
-        __builtin_prefetch(memory.dropped[grains]); /* the next to be taken */
-        return taken;
-    }
-    if ((size_t)(memory.slab_end - memory.slab) < grains * GRAIN) {
-        memory.slab = model__grow(NULL, SLAB);
-        memory.slab_end = memory.slab + SLAB;
-    }
-    taken = memory.slab;
-    memory.slab += grains * GRAIN;
-    return taken;
-}
-
-static void *allocate(void *unused, void *p, size_t n, size_t wanted)
-{
-    size_t had = (n + GRAIN - 1) / GRAIN, grains = (wanted + GRAIN - 1) / GRAIN;
-    (void)unused;
-    if (n > SMALL && wanted > SMALL) {
-        return model__grow(p, wanted);
-    }
-    if (p != NULL && had == grains) {
-        return p;
-    }
-    void *taken = wanted == 0      ? NULL
-                  : wanted > SMALL ? model__grow(NULL, wanted)
-                                   : take_small(grains);
-    if (p != NULL && taken != NULL) {
-        memcpy(taken, p, n < wanted ? n : wanted);
-    }
-    if (p != NULL && n > SMALL) {
-        free(p);
-    } else if (p != NULL) {
-        memcpy(p, &memory.dropped[had], sizeof(void *));
-        memory.dropped[had] = p;
-    }
-    return taken;
-}
-
 static void open_shared(void)
 {
     static const luaL_Reg redis[] = {{"call", redis_call},
@@ -366,7 +314,7 @@ static void open_shared(void)
                                      {"status_reply", redis_status_reply},
                                      {"replicate_commands", redis_replicate_commands},
                                      {NULL, NULL}};
-    lua_State *lua = lua_newstate(allocate, NULL);
+    lua_State *lua = lua_newstate(model__lua_memory, NULL);
     if (lua == NULL) {
         abort();
     }
@@ -549,7 +497,7 @@ static void run_script(call *c, const script *what, size_t keys)
     lua_settop(lua, 0);
 }
 
-void model__eval(call *c)
+static void run_eval(call *c)
 {
     size_t keys;
     const script *what = key_count(c, &keys) ? load_script(c, c->argv[1]) : NULL;
@@ -577,7 +525,7 @@ void model__evalsha(call *c)
     run_script(c, what, keys);
 }
 
-void model__script_load(call *c)
+static void run_script_load(call *c)
 {
     const script *loaded = load_script(c, c->argv[2]);
     if (loaded != NULL) {
@@ -585,7 +533,7 @@ void model__script_load(call *c)
     }
 }
 
-void model__script_exists(call *c)
+static void run_script_exists(call *c)
 {
     model__array(c, c->argc - 2);
     for (size_t i = 2; i < c->argc; i++) {
@@ -595,8 +543,17 @@ void model__script_exists(call *c)
     }
 }
 
-void model__script_flush(call *c)
+static void run_script_flush(call *c)
 {
     model__lua_forget(c->m);
     model__status(c, "OK");
 }
+
+const command model__script_commands[] = {
+    {"eval", run_eval, -3, COMMAND_NOSCRIPT},
+    {"evalsha", model__evalsha, -3, COMMAND_NOSCRIPT},
+    {"script|exists", run_script_exists, -3, COMMAND_NOSCRIPT},
+    {"script|flush", run_script_flush, 2, COMMAND_NOSCRIPT},
+    {"script|load", run_script_load, 3, COMMAND_NOSCRIPT},
+    {NULL, NULL, 0, 0},
+};

@@ -1,0 +1,299 @@
+/* model_session.c - what a client does for its connection: logging in, the database, ping, subscriptions; and what it asks
+ * about the server. */
+#include "model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Connection commands ------------------------------------------------------------------------ */
+
+static void run_quit(call *c)
+{
+    model__status(c, "OK");
+    c->from->closing = true;
+}
+
+static void run_auth(call *c)
+{
+    model_text user = c->argc == 3 ? c->argv[1] : (model_text){"default", 7};
+    model_text password = c->argv[c->argc - 1];
+    if (c->argc > 3) {
+        model__error(c, "ERR syntax error");
+    } else if (c->argc == 2 && c->m->password == NULL) {
+        model__error(c,
+                     "ERR AUTH <password> called without any password configured for the default "
+                     "user. Are you sure your configuration is correct?");
+    } else if (model__strikes(c->m, MODEL_PASSWORD) || user.n != 7 ||
+               memcmp(user.p, "default", 7) != 0 ||
+               (c->m->password != NULL && (password.n != strlen(c->m->password) ||
+                                           memcmp(password.p, c->m->password, password.n) != 0))) {
+        model__error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+    } else {
+        c->from->authenticated = true;
+        model__status(c, "OK");
+    }
+}
+
+static void run_client_kill(call *c)
+{
+    long long id;
+    if (c->argc != 4 || !model__text_is(c->argv[2], "id")) {
+        model__error(c, "ERR syntax error");
+        return;
+    }
+    if (!model__parse_integer(c->argv[3], &id) || id < 1) {
+        model__error(c, "ERR client-id should be greater than 0");
+        return;
+    }
+    connection *victim = NULL;
+    for (size_t i = 0; i < c->m->connection_count; i++) {
+        connection *other = c->m->connections[i];
+        victim = other->open && other->client_id == (uint64_t)id ? other : victim;
+    }
+    bool found = victim != NULL;
+    if (found && victim == c->from) {
+        victim->closing = true;
+    } else if (found) {
+        model__shut(victim);
+        victim->out.n = 0;
+    }
+    model__integer(c, found);
+}
+
+static void run_client_id(call *c)
+{
+    model__integer(c, (long long)c->from->client_id);
+}
+
+void model__ping(call *c)
+{
+    model_text text = c->argc > 1 ? c->argv[1] : (model_text){"", 0};
+    if (c->argc > 2) {
+        model__error(c, "ERR wrong number of arguments for 'ping' command");
+    } else if (c->from->channel_count + c->from->shard_count > 0) {
+        model__array(c, 2);
+        model__bulk(c, "pong", 4);
+        model__bulk(c, text.p, text.n);
+    } else if (c->argc > 1) {
+        model__bulk(c, text.p, text.n);
+    } else {
+        model__status(c, "PONG");
+    }
+}
+
+static void run_select(call *c)
+{
+    long long db;
+    if (!model__parse_integer(c->argv[1], &db)) {
+        model__error(c, "ERR value is not an integer or out of range");
+    } else if (db < 0 || db > 15) {
+        model__error(c, "ERR DB index is out of range");
+    } else {
+        c->from->db = (int)db;
+        model__status(c, "OK");
+    }
+}
+
+static void run_role(call *c)
+{
+    if (model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN)) {
+        model__array(c, 5);
+        model__bulk(c, "slave", 5);
+        model__bulk(c, "127.0.0.1", 9);
+        model__integer(c, 1);
+        model__bulk(c, "connect", 7);
+        model__integer(c, -1);
+        return;
+    }
+    model__array(c, 3);
+    model__bulk(c, "master", 6);
+    model__integer(c, 0);
+    model__array(c, 0);
+}
+
+static void run_info(call *c)
+{
+    char text[256];
+    int n = snprintf(
+        text, sizeof text,
+        "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
+        "# Replication\r\nrole:%s\r\n",
+        (unsigned long long)c->m->run, model__strikes(c->m, MODEL_LOADING),
+        model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
+    model__bulk(c, text, (size_t)n);
+}
+
+/* ---- Pub/sub ------------------------------------------------------------------------------------ */
+
+static buffer *find_channel(const connection *c, model_text name)
+{
+    for (size_t i = 0; i < c->channel_count; i++) {
+        if (model__equal(&c->channels[i], name)) {
+            return &c->channels[i];
+        }
+    }
+    return NULL;
+}
+
+static void confirm(call *c, const char *kind, model_text channel)
+{
+    model__array(c, 3);
+    model__bulk(c, kind, strlen(kind));
+    if (channel.p == NULL) {
+        model__null(c);
+    } else {
+        model__bulk(c, channel.p, channel.n);
+    }
+    model__integer(c, (long long)c->from->channel_count);
+}
+
+void model__subscribe(call *c)
+{
+    connection *from = c->from;
+    for (size_t i = 1; i < c->argc; i++) {
+        if (find_channel(from, c->argv[i]) == NULL) {
+            from->channels =
+                model__grow(from->channels, (from->channel_count + 1) * sizeof *from->channels);
+            buffer *added = &from->channels[from->channel_count++];
+            *added = (buffer){0};
+            model__set(added, c->argv[i].p, c->argv[i].n);
+        }
+        confirm(c, "subscribe", c->argv[i]);
+    }
+}
+
+static void unsubscribe_one(call *c, model_text name)
+{
+    buffer *channel = find_channel(c->from, name);
+    if (channel != NULL) {
+        buffer gone = *channel;
+        *channel = c->from->channels[--c->from->channel_count];
+        confirm(c, "unsubscribe", name); /* the name may be in the buffer that is freed */
+        model__drop(&gone);
+        return;
+    }
+    confirm(c, "unsubscribe", name);
+}
+
+static void run_unsubscribe(call *c)
+{
+    if (c->argc == 1 && c->from->channel_count == 0) {
+        confirm(c, "unsubscribe", (model_text){NULL, 0});
+    }
+    while (c->argc == 1 && c->from->channel_count > 0) {
+        unsubscribe_one(c, (model_text){c->from->channels[0].p, c->from->channels[0].n});
+    }
+    for (size_t i = 1; i < c->argc; i++) {
+        unsubscribe_one(c, c->argv[i]);
+    }
+}
+
+void model__publish(call *c)
+{
+    long long receivers = 0;
+    model__published(c->m, c->argv[1], c->argv[2], false);
+    for (size_t i = 0; i < c->m->connection_count; i++) {
+        connection *to = c->m->connections[i];
+        if (find_channel(to, c->argv[1]) == NULL) {
+            continue;
+        }
+        receivers++;
+        if (!model__strikes(c->m, MODEL_MUTE)) {
+            call message = {.m = c->m, .from = to, .reply = &to->out};
+            model__array(&message, 3);
+            model__bulk(&message, "message", 7);
+            model__bulk(&message, c->argv[1].p, c->argv[1].n);
+            model__bulk(&message, c->argv[2].p, c->argv[2].n);
+        }
+    }
+    model__integer(c, receivers);
+}
+
+size_t model_subscribers(const model *m, const char *channel, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->connection_count; i++) {
+        count += find_channel(m->connections[i], (model_text){channel, n}) != NULL;
+    }
+    return count;
+}
+
+/* Of a channel's subscribers only the first is counted. */
+static bool is_first(const model *m, size_t at, model_text name)
+{
+    for (size_t i = 0; i < at; i++) {
+        if (find_channel(m->connections[i], name) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t each_channel(const model *m, call *c)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->connection_count; i++) {
+        for (size_t j = 0; j < m->connections[i]->channel_count; j++) {
+            const buffer *channel = &m->connections[i]->channels[j];
+            if (is_first(m, i, (model_text){channel->p, channel->n})) {
+                count++;
+                if (c != NULL) {
+                    model__bulk(c, channel->p, channel->n);
+                }
+            }
+        }
+    }
+    return count;
+}
+
+size_t model_channel_count(const model *m)
+{
+    return each_channel(m, NULL);
+}
+
+model_text model_channel(const model *m)
+{
+    for (size_t i = 0; i < m->connection_count; i++) {
+        if (m->connections[i]->channel_count > 0) {
+            const buffer *channel = &m->connections[i]->channels[0];
+            return (model_text){channel->p, channel->n};
+        }
+    }
+    return (model_text){"", 0};
+}
+
+static void run_pubsub_channels(call *c)
+{
+    model__array(c, model_channel_count(c->m));
+    each_channel(c->m, c);
+}
+
+static void run_pubsub_numsub(call *c)
+{
+    model__array(c, 2 * (c->argc - 2));
+    for (size_t i = 2; i < c->argc; i++) {
+        model__bulk(c, c->argv[i].p, c->argv[i].n);
+        model__integer(c, (long long)model_subscribers(c->m, c->argv[i].p, c->argv[i].n));
+    }
+}
+
+/* ---- By name ------------------------------------------------------------------------------------ */
+
+const command model__session_commands[] = {
+    {"auth", run_auth, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_NOAUTH},
+    {"client|id", run_client_id, 2, COMMAND_NOSCRIPT | COMMAND_LOADING},
+    {"client|kill", run_client_kill, -3, COMMAND_NOSCRIPT | COMMAND_LOADING},
+    {"info", run_info, -1, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"ping", model__ping, -1, COMMAND_SUBSCRIBED | COMMAND_KEYLESS},
+    {"publish", model__publish, 3, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"quit", run_quit, -1,
+     COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
+    {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_KEYLESS},
+    {"select", run_select, 2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"subscribe", model__subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
+    {"unsubscribe", run_unsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
+    {NULL, NULL, 0, 0},
+};
