@@ -427,6 +427,21 @@ static void run_zrange(call *c)
     reply_members(c, k, (size_t)from, (size_t)(to - from + 1), scores);
 }
 
+static void run_zremrangebyrank(call *c)
+{
+    key *k;
+    long long from, to;
+    if (!model__integer_argument(c, 2, &from) || !model__integer_argument(c, 3, &to) ||
+        !model__typed_key(c, MODEL_ZSET, &k)) {
+        return;
+    }
+    long long n = k != NULL && clip(&from, &to, k->count) ? to - from + 1 : 0;
+    for (long long i = 0; i < n; i++) {
+        model__remove_item(c->m, k, &k->items[from]);
+    }
+    model__integer(c, n);
+}
+
 /* ---- Sorted sets by score ----------------------------------------------------------------------- */
 
 struct bounds {
@@ -545,6 +560,7 @@ const command model__list_commands[] = {
     {"zrangebyscore", run_zrangebyscore, -4, 0},
     {"zrank", run_zrank, 3, 0},
     {"zrem", run_zrem, -3, COMMAND_WRITE},
+    {"zremrangebyrank", run_zremrangebyrank, 4, COMMAND_WRITE},
     {"zremrangebyscore", run_zremrangebyscore, 4, COMMAND_WRITE},
     {"zscore", run_zscore, 3, 0},
     {NULL, NULL, 0, 0},

@@ -35,30 +35,72 @@ static void run_auth(call *c)
     }
 }
 
+struct kill {
+    long long id; /* 0: any */
+    int type;     /* -1: any; 0: normal; 1: with subscriptions; 2: one that no client here has */
+    bool also_itself; /* SKIPME no */
+};
+
+/* The filter word and its value; false: an error was sent. */
+static bool kill_filter(call *c, size_t i, struct kill *out)
+{
+    static const char *const types[] = {"normal", "pubsub", "master", "replica", "slave"};
+    model_text word = c->argv[i], value = i + 1 < c->argc ? c->argv[i + 1] : (model_text){"", 0};
+    bool is_type = model__text_is(word, "type");
+    if (i + 1 < c->argc && model__text_is(word, "id")) {
+        if (model__parse_integer(value, &out->id) && out->id > 0) {
+            return true;
+        }
+        model__error(c, "ERR client-id should be greater than 0");
+        return false;
+    }
+    for (int type = 0; is_type && type < (int)(sizeof types / sizeof *types); type++) {
+        if (model__text_is(value, types[type])) {
+            out->type = type < 2 ? type : 2;
+            return true;
+        }
+    }
+    if (is_type && i + 1 < c->argc) {
+        model__error(c, "ERR Unknown client type '%.*s'", (int)value.n, value.p);
+        return false;
+    }
+    out->also_itself = model__text_is(value, "no");
+    if (model__text_is(word, "skipme") && (out->also_itself || model__text_is(value, "yes"))) {
+        return true;
+    }
+    model__error(c, "ERR syntax error");
+    return false;
+}
+
 static void run_client_kill(call *c)
 {
-    long long id;
-    if (c->argc != 4 || !model__text_is(c->argv[2], "id")) {
-        model__error(c, "ERR syntax error");
+    struct kill which = {.type = -1};
+    long long killed = 0;
+    for (size_t i = 2; c->argc > 3 && i < c->argc; i += 2) {
+        if (!kill_filter(c, i, &which)) {
+            return;
+        }
+    }
+    if (c->argc == 3) { /* by its address, and none has one here */
+        model__error(c, "ERR No such client");
         return;
     }
-    if (!model__parse_integer(c->argv[3], &id) || id < 1) {
-        model__error(c, "ERR client-id should be greater than 0");
-        return;
-    }
-    connection *victim = NULL;
     for (size_t i = 0; i < c->m->connection_count; i++) {
         connection *other = c->m->connections[i];
-        victim = other->open && other->client_id == (uint64_t)id ? other : victim;
+        int type = other->channel_count + other->shard_count > 0;
+        if (!other->open || (which.id > 0 && other->client_id != (uint64_t)which.id) ||
+            (which.type >= 0 && which.type != type) || (other == c->from && !which.also_itself)) {
+            continue;
+        }
+        killed++;
+        if (other == c->from) {
+            other->closing = true;
+        } else {
+            model__shut(other);
+            other->out.n = 0;
+        }
     }
-    bool found = victim != NULL;
-    if (found && victim == c->from) {
-        victim->closing = true;
-    } else if (found) {
-        model__shut(victim);
-        victim->out.n = 0;
-    }
-    model__integer(c, found);
+    model__integer(c, killed);
 }
 
 static void run_client_id(call *c)

@@ -496,7 +496,7 @@ static bool is_unfair(const struct command *c, int link)
 {
     bool subscribes = strcmp(c->word[0], "subscribe") == 0;
     bool is_newer = c->n > 1 && strcmp(c->word[1], "setinfo") == 0 && !server.is_7_0;
-    return is_newer || (subscribes && link != LINKS - 1) || (c->kills == link) ||
+    return is_newer || (subscribes && link != LINKS - 1) ||
            (world.faults & MODEL_READONLY && c->loose);
 }
 
