@@ -148,6 +148,7 @@ item *model__find_field(key *k, model_text field); /* NULL if it, or the key, is
 /* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: an error was
  * sent. */
 bool model__typed_key(call *c, int type, key **out);
+bool model__glob_matches(model_text pattern, const buffer *name);
 bool model__integer_argument(call *c, size_t i, long long *out);
 uint64_t model__random(model *m, uint64_t below);
 

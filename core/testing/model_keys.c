@@ -198,7 +198,7 @@ static void run_persist(call *c)
     model__integer(c, had_one);
 }
 
-static bool glob_matches(model_text pattern, const buffer *name)
+bool model__glob_matches(model_text pattern, const buffer *name)
 {
     char glob[512], text[1024];
     snprintf(glob, sizeof glob, "%.*s", (int)pattern.n, pattern.p);
@@ -215,7 +215,7 @@ static void reply_names(call *c, model_text pattern, model_text type)
     c->reply = &names;
     for (size_t i = model_key_count(c->m); i-- > 0;) {
         const key *k = &c->m->keys[i];
-        if (k->db == c->from->db && glob_matches(pattern, &k->name) &&
+        if (k->db == c->from->db && model__glob_matches(pattern, &k->name) &&
             (type.p == NULL || model__text_is(type, type_name(k->type)))) {
             model__bulk(c, k->name.p, k->name.n);
             found++;

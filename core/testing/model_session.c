@@ -261,6 +261,8 @@ size_t model_subscribers(const model *m, const char *channel, size_t n)
     return count;
 }
 
+static const model_text any_channel = {"*", 1};
+
 /* Of a channel's subscribers only the first is counted. */
 static bool is_first(const model *m, size_t at, model_text name)
 {
@@ -272,13 +274,14 @@ static bool is_first(const model *m, size_t at, model_text name)
     return true;
 }
 
-static size_t each_channel(const model *m, call *c)
+static size_t each_channel(const model *m, model_text pattern, call *c)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->connection_count; i++) {
         for (size_t j = 0; j < m->connections[i]->channel_count; j++) {
             const buffer *channel = &m->connections[i]->channels[j];
-            if (is_first(m, i, (model_text){channel->p, channel->n})) {
+            if (model__glob_matches(pattern, channel) &&
+                is_first(m, i, (model_text){channel->p, channel->n})) {
                 count++;
                 if (c != NULL) {
                     model__bulk(c, channel->p, channel->n);
@@ -291,7 +294,7 @@ static size_t each_channel(const model *m, call *c)
 
 size_t model_channel_count(const model *m)
 {
-    return each_channel(m, NULL);
+    return each_channel(m, any_channel, NULL);
 }
 
 model_text model_channel(const model *m)
@@ -307,8 +310,15 @@ model_text model_channel(const model *m)
 
 static void run_pubsub_channels(call *c)
 {
-    model__array(c, model_channel_count(c->m));
-    each_channel(c->m, c);
+    model_text pattern = c->argc > 2 ? c->argv[2] : any_channel;
+    if (c->argc > 3) {
+        model__error(
+            c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try PUBSUB HELP.",
+            (int)c->argv[1].n, c->argv[1].p);
+        return;
+    }
+    model__array(c, each_channel(c->m, pattern, NULL));
+    each_channel(c->m, pattern, c);
 }
 
 static void run_pubsub_numsub(call *c)
@@ -329,7 +339,7 @@ const command model__session_commands[] = {
     {"info", run_info, -1, COMMAND_LOADING | COMMAND_KEYLESS},
     {"ping", model__ping, -1, COMMAND_SUBSCRIBED | COMMAND_KEYLESS},
     {"publish", model__publish, 3, COMMAND_LOADING | COMMAND_KEYLESS},
-    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|channels", run_pubsub_channels, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"quit", run_quit, -1,
      COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
