@@ -5,12 +5,8 @@
  * A SOCKET memory://NAME is a memory server that it starts itself.
  */
 #include <snib.h>
-#ifdef CONFORM_MEMORY
-#include <snib_testing.h>
-#include <stddef.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#endif
+
+#include "conform.h"
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -20,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 30000, DEBUG_HOLD_MS = 50 };
+enum { WORDS_MAX = 24, THINGS_MAX = 64, LIMIT_MS = 30000, DEBUG_HOLD_MS = 50 };
 
 /* What a program has named.  A lock that could not be made keeps its error for its first use. */
 struct thing {
@@ -34,17 +30,15 @@ struct thing {
     snib_error error;
 };
 
-#define MEMORY "memory://"
-
 static struct thing things[THINGS_MAX];
 static const char *server_socket;
 static redisContext *server, *servers[SERVERS_MAX];
 static char **server_sockets;
-static int server_count;
+static int server_count, server_index;
 static char *words[WORDS_MAX];
 static int word_count;
 
-static void die(const char *what, const char *detail)
+void die(const char *what, const char *detail)
 {
     fprintf(stderr, "conform: %s: %s\n", what, detail ? detail : "");
     exit(2);
@@ -174,6 +168,7 @@ static void run_server(void)
     int index = atoi(words[1]) - 1;
     if (index < 0 || index >= server_count)
         die("no such server", words[1]);
+    server_index = index;
     server_socket = server_sockets[index];
     server = servers[index];
     puts("ok");
@@ -181,6 +176,11 @@ static void run_server(void)
 
 static void run_shutdown(void)
 {
+    if (memory_is(server_index)) {
+        memory_stop(server_index);
+        puts("ok");
+        return;
+    }
     freeReplyObject(redisCommand(server, "SHUTDOWN NOSAVE")); /* it answers by its end */
     puts(server->err ? "ok" : "stuck");
 }
@@ -635,9 +635,33 @@ static void run_until(void)
     puts("stuck");
 }
 
+static void must_do(const char *command, const char *argument)
+{
+    redisReply *reply = redisCommand(server, command, argument);
+    if (!reply || reply->type == REDIS_REPLY_ERROR)
+        die(command, reply ? reply->str : server->errstr);
+    freeReplyObject(reply);
+}
+
 static void run_kill(void)
 {
-    freeReplyObject(redisCommand(server, "CLIENT KILL TYPE %s SKIPME yes", words[1]));
+    must_do("CLIENT KILL TYPE %s SKIPME yes", words[1]);
+    puts("ok");
+}
+
+static void run_sick(void)
+{
+    bool on = strcmp(words[2], "on") == 0;
+    if (memory_is(server_index))
+        memory_fault(server_index, words[1], words[2]);
+    else if (strcmp(words[1], "oom") == 0)
+        must_do("CONFIG SET maxmemory %s", on ? "1" : "0");
+    else if (strcmp(words[1], "noreplicas") == 0)
+        must_do("CONFIG SET min-replicas-to-write %s", on ? "1" : "0");
+    else if (strcmp(words[1], "readonly") == 0)
+        must_do(on ? "REPLICAOF 127.0.0.1 %s" : "REPLICAOF NO %s", on ? "1" : "ONE");
+    else
+        die("no such state", words[1]);
     puts("ok");
 }
 
@@ -661,7 +685,7 @@ static const struct {
     {"force", 2, run_force},         {"list", 3, run_list},
     {"describe", 3, run_describe},   {"raw", 2, run_raw},
     {"until", 3, run_until},         {"kill", 2, run_kill},
-    {"gone", 2, run_gone},
+    {"gone", 2, run_gone},           {"sick", 3, run_sick},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -705,31 +729,6 @@ static void run_line(char *line)
     die("no such operation", shown);
 }
 
-#ifdef CONFORM_MEMORY
-/* Start it and connect to it, as the library does. */
-static redisContext *connect_memory(const char *url)
-{
-    snib_memory *memory;
-    snib_error error;
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    if (snib_memory_start(url + strlen(MEMORY), &memory, &error) != SNIB_OK)
-        die("memory server", error.text);
-    int n = snprintf(to.sun_path + 1, sizeof to.sun_path - 1, "snib-memory/%d/%s", (int)getpid(),
-                     url + strlen(MEMORY));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, length) != 0)
-        die("memory server", url);
-    return redisConnectFd(fd);
-}
-#else
-static redisContext *connect_memory(const char *url)
-{
-    die("built without the test kit", url);
-    return NULL;
-}
-#endif
-
 int main(int argc, char **argv)
 {
     FILE *program = argc >= 3 && argc <= 2 + SERVERS_MAX ? fopen(argv[1], "r") : NULL;
@@ -740,7 +739,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < server_count; i++) {
         bool memory = strncmp(server_sockets[i], MEMORY, strlen(MEMORY)) == 0;
         servers[i] =
-            memory ? connect_memory(server_sockets[i]) : redisConnectUnix(server_sockets[i]);
+            memory ? connect_memory(server_sockets[i], i) : redisConnectUnix(server_sockets[i]);
         if (!servers[i] || servers[i]->err)
             die("server", servers[i] ? servers[i]->errstr : NULL);
     }

@@ -43,15 +43,35 @@ NAMES = {
 }
 
 
-class Raw:
-    """A connection that speaks just enough RESP2."""
+MEMORY = "memory://"
+# What puts a real server in a state, and ends it; on a memory server this is a fault.
+SICK = {
+    "oom": ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+    "noreplicas": ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
+    "readonly": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+}
 
-    def __init__(self, path: str) -> None:
+
+class Server:
+    """One server of the program, and a connection that speaks just enough RESP2."""
+
+    def __init__(self, address: str) -> None:
+        self.memory, self.url, path = None, f"unix://{address}", address
+        if address.startswith(MEMORY):
+            from snib import testing
+
+            name = address.removeprefix(MEMORY)
+            self.memory, self.url = testing.Server(name), address
+            path = f"\0snib-memory/{os.getpid()}/{name}"
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
         self._file = self._socket.makefile("rb")
 
-    def __call__(self, *words: str) -> str:
+    def url_of(self, user: str, db: str) -> str:
+        scheme, _, rest = self.url.partition("//")
+        return f"{scheme}//{user}{rest}{db}"
+
+    def raw(self, *words: str) -> str:
         parts = [word.encode() for word in words]
         request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
         self._socket.sendall(request)
@@ -190,8 +210,8 @@ def hold(lock: Any, timeout: float | None, n: int) -> Any:
 class Interpreter:
     def __init__(self, face: Threads | Asyncio, paths: list[str]) -> None:
         self.face = face
-        self.servers = [(path, Raw(path)) for path in paths]
-        self.path, self.raw = self.servers[0]
+        self.servers = [Server(path) for path in paths]
+        self.server = self.servers[0]
         self.clients: dict[str, Any] = {}
         # With the client's name; a lock that could not be created is kept as its error.
         self.locks: dict[str, tuple[str, Any]] = {}
@@ -252,7 +272,7 @@ class Interpreter:
         db = "?db=" + options["db"] if "db" in options else ""
         patience = self.seconds(options, "patience") or LIMIT
         client = self.clients[name] = self.face.package.Client(
-            options.get("url", f"unix://{user}{self.path}{db}"),
+            options.get("url", self.server.url_of(user, db)),
             lease=self.seconds(options, "lease"),
             patience=patience,
             try_timeout=patience,
@@ -268,11 +288,21 @@ class Interpreter:
         return "ok"
 
     async def run_server(self, options: dict[str, str], number: str) -> str:
-        self.path, self.raw = self.servers[int(number) - 1]
+        self.server = self.servers[int(number) - 1]
         return "ok"
 
     async def run_shutdown(self, options: dict[str, str]) -> str:
+        if self.server.memory:
+            self.server.memory.stop()
+            return "ok"
         return "ok" if self.raw("SHUTDOWN", "NOSAVE") == "" else "stuck"
+
+    def raw(self, *words: str) -> str:
+        return self.server.raw(*words)
+
+    @staticmethod
+    def ok(reply: str) -> str:
+        return reply if reply.startswith("error ") else "ok"
 
     def name_lock(self, lock: str, client: str, make: Callable[[], Any]) -> None:
         try:
@@ -462,8 +492,13 @@ class Interpreter:
         return want if await self.until(lambda: self.raw(*words) == want) else "stuck"
 
     async def run_kill(self, options: dict[str, str], kind: str) -> str:
-        self.raw("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-        return "ok"
+        return self.ok(self.raw("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"))
+
+    async def run_sick(self, options: dict[str, str], state: str, switch: str) -> str:
+        if self.server.memory:
+            self.server.memory.fault(state, switch)
+            return "ok"
+        return self.ok(self.raw(*SICK[state][switch == "off"].split()))
 
 
 async def main(face: str, program: str, *paths: str) -> None:

@@ -66,11 +66,6 @@ type submitted struct {
 	err    error
 }
 
-type server struct {
-	socket string
-	raw    *raw
-}
-
 type interpreter struct {
 	servers   []server
 	server    server
@@ -132,10 +127,11 @@ func until(condition func() bool) bool {
 }
 
 func (in *interpreter) client(name string) string {
-	address := "unix://" + in.server.socket
-	if user, given := in.options["user"]; given {
-		address = "unix://" + user + "@" + in.server.socket
+	user, given := in.options["user"]
+	if given {
+		user += "@"
 	}
+	address := in.server.scheme + user + in.server.rest
 	if db, given := in.options["db"]; given {
 		address += "?db=" + db
 	}
@@ -499,10 +495,7 @@ func (in *interpreter) run(verb string, words []string) string {
 		in.server = in.servers[number-1]
 		return "ok"
 	case "shutdown":
-		if !in.server.raw.ends("SHUTDOWN", "NOSAVE") {
-			return "stuck"
-		}
-		return "ok"
+		return in.server.shutdown()
 	case "acquire":
 		hold, err := in.acquire(ctx, in.locks[words[1]])
 		in.holds[words[0]] = hold
@@ -561,8 +554,9 @@ func (in *interpreter) run(verb string, words []string) string {
 		}
 		return words[0]
 	case "kill":
-		in.server.raw.do("CLIENT", "KILL", "TYPE", words[0], "SKIPME", "yes")
-		return "ok"
+		return ok(in.server.raw.do("CLIENT", "KILL", "TYPE", words[0], "SKIPME", "yes"))
+	case "sick":
+		return in.server.sick(words[0], words[1])
 	}
 	panic("no such operation: " + verb)
 }
@@ -615,7 +609,7 @@ func main() {
 		submitted: map[string]*submitted{},
 	}
 	for _, socket := range os.Args[3:] {
-		in.servers = append(in.servers, server{socket, dial(socket)})
+		in.servers = append(in.servers, reach(socket))
 	}
 	in.server = in.servers[0]
 	for lines := bufio.NewScanner(program); lines.Scan(); {
