@@ -2,20 +2,18 @@
 """The Python interpreters of conformance programs; README.md has the language.
 
     conform.py threads|asyncio PROGRAM SOCKET...
-    conform.py serve SOCKET
+    conform.py serve SOCKET [memory]
 
 Both APIs of the package run in one interpreter: what one returns, the other awaits.  `serve` forks a process for each
-program that served.py asks for.  The package is imported only by these, so each program has a new one; what takes most
-of the time of a start, Python itself and its library, is loaded once.
+program that served.py asks for, after the imports, which take most of the time of a start; with `memory` also of the
+test kit.  So each program has a package that nothing has used yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses  # noqa: F401 - this and logging are what the package imports
 import inspect
-import logging  # noqa: F401
 import os
 import re
 import select
@@ -29,12 +27,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import served
+import snib
+import snib.aio
 
 if sys.argv[1] == "serve":
+    if "memory" in sys.argv:
+        import snib.testing
     sys.argv[1:] = served.serve(sys.argv[2])
-
-import snib  # noqa: E402
-import snib.aio  # noqa: E402
 
 LIMIT = 30.0
 CODES = Path(__file__).parents[2] / "core/api/codes.def"
@@ -264,7 +263,7 @@ class Interpreter:
         while not condition():
             if time.monotonic() > end:
                 return False
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)
         return True
 
     async def run_client(self, options: dict[str, str], name: str) -> str:

@@ -153,11 +153,14 @@ def main() -> int:
         served = None
         if set(faces) & set(PYTHON):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="snib-test-"))
-            served = Served(HERE / "conform.py", folder)
+            served = Served(HERE / "conform.py", folder, *["memory"] * options.memory)
             stack.callback(served.end)
         run = interpreters(options.build, faces, served)
-        pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
-        logs = {program: [pool.submit(log, face, program, options.memory) for face in run.values()] for program in programs}
+        pool = stack.enter_context(ThreadPoolExecutor(2 * AT_ONCE if options.memory else AT_ONCE))
+        logs = {
+            program: [pool.submit(log, face, program, options.memory) for face in run.values()]
+            for program in programs
+        }
     for program in programs:
         expected = program.with_suffix(".log")
         for face, got in zip(run, [each.result() for each in logs[program]], strict=True):

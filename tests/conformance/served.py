@@ -53,9 +53,9 @@ def serve(path: str) -> list[str]:
 class Served:
     """A serving process, for as long as it is needed."""
 
-    def __init__(self, program: Path, folder: str) -> None:
+    def __init__(self, program: Path, folder: str, *more: str) -> None:
         self._path = f"{folder}/serve"
-        self._process = subprocess.Popen([sys.executable, str(program), "serve", self._path])
+        self._process = subprocess.Popen([sys.executable, str(program), "serve", self._path, *more])
         end = time.monotonic() + 60
         while True:
             with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
