@@ -28,6 +28,7 @@ import "C"
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,9 @@ func Start(t testing.TB) *Server {
 func New(name string) (*Server, error) {
 	var handle *C.snib_memory
 	var err C.snib_error
+	if err := noNUL(name); err != nil {
+		return nil, err
+	}
 	given, free := text(name)
 	defer free()
 	if C.snib_memory_start(given, &handle, &err) != C.SNIB_OK {
@@ -70,6 +74,13 @@ func New(name string) (*Server, error) {
 }
 
 func told(err *C.snib_error) error { return errors.New("snibtest: " + C.GoString(&err.text[0])) }
+
+func noNUL(texts ...string) error {
+	if strings.ContainsRune(strings.Join(texts, ""), 0) {
+		return errors.New("snibtest: a name or an argument contains a NUL")
+	}
+	return nil
+}
 
 // text is NULL for "".
 func text(value string) (*C.char, func()) {
@@ -94,6 +105,9 @@ func (s *Server) Stop() {
 // Fault causes a fault by its name, as snib_memory_fault in snib_testing.h describes it; "" is no argument.
 func (s *Server) Fault(name, argument string) error {
 	var err C.snib_error
+	if err := noNUL(name, argument); err != nil {
+		return err
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.handle == nil {

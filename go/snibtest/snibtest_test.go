@@ -110,8 +110,10 @@ func TestNoServer(t *testing.T) {
 	if err := server.Fault("stall", ""); err == nil {
 		t.Error("a stopped server has faults")
 	}
-	if _, err := snibtest.New("a/b"); err == nil {
-		t.Error("a bad name is taken")
+	for _, bad := range []string{"a/b", "twice\x00"} {
+		if _, err := snibtest.New(bad); err == nil {
+			t.Errorf("the name %q is taken", bad)
+		}
 	}
 }
 
@@ -122,7 +124,12 @@ func TestBadFaults(t *testing.T) {
 		{"", "", "there are lose_reply, "},
 		{"stall", "1", "takes no argument"},
 		{"expire", "", "the name of a key"},
+		{"expire", "nothing", `no key "nothing"`},
+		{"kill_connection", "9", "1 is the oldest; there are 0"},
+		{"lose_reply", "0", "1 to 1000000"},
 		{"oom", "maybe", `"on" or "off"`},
+		{"stall\x00", "", "contains a NUL"},
+		{"expire", "a\x00b", "contains a NUL"},
 	} {
 		if err := server.Fault(bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), bad[2]) {
 			t.Error(bad, err)

@@ -285,6 +285,22 @@ static void release_is_not_confirmed(void **state)
     snib_client_free(client);
 }
 
+/* This program has no test kit, nor has a build without Lua: to the library that is a server that nobody started. */
+static void no_test_kit(void **state)
+{
+    snib_error error = {0};
+    snib_hold *none = NULL;
+    (void)state;
+    snib_client *client = open_with("memory://kit", PATIENCE_MS);
+    says(snib_client_ping(client, -1, &error), SNIB_ECONNECT, &error,
+         "no connection to memory://kit (no memory server of this name accepts connections in this "
+         "process; start one with snib.testing, snibtest or snib_memory_start()); nothing was "
+         "applied");
+    says(snib_lock_acquire(must_lock(client, "x"), 0, 0, &none, &error), SNIB_ECONNECT, &error,
+         "mutex \"x\": no connection to memory://kit (no memory server of this name");
+    snib_client_free(client);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
@@ -293,6 +309,7 @@ int main(void)
         TEST(lock_is_named),   TEST(outcomes_name_it),         TEST(loss_has_its_reason),
         TEST(rights_are_told), TEST(nobody_listens),           TEST(started_before_its_server),
         TEST(server_hangs),    TEST(release_of_a_dead_server), TEST(release_is_not_confirmed),
+        TEST(no_test_kit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

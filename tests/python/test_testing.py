@@ -173,6 +173,52 @@ def test_two_programs_have_two_servers() -> None:
             subprocess.run([sys.executable, "-c", NO_SERVER, server.url], check=True, timeout=120)
 
 
+NO_KIT = """
+import snib
+try:
+    import snib.testing
+except ImportError as error:
+    print(error)
+try:
+    snib.connect("memory://kit").lock("name").hold(timeout=0)
+except snib.NotConnected as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "library, said",
+    [
+        (None, "this build of Snib has no test kit: install Lua 5.1 (on Debian liblua5.1-0-dev) and build it again"),
+        (b"of another machine", "the test kit needs Lua 5.1 (on Debian liblua5.1-0): "),
+    ],
+)
+def test_a_build_without_the_kit(tmp_path: Path, library: bytes | None, said: str) -> None:
+    (tmp_path / "snib").mkdir()
+    for file in Path(snib.__file__).parent.iterdir():
+        if file.name not in ("libsnib-testing.so", "__pycache__"):
+            (tmp_path / "snib" / file.name).symlink_to(file)
+    if library:
+        (tmp_path / "snib" / "libsnib-testing.so").write_bytes(library)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", NO_KIT], capture_output=True, text=True, env=env, timeout=120)
+    imported, used = done.stdout.splitlines()
+    assert imported.startswith(said), done.stdout
+    assert "memory://kit (no memory server of this name accepts connections in this process; start one with" in used
+
+
+def test_a_close_waits_for_a_silent_server(memory: snib.testing.Server) -> None:
+    client = snib.connect(memory.url)
+    hold = client.lock("name").hold()
+    memory.stall()
+    with pytest.raises(snib.Timeout, match="its lease will end it"):
+        client.close(timeout=0.1)
+    memory.resume()
+    with pytest.raises(snib.Lost, match="closed"):
+        hold.check()
+    eventually(lambda: not memory.connections, SOON)
+
+
 def test_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "def test_it(snib_server, snib_client):\n"
