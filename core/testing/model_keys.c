@@ -5,7 +5,6 @@
  */
 #include "model_internal.h"
 
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,12 +197,61 @@ static void run_persist(call *c)
     model__integer(c, had_one);
 }
 
+/* Whether a byte is in the set that begins after a '['; *at becomes its ']', or the last byte if it has none. */
+static bool set_has(const char **at, const char *end, unsigned char byte)
+{
+    const char *p = *at;
+    bool inverted = p < end && *p == '^', found = false;
+    for (p += inverted; p < end && *p != ']'; p++) {
+        unsigned char from = (unsigned char)*p, to = from;
+        if (*p == '\\' && p + 1 < end) {
+            from = to = (unsigned char)*++p;
+        } else if (end - p >= 3 && p[1] == '-') {
+            to = (unsigned char)p[2];
+            p += 2;
+        }
+        found |= from <= to ? byte >= from && byte <= to : byte >= to && byte <= from;
+    }
+    *at = p < end ? p : end - 1;
+    return found != inverted;
+}
+
+/* A server's patterns are of bytes, whatever the locale, which fnmatch() would heed. */
+static bool glob(const char *p, const char *p_end, const char *s, const char *s_end)
+{
+    for (; p < p_end && s < s_end; p++, s++) {
+        if (*p == '*') {
+            while (p < p_end && *p == '*') {
+                p++;
+            }
+            while (p < p_end && s < s_end && !glob(p, p_end, s, s_end)) {
+                s++;
+            }
+            return p == p_end || s < s_end;
+        }
+        const char *set = p + 1;
+        if (*p == '[') {
+            if (!set_has(&set, p_end, (unsigned char)*s)) {
+                return false;
+            }
+            p = set;
+        } else if (*p != '?') {
+            p += *p == '\\' && p + 1 < p_end;
+            if (*p != *s) {
+                return false;
+            }
+        }
+    }
+    while (s == s_end && p < p_end && *p == '*') {
+        p++;
+    }
+    return p == p_end && s == s_end;
+}
+
 bool model__glob_matches(model_text pattern, const buffer *name)
 {
-    char glob[512], text[1024];
-    snprintf(glob, sizeof glob, "%.*s", (int)pattern.n, pattern.p);
-    snprintf(text, sizeof text, "%.*s", (int)name->n, name->p);
-    return fnmatch(glob, text, 0) == 0;
+    const char *bytes = name->n == 0 ? "" : name->p;
+    return glob(pattern.p, pattern.p + pattern.n, bytes, bytes + name->n);
 }
 
 /* The keys of this database that match, and have the type if one is given. */
