@@ -150,7 +150,8 @@ func (s *Server) Advance(d time.Duration) {
 // LoseReply executes the next script, but loses its reply and cuts its connection.
 func (s *Server) LoseReply() { s.must("lose_reply", "") }
 
-// Stall reads and answers nothing until Resume.
+// Stall reads and answers nothing until Resume. The Close of a client that still holds locks waits for its patience,
+// as at a real server that hangs.
 func (s *Server) Stall() { s.must("stall", "") }
 
 // Resume ends Stall.

@@ -153,7 +153,10 @@ class Server:
         self.fault("lose_reply", str(times))
 
     def stall(self) -> None:
-        """Read and answer nothing until resume()."""
+        """Read and answer nothing until resume().
+
+        The close of a client that still holds locks waits for its patience, as at a real server that hangs.
+        """
         self.fault("stall")
 
     def resume(self) -> None:
