@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1d4ce4db22257e7b"
+#define SNIB_BUILD_ID "92af40bdfac5cffa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -521,6 +521,7 @@ typedef struct snib_client_stats_data {
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
+    uint64_t debug_warnings; /* mistakes that the option debug has found, see snib_debug_here() */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -1123,13 +1124,19 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
  *
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
- *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       does, among all clients of the process that have the option, and within some seconds among all processes that
+ *       have such clients of the same database: then each is told, with the program, process and machine of each place.
+ *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are semaphores; readers do
+ *       not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
  *
- * Other clients do nothing of this, and cost nothing more.
+ * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
+ *
+ * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
+ * no call waits for that.  They lie in the string snib_client:{orders}, each for 60 s after a process was last there that
+ * takes locks in that order, at most 64 KiB of them.
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
@@ -2291,6 +2298,17 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+
+#define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
+#define SNIB__BOARD_BYTES 65536                   /* the most notes */
+#define SNIB__BOARD_SEEN (SNIB__BOARD_BYTES + 32) /* with the server's time */
+/* Whether the board of the clients of this database can be reached now, see board.c. */
+bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
+/* Then: leave these notes, lines of a word and a text, or none, and ask for the board.  There may be no answer. */
+void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
+/* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
+ * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
+char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
@@ -2910,6 +2928,7 @@ int snib_advance_clock(int64_t ms, snib_error *err)
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
 int snib__debug_begin(struct snib__client *client);
 void snib__debug_end(struct snib__client *client);
+uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
@@ -3544,6 +3563,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
+    stats.debug_warnings = snib__debug_warnings(client);
     stats.memory += sizeof *client;
     for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
          link = snib__link_next(link)) {
@@ -4062,44 +4082,106 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
  * If the edges form a circle, as many callers as it has edges can wait for each other for ever.  Reading
  * waits only for writing: a lock that a circle enters by reading and leaves by reading does not close it.
  *
- * One graph for all clients of the process, for they may hold each other's locks up.  It is bounded, and
- * only grows.  The caller serialises all calls. */
+ * One graph for all clients of the process, for they may hold each other's locks up.  Its own edges stay.
+ * Edges that other processes tell of come and go with what peers.c reads; a circle is this process's affair
+ * if at least one of its edges is.  Both are bounded.  The caller serialises all calls. */
 #ifndef SNIB__ORDER_H
 #define SNIB__ORDER_H
+
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SNIB__ORDER_MAX 4096    /* edges */
+#define SNIB__ORDER_MAX 4096    /* edges of this process, and as many of others */
 #define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
 #define SNIB__SITE_CAP 72       /* of a place in the program, with its NUL */
 #define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
+#define SNIB__PROCESS_CAP 96    /* of what a process says about itself */
 
-/* A lock's name at its server. */
+/* A lock's name at its server: hashes of both, the same from whatever client of this process.  Other
+ * processes may reach the server by another address. */
 struct snib__order_name {
-    uint64_t id;                      /* a hash of both: the same lock from whatever client */
+    uint64_t server, name;
     bool reads;                       /* taken, or to be taken, together with other readers */
     char shown[SNIB__ORDER_NAME_CAP]; /* quoted */
 };
 
-/* An edge, for the text; valid for ever. */
+/* A caller that holds one lock waits for another. */
+struct snib__order_pair {
+    const struct snib__order_name *held, *taken;
+    const char *held_place, *taken_place;
+    const char *process; /* whose caller; NULL: this one's */
+};
+
+/* An edge, for the text; valid until the next call. */
 struct snib__order_step {
     const char *held, *held_place;
     const char *taken, *taken_place;
+    const char *process; /* NULL: this one */
+};
+
+struct snib__order_circle {
+    struct snib__order_step steps[SNIB__ORDER_STEPS]; /* the first is the new edge */
+    uint32_t n;   /* how long it is, which may be more than there are steps */
+    bool foreign; /* it has edges of other processes */
+    uint64_t id;  /* the same for the same edges */
 };
 
 enum snib__order {
     SNIB__ORDER_FINE,   /* it closes no circle, or was known */
-    SNIB__ORDER_CIRCLE, /* it closes this circle */
+    SNIB__ORDER_NEW,    /* the same, and it is an edge that this process has not had */
+    SNIB__ORDER_CIRCLE, /* it is such an edge, and closes this circle */
     SNIB__ORDER_FULL    /* there is no room for it: told once */
 };
 
-/* snib__order_note - a caller that holds one lock is about to wait for another.  The first step is the new
- * edge; *out_n: how long the circle is, which may be more than there are steps. */
-enum snib__order snib__order_note(const struct snib__order_name *held, const char *held_place,
-                                  const struct snib__order_name *taken, const char *taken_place,
-                                  struct snib__order_step steps[SNIB__ORDER_STEPS],
-                                  uint32_t *out_n);
+/* snib__order_note - a caller of this process that holds one lock is about to wait for another. */
+enum snib__order snib__order_note(const struct snib__order_pair *pair,
+                                  struct snib__order_circle *out);
+
+/* ---- What processes know of each other's, for the locks of one server ----
+ *
+ * snib__order_listen  what is known is about to be told anew
+ * snib__order_hear    it contains this edge, until then, of whatever process; whether it closes a circle that
+ *                     this process is part of
+ * snib__order_heard   that was all: what it did not contain is forgotten, unless it is this process's own */
+void snib__order_listen(uint64_t server);
+bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+                      struct snib__order_circle *out);
+void snib__order_heard(uint64_t server);
+
+/* snib__order_tell - the edges of this process that others do not know, or not until then.  tell: false ends it. */
+void snib__order_tell(uint64_t server, snib__time until,
+                      bool (*tell)(void *context, const struct snib__order_pair *pair),
+                      void *context);
+
+#endif
+
+/* ---- api/peers.h ------------------------------------------------------------------------------*/
+
+/* peers.h - what processes tell each other about the order in which they take locks.
+ *
+ * The caller serialises all calls, and is inside the engine's client. */
+#ifndef SNIB__PEERS_H
+#define SNIB__PEERS_H
+
+
+#include <stddef.h>
+
+/* snib__peers_self - what this process says about itself. */
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
+
+/* snib__peers_news - this process takes these locks in an order that is new. */
+void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
+
+/* snib__peers_write - tell the others what is new, and ask what is new from them, if it is time for either.  server: the
+ * engine's. */
+void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+                       snib__time now);
+
+/* snib__peers_read - take over what they told, if it has arrived; tell each circle that it closes. */
+typedef void snib__peers_tell(void *context, const struct snib__order_circle *circle);
+void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+                      snib__peers_tell *tell, void *context);
 
 #endif
 
@@ -4440,14 +4522,18 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
-#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts */
+#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
+#define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
+#define DEBUG_HASH 0xcbf29ce484222325U
 #define DEBUG_THREAD                                                                               \
     ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
 
 struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
+    uint64_t warnings;
+    char process[SNIB__PROCESS_CAP]; /* for other processes */
 };
 
 enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
@@ -4515,22 +4601,27 @@ static void debug_take_here(struct debug_use *use)
 
 /* ---- warnings ---- */
 
+static void debug_write(struct snib__client *client, const char *text)
+{
+    struct snib__engine *engine = client->driver.engine;
+    if (debug_exits)
+        fprintf(stderr, "snib: debug: %s\n", text);
+    else
+        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
+}
+
 static void debug_say(struct snib__client *client, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void debug_say(struct snib__client *client, const char *format, ...)
 {
-    char text[sizeof((struct snib__log_record *)0)->text];
+    char text[DEBUG_TEXT_CAP];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (debug_exits) {
-        fprintf(stderr, "snib: debug: %s\n", text);
-    } else {
-        struct snib__engine *engine = client->driver.engine;
-        snib__engine_log(engine, SNIB_LOG_WARNING, "debug: %s", text);
-    }
+    client->debug->warnings++;
+    debug_write(client, text);
 }
 
 static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
@@ -4545,19 +4636,31 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
+/* Its place among what has been told; 0 is there if it has not been. */
+static uint64_t *debug_told_at(uint64_t hash)
+{
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
+    while (debug_told[at] && debug_told[at] != hash)
+        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
+    return &debug_told[at];
+}
+
+/* Whether it is told for the first time; not if there is no room to remember that. */
+static bool debug_is_first(uint64_t hash)
+{
+    uint64_t *at = debug_told_at(hash | 1);
+    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
+        return false;
+    *at = hash | 1;
+    debug_told_n++;
+    return true;
+}
+
 /* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
 static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place) | 1;
-    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
-    while (debug_told[at] && debug_told[at] != hash)
-        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
-    if (debug_told[at] || debug_told_n >= DEBUG_TOLD_MAX)
-        return false;
-    debug_told[at] = hash;
-    debug_told_n++;
-    return true;
+    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
 }
 
 /* ---- uses ---- */
@@ -4615,7 +4718,8 @@ static void debug_name(struct debug_use *use, uint64_t server, const char *name,
                        bool reads)
 {
     struct snib__order_name *to = &use->names[use->n++];
-    to->id = debug_hash(server, name, n);
+    to->server = server;
+    to->name = debug_hash(DEBUG_HASH, name, n); /* the same in every process */
     to->reads = reads;
     snib__quote(to->shown, sizeof to->shown, name, n);
 }
@@ -4636,7 +4740,7 @@ static uint64_t debug_server(const struct snib__client *client)
 {
     char server[SNIB__URL_SERVER];
     snib__url_server(&client->url, server);
-    return debug_hash_text(0xcbf29ce484222325U, server);
+    return debug_hash_text(DEBUG_HASH, server);
 }
 
 /* Members of a quorum have one name, and one order. */
@@ -4661,48 +4765,75 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
 
 /* ---- the order of locks ---- */
 
-static void debug_say_circle(struct snib__client *client, const struct snib__order_step *steps,
-                             uint32_t n)
+/* Add what a caller does, in which process if there are several; how much of the text is used then. */
+static size_t debug_add_step(const struct snib__client *client, char *text, size_t used,
+                             const struct snib__order_circle *circle, uint32_t i)
 {
-    char text[sizeof((struct snib__log_record *)0)->text - sizeof "debug: "];
+    const struct snib__order_step *step = &circle->steps[i];
+    const char *process = !circle->foreign ? ""
+                          : step->process  ? step->process
+                                           : client->debug->process;
+    if (used >= DEBUG_TEXT_CAP)
+        return used;
+    return used + (size_t)snprintf(text + used, DEBUG_TEXT_CAP - used, "%s (%s) then %s (%s)%s%s",
+                                   step->held, step->held_place, step->taken, step->taken_place,
+                                   process[0] ? " in " : "", process);
+}
+
+/* In one record, or in one for each step. */
+static void debug_say_circle(struct snib__client *client, const struct snib__order_circle *circle)
+{
+    static const char advice[] = ": this can deadlock; take them in one order";
+    char text[DEBUG_TEXT_CAP + sizeof advice];
+    uint32_t told = circle->n < SNIB__ORDER_STEPS ? circle->n : SNIB__ORDER_STEPS;
     size_t used = (size_t)snprintf(text, sizeof text, "lock order: ");
-    uint32_t told = n < SNIB__ORDER_STEPS ? n : SNIB__ORDER_STEPS;
-    for (uint32_t i = 0; i < told && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s) then %s (%s)",
-                                 i == 0   ? ""
-                                 : i == 1 ? ", but "
-                                          : ", ",
-                                 steps[i].held, steps[i].held_place, steps[i].taken,
-                                 steps[i].taken_place);
-    if (used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used,
-                                 ": this can deadlock; take them in one order");
-    if (used < sizeof text && told == n) {
-        debug_say(client, "%s", text);
+    client->debug->warnings++;
+    for (uint32_t i = 0; i < told && used < DEBUG_TEXT_CAP; i++) {
+        used = debug_add_step(client, text, used, circle, i);
+        if (i + 1 < told && used < DEBUG_TEXT_CAP)
+            used += (size_t)snprintf(text + used, sizeof text - used, i == 0 ? ", but " : ", ");
+    }
+    if (told == circle->n && used + sizeof advice + strlen("debug: ") <= DEBUG_TEXT_CAP) {
+        memcpy(text + used, advice, sizeof advice);
+        debug_write(client, text);
         return;
     }
-    for (uint32_t i = 0; i < told; i++)
-        debug_say(client,
-                  "lock order, %u of %u: %s (%s) then %s (%s): together these can deadlock; take "
-                  "the locks in one order",
-                  i + 1, n, steps[i].held, steps[i].held_place, steps[i].taken,
-                  steps[i].taken_place);
+    for (uint32_t i = 0; i < told; i++) {
+        used = (size_t)snprintf(text, sizeof text, "lock order, %u of %u: ", i + 1, circle->n);
+        used = debug_add_step(client, text, used, circle, i);
+        if (used < DEBUG_TEXT_CAP)
+            snprintf(text + used, sizeof text - used,
+                     ": together these can deadlock; take the locks in one order");
+        debug_write(client, text);
+    }
+}
+
+/* A circle that others told of closes again each time that they tell anew, and when their part of it happens here,
+ * too. */
+static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
+{
+    struct snib__client *client = context;
+    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
+    if (first)
+        debug_say_circle(client, circle);
 }
 
 static void debug_pair(const struct debug_use *held, const struct debug_use *use)
 {
-    struct snib__order_step steps[SNIB__ORDER_STEPS];
-    uint32_t n;
     for (uint32_t i = 0; i < held->n * use->n; i++) {
-        enum snib__order order = snib__order_note(&held->names[i / use->n], held->place,
-                                                  &use->names[i % use->n], use->place, steps, &n);
+        struct snib__order_circle circle;
+        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
+                                        held->place, use->place, NULL};
+        enum snib__order order = snib__order_note(&pair, &circle);
         if (order == SNIB__ORDER_CIRCLE)
-            debug_say_circle(use->client, steps, n);
+            debug_tell_circle(use->client, &circle);
         else if (order == SNIB__ORDER_FULL)
             debug_say(use->client,
                       "the order of locks is known for %d pairs, which is the limit: further pairs "
                       "are not checked",
                       SNIB__ORDER_MAX);
+        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+            snib__peers_news(pair.held, pair.taken);
     }
 }
 
@@ -4712,7 +4843,8 @@ static const struct snib__order_name *debug_shared(const struct debug_use *one,
 {
     for (uint32_t i = 0; i < one->n; i++)
         for (uint32_t j = 0; j < other->n; j++)
-            if (one->names[i].id == other->names[j].id &&
+            if (one->names[i].name == other->names[j].name &&
+                one->names[i].server == other->names[j].server &&
                 (may_read || !one->names[i].reads || !other->names[j].reads))
                 return &one->names[i];
     return NULL;
@@ -4829,11 +4961,23 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
                   use->label, use->place, held->place);
 }
 
+/* With other processes, unless nothing may be known about this one. */
+static void debug_exchange(struct snib__client *client, snib__time now)
+{
+    struct snib__engine *engine = client->driver.engine;
+    const struct snib__debug *debug = client->debug;
+    if (!client->identity)
+        return;
+    snib__peers_read(engine, debug->server, now, debug_tell_circle, client);
+    snib__peers_write(engine, debug->server, debug->process, now);
+}
+
 static void debug_look(struct snib__driver *driver)
 {
     struct snib__client *client = (struct snib__client *)driver; /* its first member */
     snib__time now = snib__now();
     pthread_mutex_lock(&debug_mutex);
+    debug_exchange(client, now);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             if (use->client != client || use->told)
@@ -4851,6 +4995,8 @@ static void debug_look(struct snib__driver *driver)
 void snib__debug_close(struct snib__client *client)
 {
     pthread_mutex_lock(&debug_mutex);
+    debug_exchange(client,
+                   snib__now()); /* others hear of what is new; their answer comes too late */
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
@@ -4915,10 +5061,16 @@ int snib__debug_begin(struct snib__client *client)
     client->debug = malloc(sizeof *client->debug);
     if (!client->debug)
         return -1;
-    *client->debug = (struct snib__debug){hold, debug_server(client)};
+    *client->debug = (struct snib__debug){.hold = hold, .server = debug_server(client)};
+    snib__peers_self(client->debug->process, client->url.label);
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
     return 0;
+}
+
+uint64_t snib__debug_warnings(const struct snib__client *client)
+{
+    return client->debug ? client->debug->warnings : 0;
 }
 
 void snib__debug_end(struct snib__client *client)
@@ -7858,7 +8010,8 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
  *
  * A new edge closes a circle if its end leads back to its beginning: a search in breadth, so that the
  * shortest circle is told.  A lock can be reached in two ways, by reading and by writing, which lead on to
- * different edges, so each is looked at once. */
+ * different edges, so each is looked at once.  So is each with and without an edge of this process on the way,
+ * because circles of other processes alone are theirs. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7870,57 +8023,74 @@ struct order_edge {
     struct order_edge *next; /* of those that begin at the same lock */
     struct order_lock *from, *to;
     bool held_reads, taken_reads;
+    bool foreign;     /* no caller of this process has done it */
+    bool heard;       /* ... since snib__order_listen() */
+    snib__time until; /* others know it until then; 0: they do not */
     char held_place[SNIB__SITE_CAP], taken_place[SNIB__SITE_CAP];
+    char process[SNIB__PROCESS_CAP]; /* of a foreign one */
 };
 
-/* A lock as a search came to it: by writing or by reading. */
+/* A lock as a search came to it. */
 struct order_way {
     uint32_t search; /* the last one that did */
     const struct order_edge *by;
     const struct order_way
         *before;            /* the one that `by` begins at; NULL: the search began with it */
     struct order_way *next; /* in the search's queue */
+    bool own;               /* there is an edge of this process on the way here */
 };
 
 struct order_lock {
     struct order_lock *next; /* in its bucket */
-    uint64_t id;
+    uint64_t server, name;
+    uint32_t uses; /* edges that begin or end here */
     struct order_edge *edges;
-    struct order_way ways[2];
+    struct order_way ways[2][2]; /* by reading; with an edge of this process */
     char shown[SNIB__ORDER_NAME_CAP];
 };
 
 static struct order_lock *order_locks[ORDER_BUCKETS];
-static uint32_t order_edges, order_searches;
+static uint32_t order_edges, order_foreign, order_searches;
 
-static struct order_lock *order_find(const struct snib__order_name *name)
+static struct order_lock **order_at(uint64_t server, uint64_t name)
 {
-    struct order_lock *lock = order_locks[name->id % ORDER_BUCKETS];
-    while (lock && lock->id != name->id)
-        lock = lock->next;
-    return lock;
+    struct order_lock **at = &order_locks[(server ^ name) % ORDER_BUCKETS];
+    while (*at && ((*at)->server != server || (*at)->name != name))
+        at = &(*at)->next;
+    return at;
 }
 
 static struct order_lock *order_lock(const struct snib__order_name *name)
 {
-    struct order_lock **bucket = &order_locks[name->id % ORDER_BUCKETS];
-    struct order_lock *lock = order_find(name);
-    if (lock || !(lock = calloc(1, sizeof *lock)))
-        return lock;
-    lock->id = name->id;
-    memcpy(lock->shown, name->shown, sizeof lock->shown);
-    lock->next = *bucket;
-    return *bucket = lock;
+    struct order_lock **at = order_at(name->server, name->name), *lock = *at;
+    if (!lock && (lock = calloc(1, sizeof *lock))) {
+        lock->server = name->server;
+        lock->name = name->name;
+        memcpy(lock->shown, name->shown, sizeof lock->shown);
+        *at = lock;
+    }
+    if (lock)
+        lock->uses++;
+    return lock;
 }
 
-static bool order_known(const struct snib__order_name *held, const struct snib__order_name *taken)
+static void order_unuse(struct order_lock *lock)
 {
-    const struct order_lock *from = order_find(held);
-    const struct order_edge *edge = from ? from->edges : NULL;
-    while (edge && (edge->to->id != taken->id || edge->held_reads != held->reads ||
-                    edge->taken_reads != taken->reads))
+    if (!lock || --lock->uses > 0)
+        return;
+    *order_at(lock->server, lock->name) = lock->next;
+    free(lock);
+}
+
+static struct order_edge *order_find(const struct snib__order_pair *pair)
+{
+    const struct snib__order_name *held = pair->held, *taken = pair->taken;
+    const struct order_lock *from = *order_at(held->server, held->name);
+    struct order_edge *edge = from ? from->edges : NULL;
+    while (edge && (edge->to->name != taken->name || edge->to->server != taken->server ||
+                    edge->held_reads != held->reads || edge->taken_reads != taken->reads))
         edge = edge->next;
-    return edge != NULL;
+    return edge;
 }
 
 /* ---- circles ---- */
@@ -7930,12 +8100,12 @@ struct order_search {
 };
 
 static void order_meet(struct order_search *s, const struct order_edge *by,
-                       const struct order_way *before)
+                       const struct order_way *before, bool own)
 {
-    struct order_way *way = &by->to->ways[by->taken_reads];
+    struct order_way *way = &by->to->ways[by->taken_reads][own];
     if (way->search == order_searches)
         return;
-    *way = (struct order_way){order_searches, by, before, NULL};
+    *way = (struct order_way){order_searches, by, before, NULL, own};
     if (s->head)
         s->tail->next = way;
     else
@@ -7949,37 +8119,93 @@ static bool order_waits(const struct order_edge *takes, const struct order_edge 
     return !(takes->taken_reads && holds->held_reads);
 }
 
-/* How the end of the edge leads to its beginning; NULL: it does not. */
-static const struct order_way *order_search(const struct order_edge *edge)
+/* How the end of the edge leads to its beginning; NULL: it does not.
+ *
+ * own     whether the edge counts as one of this process
+ * wanted  whether the circle must have one, or must have none */
+static const struct order_way *order_search(const struct order_edge *edge, bool own, bool wanted)
 {
     struct order_search s = {NULL, NULL};
     order_searches++;
-    order_meet(&s, edge, NULL);
+    order_meet(&s, edge, NULL, own);
     for (; s.head; s.head = s.head->next) {
         const struct order_lock *lock = s.head->by->to;
-        if (lock == edge->from && order_waits(s.head->by, edge))
+        if (lock == edge->from && s.head->own == wanted && order_waits(s.head->by, edge))
             return s.head;
         for (const struct order_edge *on = lock->edges; on; on = on->next)
             if (order_waits(s.head->by, on))
-                order_meet(&s, on, s.head);
+                order_meet(&s, on, s.head, s.head->own || !on->foreign);
     }
     return NULL;
 }
 
-static uint32_t order_tell(const struct order_way *last, struct snib__order_step *steps)
+static uint64_t order_mix(uint64_t hash, uint64_t more)
 {
-    uint32_t n = 0, i;
+    hash = (hash ^ more) * 0x9e3779b97f4a7c15U;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t order_id(const struct order_edge *edge)
+{
+    uint64_t from = order_mix(order_mix(1, edge->from->server), edge->from->name);
+    uint64_t to = order_mix(order_mix(from, edge->to->server), edge->to->name);
+    return order_mix(to, edge->held_reads * 2U + edge->taken_reads);
+}
+
+/* The circle that a way back ends; false: there is none. */
+static bool order_circle(const struct order_way *last, struct snib__order_circle *out)
+{
+    *out = (struct snib__order_circle){.n = 0};
     for (const struct order_way *way = last; way; way = way->before)
-        n++;
-    i = n;
-    for (const struct order_way *way = last; way; way = way->before)
+        out->n++;
+    uint32_t i = out->n;
+    for (const struct order_way *way = last; way; way = way->before) {
+        const struct order_edge *edge = way->by;
+        out->id += order_id(edge); /* wherever it begins */
+        out->foreign |= edge->foreign;
         if (--i < SNIB__ORDER_STEPS)
-            steps[i] = (struct snib__order_step){way->by->from->shown, way->by->held_place,
-                                                 way->by->to->shown, way->by->taken_place};
-    return n;
+            out->steps[i] =
+                (struct snib__order_step){edge->from->shown, edge->held_place, edge->to->shown,
+                                          edge->taken_place, edge->foreign ? edge->process : NULL};
+    }
+    return out->n > 0;
 }
 
 /* ---- edges ---- */
+
+static void order_places(struct order_edge *edge, const struct snib__order_pair *pair)
+{
+    snprintf(edge->held_place, sizeof edge->held_place, "%s", pair->held_place);
+    snprintf(edge->taken_place, sizeof edge->taken_place, "%s", pair->taken_place);
+    snprintf(edge->process, sizeof edge->process, "%s", pair->process ? pair->process : "");
+    edge->foreign = pair->process != NULL;
+}
+
+static void order_free(struct order_edge *edge)
+{
+    order_unuse(edge->from);
+    order_unuse(edge->to);
+    free(edge);
+}
+
+static struct order_edge *order_new(const struct snib__order_pair *pair)
+{
+    struct order_edge *edge = calloc(1, sizeof *edge);
+    if (!edge)
+        return NULL;
+    edge->from = order_lock(pair->held);
+    edge->to = order_lock(pair->taken);
+    if (!edge->from || !edge->to) {
+        order_free(edge);
+        return NULL;
+    }
+    edge->held_reads = pair->held->reads;
+    edge->taken_reads = pair->taken->reads;
+    order_places(edge, pair);
+    edge->next = edge->from->edges;
+    edge->from->edges = edge;
+    return edge;
+}
 
 static enum snib__order order_full(void)
 {
@@ -7988,32 +8214,296 @@ static enum snib__order order_full(void)
     return told ? SNIB__ORDER_FINE : SNIB__ORDER_FULL;
 }
 
-enum snib__order snib__order_note(const struct snib__order_name *held, const char *held_place,
-                                  const struct snib__order_name *taken, const char *taken_place,
-                                  struct snib__order_step steps[SNIB__ORDER_STEPS], uint32_t *out_n)
+enum snib__order snib__order_note(const struct snib__order_pair *pair,
+                                  struct snib__order_circle *out)
 {
-    if (order_known(held, taken))
+    struct order_edge *edge = order_find(pair);
+    bool heard = edge != NULL;
+    if (edge && !edge->foreign)
         return SNIB__ORDER_FINE;
     if (order_edges >= SNIB__ORDER_MAX)
         return order_full();
-    struct order_lock *from = order_lock(held), *to = order_lock(taken);
-    struct order_edge *edge = from && to ? calloc(1, sizeof *edge) : NULL;
-    if (!edge)
+    if (!heard && !(edge = order_new(pair)))
         return SNIB__ORDER_FINE;
-    edge->next = from->edges;
-    edge->from = from;
-    edge->to = to;
-    edge->held_reads = held->reads;
-    edge->taken_reads = taken->reads;
-    snprintf(edge->held_place, sizeof edge->held_place, "%s", held_place);
-    snprintf(edge->taken_place, sizeof edge->taken_place, "%s", taken_place);
-    from->edges = edge;
     order_edges++;
-    const struct order_way *last = order_search(edge);
-    if (!last)
-        return SNIB__ORDER_FINE;
-    *out_n = order_tell(last, steps);
-    return SNIB__ORDER_CIRCLE;
+    if (!heard)
+        return order_circle(order_search(edge, true, true), out) ? SNIB__ORDER_CIRCLE
+                                                                 : SNIB__ORDER_NEW;
+    /* Of the circles that it closes, those with another edge of this process have been told. */
+    order_places(edge, pair);
+    order_foreign--;
+    return order_circle(order_search(edge, false, false), out) ? SNIB__ORDER_CIRCLE
+                                                               : SNIB__ORDER_NEW;
+}
+
+/* ---- other processes ---- */
+
+static bool order_is_at(const struct order_edge *edge, uint64_t server)
+{
+    return edge->from->server == server && edge->to->server == server;
+}
+
+void snib__order_listen(uint64_t server)
+{
+    for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
+        for (struct order_lock *lock = order_locks[i]; lock; lock = lock->next)
+            for (struct order_edge *edge = lock->edges; edge; edge = edge->next)
+                edge->heard = edge->heard && !order_is_at(edge, server);
+}
+
+bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+                      struct snib__order_circle *out)
+{
+    struct order_edge *edge = order_find(pair);
+    bool known = edge != NULL;
+    if (!known && (order_foreign >= SNIB__ORDER_MAX || !(edge = order_new(pair))))
+        return false;
+    edge->heard = true;
+    edge->until = until;
+    if (known && edge->foreign)
+        order_places(edge, pair); /* another process may have told of it meanwhile */
+    order_foreign += !known;
+    return !known && order_circle(order_search(edge, false, true), out);
+}
+
+static void order_forget(struct order_lock *lock, uint64_t server)
+{
+    for (struct order_edge **at = &lock->edges, *edge; (edge = *at);) {
+        bool gone = !edge->heard && order_is_at(edge, server);
+        if (gone && !edge->foreign)
+            edge->until = 0;
+        if (!gone || !edge->foreign) {
+            at = &edge->next;
+            continue;
+        }
+        *at = edge->next;
+        order_foreign--;
+        order_free(edge);
+    }
+}
+
+void snib__order_heard(uint64_t server)
+{
+    for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
+        for (struct order_lock *lock = order_locks[i], *next; lock; lock = next) {
+            lock->uses++; /* it stays while its edges go, which may take the next one along */
+            order_forget(lock, server);
+            next = lock->next;
+            order_unuse(lock);
+        }
+}
+
+void snib__order_tell(uint64_t server, snib__time until,
+                      bool (*tell)(void *context, const struct snib__order_pair *pair),
+                      void *context)
+{
+    for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
+        for (const struct order_lock *lock = order_locks[i]; lock; lock = lock->next)
+            for (const struct order_edge *edge = lock->edges; edge; edge = edge->next) {
+                if (edge->foreign || edge->until >= until || !order_is_at(edge, server))
+                    continue;
+                struct snib__order_name held = {lock->server, lock->name, edge->held_reads, ""};
+                struct snib__order_name taken = {edge->to->server, edge->to->name,
+                                                 edge->taken_reads, ""};
+                memcpy(held.shown, lock->shown, sizeof held.shown);
+                memcpy(taken.shown, edge->to->shown, sizeof taken.shown);
+                struct snib__order_pair pair = {&held, &taken, edge->held_place, edge->taken_place,
+                                                NULL};
+                if (!tell(context, &pair))
+                    return;
+            }
+}
+
+/* ---- api/peers.c ------------------------------------------------------------------------------*/
+
+/* peers.c - see peers.h.
+ *
+ * Each edge is a note on the board of its database (engine/board.c), once for all processes that have it:
+ *
+ *     w0123456789abcdefr0123456789abcdef "a" TAB "b" TAB orders.c:31 TAB orders.c:32 TAB orders (pid 7 on web1)
+ *
+ * The word is how each lock is taken, reading or writing, and a hash of its name: the note has the name only as it is
+ * shown.  What is on the board is known here from the last time that it was read.  Edges of this process that it does
+ * not have, or not for long any more, are left on it: at once if one is new, and otherwise with the look that any
+ * process with edges takes now and then.  So a lost answer, a deleted key and a dead process that had left a note for
+ * others need no care.
+ *
+ * Edges between the locks of two servers are not told: a server has another name in each process. */
+
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PEERS_PERIOD (5000 * SNIB__MS)
+#define PEERS_NOTES 16384 /* bytes that are sent at once */
+#define PEERS_NOTE 1024   /* the longest that is read */
+#define PEERS_WORD 34
+
+/* A server at whose locks this process has edges; they stay. */
+struct peers_server {
+    struct peers_server *next;
+    uint64_t server;
+    snib__time due; /* 0: there is something new */
+};
+
+static struct peers_server *peers_servers;
+
+static struct peers_server *peers_find(uint64_t server)
+{
+    struct peers_server *at = peers_servers;
+    while (at && at->server != server)
+        at = at->next;
+    return at;
+}
+
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
+{
+    enum { WORD = 33 };
+    char host[256] = "", shown_host[WORD], shown_name[WORD];
+    const char *name = label && label[0] ? label : program_invocation_short_name;
+    if (gethostname(host, sizeof host - 1) != 0)
+        snprintf(host, sizeof host, "an unknown host");
+    snib__text_show(shown_name, sizeof shown_name, name, strlen(name));
+    snib__text_show(shown_host, sizeof shown_host, host, strlen(host));
+    snprintf(out, SNIB__PROCESS_CAP, "%s (pid %lld on %s)", shown_name, (long long)getpid(),
+             shown_host);
+}
+
+void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken)
+{
+    if (held->server != taken->server)
+        return;
+    struct peers_server *at = peers_find(held->server);
+    if (!at && (at = calloc(1, sizeof *at))) {
+        at->server = held->server;
+        at->next = peers_servers;
+        peers_servers = at;
+    }
+    if (at)
+        at->due = 0;
+}
+
+/* ---- to others ---- */
+
+struct peers_notes {
+    const char *process;
+    size_t used;
+    char text[PEERS_NOTES];
+};
+
+static bool peers_note(void *context, const struct snib__order_pair *pair)
+{
+    struct peers_notes *notes = context;
+    size_t room = sizeof notes->text - notes->used;
+    int n = snprintf(notes->text + notes->used, room, "%c%016llx%c%016llx %s\t%s\t%s\t%s\t%s\n",
+                     pair->held->reads ? 'r' : 'w', (unsigned long long)pair->held->name,
+                     pair->taken->reads ? 'r' : 'w', (unsigned long long)pair->taken->name,
+                     pair->held->shown, pair->taken->shown, pair->held_place, pair->taken_place,
+                     notes->process);
+    if (n < 0 || (size_t)n >= room)
+        return false; /* the next time */
+    notes->used += (size_t)n;
+    return true;
+}
+
+void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+                       snib__time now)
+{
+    struct peers_server *at = peers_find(server);
+    if (!at || now < at->due || !snib__engine_board_ready(engine, now))
+        return;
+    struct peers_notes *notes = malloc(sizeof *notes);
+    if (!notes)
+        return;
+    notes->process = process;
+    notes->used = 0;
+    snib__order_tell(server, now + SNIB__BOARD_LEASE / 2 * 1000 * SNIB__MS, peers_note, notes);
+    snib__engine_board(engine, notes->text, notes->used, now);
+    at->due = now + PEERS_PERIOD;
+    free(notes);
+}
+
+/* ---- from others ---- */
+
+/* A second since 1970, and what follows it; -1: it is none. */
+static int64_t peers_second(const char *at, const char **out_after)
+{
+    int64_t second = 0;
+    const char *from = at;
+    for (; *at >= '0' && *at <= '9' && at - from < 12; at++)
+        second = second * 10 + (*at - '0');
+    *out_after = at;
+    return at == from ? -1 : second;
+}
+
+/* "w0123456789abcdef" */
+static bool peers_name(const char *word, uint64_t server, struct snib__order_name *out)
+{
+    *out = (struct snib__order_name){.server = server, .reads = word[0] == 'r'};
+    for (int i = 1; i <= 16; i++) {
+        const char *digits = "0123456789abcdef", *digit = word[i] ? strchr(digits, word[i]) : NULL;
+        if (!digit)
+            return false;
+        out->name = out->name << 4 | (uint64_t)(digit - digits);
+    }
+    return word[0] == 'r' || word[0] == 'w';
+}
+
+/* The bytes up to the next tab, or to the end, as clean text; false: there are none. */
+static bool peers_field(const char **at, const char *end, char *out, size_t cap)
+{
+    if (*at >= end)
+        return false;
+    const char *tab = memchr(*at, '\t', (size_t)(end - *at)), *stop = tab ? tab : end;
+    snib__text_show(out, cap, *at, (size_t)(stop - *at));
+    *at = tab ? tab + 1 : end;
+    return out[0] != 0;
+}
+
+/* One note, which ends at *end: "1732590110 w...w... ...". */
+static void peers_hear(const char *at, const char *end, uint64_t server, int64_t server_now,
+                       snib__time now, snib__peers_tell *tell, void *context)
+{
+    struct snib__order_name held, taken;
+    char held_place[SNIB__SITE_CAP], taken_place[SNIB__SITE_CAP], process[SNIB__PROCESS_CAP];
+    struct snib__order_circle circle;
+    const char *word;
+    int64_t left = peers_second(at, &word) - server_now;
+    if (*word++ != ' ' || end - word <= PEERS_WORD || word[PEERS_WORD] != ' ' || left <= 0 ||
+        left > SNIB__BOARD_LEASE || !peers_name(word, server, &held) ||
+        !peers_name(word + PEERS_WORD / 2, server, &taken))
+        return;
+    at = word + PEERS_WORD + 1;
+    if (!peers_field(&at, end, held.shown, sizeof held.shown) ||
+        !peers_field(&at, end, taken.shown, sizeof taken.shown) ||
+        !peers_field(&at, end, held_place, sizeof held_place) ||
+        !peers_field(&at, end, taken_place, sizeof taken_place) ||
+        !peers_field(&at, end, process, sizeof process) || at < end)
+        return;
+    struct snib__order_pair pair = {&held, &taken, held_place, taken_place, process};
+    if (snib__order_hear(&pair, now + (snib__time)left * 1000 * SNIB__MS, &circle))
+        tell(context, &circle);
+}
+
+void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+                      snib__peers_tell *tell, void *context)
+{
+    size_t n;
+    char *board = snib__engine_board_read(engine, &n);
+    const char *at, *end;
+    if (!board)
+        return;
+    board[n] = 0;
+    int64_t server_now = peers_second(board, &at);
+    snib__order_listen(server);
+    for (; (end = memchr(at, '\n', (size_t)(board + n - at))); at = end + 1)
+        if (end - at < PEERS_NOTE && server_now > 0)
+            peers_hear(at, end, server, server_now, now, tell, context);
+    snib__order_heard(server);
+    free(board);
 }
 
 /* ---- api/question.c ---------------------------------------------------------------------------*/
@@ -13515,6 +14005,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * ask.c       info, force release, ping, list
  * extend.c    another lease for a live hold
  * identity.c  who this client and others are
+ * board.c     notes that clients leave for each other
  * op.c        operations: start, completion, patience
  * node.c      one server: its replies, its identity
  * send.c      requests on their way to a node
@@ -13578,7 +14069,8 @@ enum {
     SNIB__REQ_KILL,
     SNIB__REQ_WAIT,
     SNIB__REQ_COUNT,
-    SNIB__REQ_IDENTITY
+    SNIB__REQ_IDENTITY,
+    SNIB__REQ_BOARD
 };
 
 /* node->kind */
@@ -13849,6 +14341,13 @@ struct snib__engine {
         bool due;               /* something has been held for a while */
         bool told;              /* a refusal was logged */
     } identity;
+    struct {
+        snib__time next; /* after a refusal */
+        char *notes;     /* the last that were sent */
+        char *seen;      /* the board, not yet read */
+        size_t notes_n, seen_n;
+        bool told;
+    } board;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     struct snib__outer *outers; /* to be reported to their carriers */
@@ -14003,6 +14502,8 @@ void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
 void snib__route_tick(struct snib__engine *e, snib__time now);
 snib__time snib__route_deadline(const struct snib__engine *e);
+/* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
+bool snib__route_moved(const char *text);
 bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
@@ -14262,6 +14763,13 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
 void snib__identity_end(struct snib__engine *e, snib__time now);
 int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
 
+/* board.c */
+int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
+void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+                        const struct snib__value *reply, int32_t error, const char *text,
+                        snib__time now);
+void snib__board_end(struct snib__engine *e);
+
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */
 struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -14298,6 +14806,7 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration);
 #include <stdint.h>
 
 enum snib__script {
+    SNIB__SCRIPT_BOARD,
     SNIB__SCRIPT_DESCRIBE,
     SNIB__SCRIPT_FAIR_ACQUIRE,
     SNIB__SCRIPT_FAIR_FORCE,
@@ -14362,6 +14871,33 @@ static const struct snib__script_text {
     uint32_t length;
     char sha1[41];
 } snib__script_texts[] = {
+    {"board",
+     "local now = tonumber(redis.call('time')[1])\n"
+     "local last = now + ARGV[1]\n"
+     "local notes, places, size = {}, {}, 0\n"
+     "local function put(ends, word, text)\n"
+     "    local note = string.format('%d %s %s\\n', ends, word, text)\n"
+     "    local place = places[word] or #notes + 1\n"
+     "    local more = #note - #(notes[place] or '')\n"
+     "    if size + more <= tonumber(ARGV[2]) then\n"
+     "        notes[place], places[word], size = note, place, size + more\n"
+     "    end\n"
+     "end\n"
+     "for line in string.gmatch(redis.call('getrange', KEYS[1], 0, ARGV[2] - 1), '[^\\n]+') do\n"
+     "    local ends, word, text = string.match(string.sub(line, 1, 1024), '^(%d+) (%S+) (.*)$')\n"
+     "    ends = tonumber(ends)\n"
+     "    if ends and ends > now and ends <= last then\n"
+     "        put(ends, word, text)\n"
+     "    end\n"
+     "end\n"
+     "if ARGV[3] ~= '' then\n"
+     "    for word, text in string.gmatch(ARGV[3], '(%S+) ([^\\n]*)\\n') do\n"
+     "        put(last, word, text)\n"
+     "    end\n"
+     "    redis.call('set', KEYS[1], table.concat(notes), 'px', ARGV[1] * 1000)\n"
+     "end\n"
+     "return now .. '\\n' .. table.concat(notes)\n",
+     970, "c09cc79fbbfa3aaacdb02c80bb36889b23d5ca05"},
     {"describe",
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
@@ -16177,6 +16713,7 @@ static const struct snib__script_text {
 };
 
 static const struct snib__script_text snib__script_sharded[] = {
+    {"board", 0, 0, ""},
     {"describe",
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
@@ -17394,6 +17931,7 @@ static const struct snib__script_text snib__script_sharded[] = {
 };
 
 static const struct snib__script_text snib__script_both[] = {
+    {"board", 0, 0, ""},
     {"describe",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19228,20 +19766,19 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
     snib__op_done(e, op, code);
 }
 
-/* ---- engine/chan.c ----------------------------------------------------------------------------*/
+/* ---- engine/board.c ---------------------------------------------------------------------------*/
 
-/* chan.c - subscriptions: one per channel, however many gates it wakes.
+/* board.c - a board on which the clients of a database leave notes for each other.
  *
- *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
- *                        '--refused--> REFUSED: its gates poll
+ *     snib_client:{orders}   lines: when the note ends, by the server's clock; its word; its text
  *
- * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi
- * lock that waits for one of them.
+ * The caller asks for each exchange: notes to leave, or none, and the whole board comes back.  What the notes say is the
+ * caller's, and so is what to think of a board, which anybody may have written.  One string is enough for that, which
+ * ends with its last note, and it needs no rights but those for identities; its name has one slot, so that in a cluster
+ * all meet at one node.
  *
- * Every request on the pub/sub link is owed a reply.  While operations wait, a link that has been
- * silent for a while is pinged, and one that stays silent beyond the reply timeout is closed and
- * reopened.
- */
+ * As with identities, nothing depends on it, nothing waits for it, nothing is repeated, and a server that refuses it is
+ * asked again a minute later. */
 
 /* ---- engine/route.h ---------------------------------------------------------------------------*/
 
@@ -19321,6 +19858,117 @@ void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 #endif
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BOARD_KEY "snib_client:{orders}"
+#define BOARD_AGAIN (60000 * SNIB__MS) /* after a refusal */
+
+static struct snib__node *board_node(struct snib__engine *e)
+{
+    return e->route->serves(e, BOARD_KEY, strlen(BOARD_KEY));
+}
+
+bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
+{
+    if (e->closed || now < e->board.next)
+        return false;
+    struct snib__node *node = board_node(e);
+    if (snib__node_ready(node))
+        return true;
+    if (e->slots && node->addressed)
+        snib__node_want(e, node, now);
+    return false;
+}
+
+void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, snib__time now)
+{
+    char *copy = malloc(n + 1); /* the request may be encoded once more, with the script */
+    if (!copy)
+        return;
+    memcpy(copy, notes, n);
+    free(e->board.notes);
+    e->board.notes = copy;
+    e->board.notes_n = n;
+    snib__node_send(e, SNIB__REQ_BOARD, board_node(e), 0, now);
+}
+
+int snib__board_encode(const struct snib__engine *e, struct snib__buf *out)
+{
+    int bad = snib__script_begin(out, SNIB__SCRIPT_BOARD, 1, 4);
+    bad |= snib__resp_arg(out, BOARD_KEY, strlen(BOARD_KEY));
+    bad |= snib__resp_arg_int(out, SNIB__BOARD_LEASE);
+    bad |= snib__resp_arg_int(out, SNIB__BOARD_BYTES);
+    bad |= snib__resp_arg(out, e->board.notes, e->board.notes_n);
+    return bad < 0 ? -1 : SNIB__SCRIPT_BOARD;
+}
+
+/* For the caller to read; of two that were not read, the later. */
+static void board_keep(struct snib__engine *e, const char *text, size_t n)
+{
+    char *copy = malloc(n + 1);
+    if (!copy)
+        return;
+    memcpy(copy, text, n);
+    free(e->board.seen);
+    e->board.seen = copy;
+    e->board.seen_n = n;
+}
+
+void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+                        const struct snib__value *reply, int32_t error, const char *text,
+                        snib__time now)
+{
+    if (e->slots && error && snib__route_moved(text)) { /* the next one goes there */
+        snib__route_wanted(e, node, now);
+        return;
+    }
+    if (!error && reply->type == SNIB__RESP_STRING && reply->count <= SNIB__BOARD_SEEN) {
+        board_keep(e, snib__resp_text(e->resp, reply), reply->count);
+        return;
+    }
+    error = error ? error : SNIB_EPROTOCOL;
+    e->board.next = now + BOARD_AGAIN;
+    if (!e->board.told)
+        snib__engine_log(
+            e, SNIB_LOG_INFO,
+            "the server does not take the orders of locks: they are compared within this "
+            "process only (%s)%s",
+            snib_code_text(error),
+            error == SNIB_EPERM ? "; allow this user ~snib_client:* +evalsha +set +getrange +time"
+                                : "");
+    e->board.told = true;
+}
+
+char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
+{
+    char *seen = e->board.seen;
+    *out_n = e->board.seen_n;
+    e->board.seen = NULL;
+    return seen;
+}
+
+void snib__board_end(struct snib__engine *e)
+{
+    free(e->board.notes);
+    free(e->board.seen);
+}
+
+/* ---- engine/chan.c ----------------------------------------------------------------------------*/
+
+/* chan.c - subscriptions: one per channel, however many gates it wakes.
+ *
+ *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
+ *                        '--refused--> REFUSED: its gates poll
+ *
+ * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi
+ * lock that waits for one of them.
+ *
+ * Every request on the pub/sub link is owed a reply.  While operations wait, a link that has been
+ * silent for a while is pinged, and one that stays silent beyond the reply timeout is closed and
+ * reopened.
+ */
 
 #include <stdlib.h>
 #include <string.h>
@@ -21152,6 +21800,7 @@ void snib__engine_free(struct snib__engine *e)
     for (struct snib__op *op = e->done_head; op; op = op->next)
         snib__op_empty(op);
     snib__given_end(e);
+    snib__board_end(e);
     snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);
@@ -22580,18 +23229,12 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
-/* Its slot is served elsewhere, or about to be: the next round goes there. */
-static bool identity_moved(const char *text)
-{
-    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
-}
-
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {
     if (!error || what != IDENTITY_WRITE)
         return;
-    if (e->slots && identity_moved(text)) {
+    if (e->slots && snib__route_moved(text)) { /* the next round goes there */
         e->identity.next = 0;
         snib__route_wanted(e, node, now);
         return;
@@ -24201,6 +24844,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_IDENTITY:
         snib__identity_answer(e, node, request->number, error, text, now);
         break;
+    case SNIB__REQ_BOARD:
+        snib__board_answer(e, node, reply, error, text, now);
+        break;
     case SNIB__REQ_TIME:
         snib__clock_answer(e, node, request->sent_at, reply, n, now);
         break;
@@ -25646,6 +26292,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 /* route.c - the engine's side of route.h: a route's NULL functions do nothing. */
 
 #include <stdio.h>
+#include <string.h>
 
 int snib__route_begin(struct snib__engine *e)
 {
@@ -25710,6 +26357,11 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
+}
+
+bool snib__route_moved(const char *text)
+{
+    return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
 
 /* ---- servers of another type than the URL says ---- */
@@ -25797,6 +26449,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         return snib__durable_encode(e, out, request);
     case SNIB__REQ_IDENTITY:
         return snib__identity_encode(e, out, request->number);
+    case SNIB__REQ_BOARD:
+        return snib__board_encode(e, out);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -25948,7 +26602,7 @@ static struct snib__node *send_node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind == SNIB__REQ_IDENTITY)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind >= SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }

@@ -4,9 +4,10 @@
  * and that of the process's clients, is moved forward by hand, and faults are caused by name, so a program's reaction
  * to a lost lock is tested within milliseconds and without Redis.
  *
- * What it is not: it answers only the commands that Snib sends, persists nothing, has one user without a password,
- * and is no cluster, no sentinel and no replica.  A name belongs to the process: two programs that use the same
- * name have two servers.  The child of a fork has none until it starts its own.
+ * What it is not: it answers only the commands that Snib sends and a few that look at keys, persists nothing, has one
+ * user without a password, takes 256 connections, and is no cluster, no sentinel and no replica.  A name belongs to
+ * the process: two programs that use the same name have two servers.  The child of a fork has none until it starts
+ * its own.
  *
  * Link with libsnib-testing as well: `pkg-config --libs snib-testing`.  Any thread may call any function; results,
  * outputs and errors are as in snib.h.  Running out of memory aborts.
@@ -47,7 +48,7 @@ SNIB_API int snib_memory_advance(int64_t ms, snib_error *err);
 /* snib_memory_fault - cause a fault.
  *
  * lose_reply       the next script is executed, but its reply is lost and its connection cut.  Argument: how many; 1
- * stall, resume    read and answer nothing, until resume
+ * stall, resume    read and answer nothing, until resume; the close of a client with holds waits for its patience
  * refuse, accept   cut all connections and accept none, until accept
  * kill_connection  argument: which one, 1 is the oldest; NULL: all
  * expire           argument: the name of a key, usually the lock's; it ends now, and nobody is told

@@ -266,11 +266,20 @@ typedef struct command {
 } command;
 
 /* model_server.c */
+void model__shut(connection *c);
+
+/* model_dispatch.c */
+void model__execute(model *m, connection *from, const model_text *argv, size_t argc);
 const command *model__command(const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
 bool model__is_forbidden(model *m, const command *cmd); /* by the user's rights */
 bool model__strikes(model *m, unsigned faults); /* one of these is on, and has an effect now */
 bool model__text_is(model_text text, const char *word); /* case-insensitive */
+
+/* model_session.c */
+extern const command model__session_commands[];
+void model__ping(call *c);
+void model__subscribe(call *c);
 void model__publish(call *c);
 
 /* model_deploy.c */
@@ -311,18 +320,19 @@ item *model__find_field(key *k, model_text field); /* NULL if it, or the key, is
 /* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: an error was
  * sent. */
 bool model__typed_key(call *c, int type, key **out);
+bool model__glob_matches(model_text pattern, const buffer *name);
 bool model__integer_argument(call *c, size_t i, long long *out);
 uint64_t model__random(model *m, uint64_t below);
 
+/* model_memory.c */
+void *model__lua_memory(void *unused, void *p, size_t n, size_t wanted);
+
 /* model_lua.c */
+extern const command model__script_commands[];
 void model__lua_open(model *m);
 void model__lua_close(model *m);
 void model__lua_forget(model *m);
-void model__eval(call *c);
 void model__evalsha(call *c);
-void model__script_load(call *c);
-void model__script_exists(call *c);
-void model__script_flush(call *c);
 
 #define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."
@@ -630,6 +640,226 @@ const command model__deploy_commands[] = {
     {NULL, NULL, 0, 0},
 };
 
+/* ---- testing/model_dispatch.c -----------------------------------------------------------------*/
+
+/* model_dispatch.c - from a request to the function that answers it, or to the refusal that a real server would give. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool model__text_is(model_text text, const char *word)
+{
+    return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
+}
+
+/* A command's name in two: "client|id" is a word and the one after it. */
+struct words {
+    const command *cmd;
+    const char *more; /* NULL: there is none */
+};
+
+#define LETTERS 26
+#define WORD_MAX 20 /* no command's first word is as long */
+#define ALIKE 8     /* fewer commands begin with the same letter and are as long */
+
+/* All commands by their first letter and the length of the first word. */
+static struct words index_of[LETTERS][WORD_MAX][ALIKE];
+
+static void index_commands(void)
+{
+    const command *tables[] = {model__value_commands,   model__key_commands,
+                               model__list_commands,    model__deploy_commands,
+                               model__session_commands, model__script_commands};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
+            const char *bar = strchr(cmd->name, '|');
+            size_t length = strcspn(cmd->name, "|"), n = 0;
+            struct words *at = length < WORD_MAX ? index_of[cmd->name[0] - 'a'][length] : NULL;
+            while (at != NULL && at[n].cmd != NULL) {
+                n++;
+            }
+            if (at == NULL || n + 1 >= ALIKE) { /* the last one ends the list */
+                abort();
+            }
+            at[n] = (struct words){cmd, bar == NULL ? NULL : bar + 1};
+        }
+    }
+}
+
+/* Whether n bytes are this word of lower-case letters, in either case. */
+static bool same_letters(const char *text, const char *word, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (text[i] | 32) == word[i]) {
+        i++;
+    }
+    return i == n;
+}
+
+const command *model__command(const model_text *argv, size_t argc)
+{
+    static bool indexed;
+    if (!indexed) {
+        index_commands();
+        indexed = true;
+    }
+    size_t n = argv[0].n;
+    unsigned letter = n == 0 || n >= WORD_MAX ? LETTERS : (unsigned)((argv[0].p[0] | 32) - 'a');
+    if (letter >= LETTERS) {
+        return NULL;
+    }
+    for (const struct words *at = index_of[letter][n]; at->cmd != NULL; at++) {
+        if (same_letters(argv[0].p, at->cmd->name, n) &&
+            (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
+            return at->cmd;
+        }
+    }
+    return NULL;
+}
+
+bool model__arity_fits(const command *cmd, size_t argc)
+{
+    return cmd->arity >= 0 ? argc == (size_t)cmd->arity : argc >= (size_t)-cmd->arity;
+}
+
+static void unknown_command(call *c)
+{
+    static const char *const containers[][2] = {
+        {"client", "CLIENT"}, {"pubsub", "PUBSUB"}, {"script", "SCRIPT"}};
+    char arguments[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
+        if (!model__text_is(c->argv[0], containers[i][0])) {
+            continue;
+        }
+        if (c->argc == 1) {
+            model__error(c, "ERR wrong number of arguments for '%s' command", containers[i][0]);
+        } else {
+            model__error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)c->argv[1].n,
+                         c->argv[1].p, containers[i][1]);
+        }
+        return;
+    }
+    for (size_t i = 1; i < c->argc && n < 128; i++) {
+        size_t shown = c->argv[i].n < 128 - n ? c->argv[i].n : 128 - n;
+        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", (int)shown,
+                              c->argv[i].p);
+    }
+    model__error(c, "ERR unknown command '%.*s', with args beginning with: %s",
+                 (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
+}
+
+bool model__strikes(model *m, unsigned faults)
+{
+    m->struck |= m->faults & faults;
+    return (m->faults & faults) != 0;
+}
+
+bool model__is_forbidden(model *m, const command *cmd)
+{
+    static const struct {
+        unsigned fault;
+        const char *names;
+    } rights[] = {{MODEL_NO_PUBLISH, "publish"},
+                  {MODEL_NO_SUBSCRIBE, "subscribe"},
+                  {MODEL_NO_INFO, "info"},
+                  {MODEL_NO_CLIENT, "client|"},
+                  {MODEL_NO_EVALSHA, "evalsha"}};
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        if (strncmp(cmd->name, rights[i].names, strlen(rights[i].names)) == 0 &&
+            model__strikes(m, rights[i].fault)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refusals in the order in which the server checks for them. */
+static bool refused(call *c, const command *cmd)
+{
+    model *m = c->m;
+    if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
+        model__strikes(m, MODEL_PASSWORD);
+        model__error(c, "NOAUTH Authentication required.");
+    } else if (model__is_forbidden(m, cmd)) {
+        model__error(c, "NOPERM this user has no permissions to run the '%s' command", cmd->name);
+    } else if ((cmd->run == model__subscribe || cmd->run == model__publish) &&
+               model__strikes(m, MODEL_NO_CHANNELS)) {
+        model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
+                        "arguments");
+    } else if (cmd->flags & COMMAND_GROWS && model__strikes(m, MODEL_OOM)) {
+        model__error(c, MODEL_OOM_TEXT);
+    } else if ((cmd->flags & COMMAND_WRITE || cmd->run == model__ping) &&
+               model__strikes(m, MODEL_MISCONF)) {
+        model__error(c, MODEL_MISCONF_TEXT);
+    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_NOREPLICAS)) {
+        model__error(c, MODEL_NOREPLICAS_TEXT);
+    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_READONLY)) {
+        model__error(c, MODEL_READONLY_TEXT);
+    } else if (c->from->channel_count + c->from->shard_count > 0 &&
+               !(cmd->flags & COMMAND_SUBSCRIBED)) {
+        model__error(
+            c,
+            "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+            "RESET are allowed in this context",
+            cmd->name);
+    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_MASTERDOWN)) {
+        model__error(c,
+                     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to "
+                     "'no'.");
+    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_LOADING)) {
+        model__error(c, "LOADING Redis is loading the dataset in memory");
+    } else if (!(cmd->flags & COMMAND_NOAUTH) && model__strikes(m, MODEL_BUSY)) {
+        model__error(c, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or "
+                        "SHUTDOWN NOSAVE.");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* A proxy in front of the server reports an error of its own although the server has executed the
+ * command. */
+static void spoil_answer(call *c, const command *cmd, size_t answered)
+{
+    static const char *const texts[] = {"ERR upstream failure", "UNAVAILABLE no backend",
+                                        "ERR internal error, request aborted"};
+    if (c->m->faults & MODEL_ERROR_AFTER && cmd->run == model__evalsha &&
+        model__random(c->m, 2) == 0 && model__strikes(c->m, MODEL_ERROR_AFTER)) {
+        c->from->out.n = answered;
+        model__error(c, "%s", texts[model__random(c->m, 3)]);
+    }
+}
+
+void model__execute(model *m, connection *from, const model_text *argv, size_t argc)
+{
+    call c = {m, from, argv, argc, &from->out};
+    const command *cmd = model__command(argv, argc);
+    size_t before = from->out.n;
+    m->requests++;
+    if (model__answered_else(&c)) {
+        ;
+    } else if (cmd == NULL) {
+        unknown_command(&c);
+    } else if (!model__arity_fits(cmd, argc)) {
+        model__error(&c, "ERR wrong number of arguments for '%s' command", cmd->name);
+    } else if (!refused(&c, cmd)) {
+        size_t answered = from->out.n;
+        m->writes += (cmd->flags & COMMAND_WRITE) != 0;
+        cmd->run(&c);
+        spoil_answer(&c, cmd, answered);
+    }
+    m->refused = from->out.n > before && from->out.p[before] == '-';
+    if (m->watcher != NULL) {
+        m->watcher(m->watcher_context, from->id, argv, argc);
+    }
+    if (from->closing) {
+        model__shut(from);
+    }
+}
+
 /* ---- testing/model_keys.c ---------------------------------------------------------------------*/
 
 /* model_keys.c - the model server's keys and the commands on them.
@@ -638,7 +868,6 @@ const command model__deploy_commands[] = {
  * look-up and is removed by the first that meets it.
  */
 
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -831,12 +1060,82 @@ static void run_persist(call *c)
     model__integer(c, had_one);
 }
 
-static bool glob_matches(model_text pattern, const buffer *name)
+/* Whether a byte is in the set that begins after a '['; *at becomes its ']', or the last byte if it has none. */
+static bool set_has(const char **at, const char *end, unsigned char byte)
 {
-    char glob[512], text[1024];
-    snprintf(glob, sizeof glob, "%.*s", (int)pattern.n, pattern.p);
-    snprintf(text, sizeof text, "%.*s", (int)name->n, name->p);
-    return fnmatch(glob, text, 0) == 0;
+    const char *p = *at;
+    bool inverted = p < end && *p == '^', found = false;
+    for (p += inverted; p < end && *p != ']'; p++) {
+        unsigned char from = (unsigned char)*p, to = from;
+        if (*p == '\\' && p + 1 < end) {
+            from = to = (unsigned char)*++p;
+        } else if (end - p >= 3 && p[1] == '-') {
+            to = (unsigned char)p[2];
+            p += 2;
+        }
+        found |= from <= to ? byte >= from && byte <= to : byte >= to && byte <= from;
+    }
+    *at = p < end ? p : end - 1;
+    return found != inverted;
+}
+
+/* A server's patterns are of bytes, whatever the locale, which fnmatch() would heed. */
+static bool glob(const char *p, const char *p_end, const char *s, const char *s_end)
+{
+    for (; p < p_end && s < s_end; p++, s++) {
+        if (*p == '*') {
+            while (p < p_end && *p == '*') {
+                p++;
+            }
+            while (p < p_end && s < s_end && !glob(p, p_end, s, s_end)) {
+                s++;
+            }
+            return p == p_end || s < s_end;
+        }
+        const char *set = p + 1;
+        if (*p == '[') {
+            if (!set_has(&set, p_end, (unsigned char)*s)) {
+                return false;
+            }
+            p = set;
+        } else if (*p != '?') {
+            p += *p == '\\' && p + 1 < p_end;
+            if (*p != *s) {
+                return false;
+            }
+        }
+    }
+    while (s == s_end && p < p_end && *p == '*') {
+        p++;
+    }
+    return p == p_end && s == s_end;
+}
+
+bool model__glob_matches(model_text pattern, const buffer *name)
+{
+    const char *bytes = name->n == 0 ? "" : name->p;
+    return glob(pattern.p, pattern.p + pattern.n, bytes, bytes + name->n);
+}
+
+/* The keys of this database that match, and have the type if one is given. */
+static void reply_names(call *c, model_text pattern, model_text type)
+{
+    buffer names = {0};
+    buffer *reply = c->reply;
+    size_t found = 0;
+    c->reply = &names;
+    for (size_t i = model_key_count(c->m); i-- > 0;) {
+        const key *k = &c->m->keys[i];
+        if (k->db == c->from->db && model__glob_matches(pattern, &k->name) &&
+            (type.p == NULL || model__text_is(type, type_name(k->type)))) {
+            model__bulk(c, k->name.p, k->name.n);
+            found++;
+        }
+    }
+    c->reply = reply;
+    model__array(c, found);
+    model__append(reply, names.p, names.n);
+    model__drop(&names);
 }
 
 /* Everything is returned in one step: SCAN promises no more than a full iteration. */
@@ -869,25 +1168,24 @@ static void run_scan(call *c)
             type = c->argv[i + 1];
         }
     }
-    buffer names = {0};
-    buffer *reply = c->reply;
-    size_t found = 0;
-    c->reply = &names;
-    for (size_t i = c->m->key_count; i-- > 0;) {
-        buffer *name = &c->m->keys[i].name;
-        key *k = model__find(c->m, c->m->keys[i].db, (model_text){name->p, name->n});
-        if (k != NULL && k->db == c->from->db && glob_matches(pattern, &k->name) &&
-            (type.p == NULL || model__text_is(type, type_name(k->type)))) {
-            model__bulk(c, k->name.p, k->name.n);
-            found++;
-        }
-    }
-    c->reply = reply;
     model__array(c, 2);
     model__bulk(c, "0", 1);
-    model__array(c, found);
-    model__append(reply, names.p, names.n);
-    model__drop(&names);
+    reply_names(c, pattern, type);
+}
+
+static void run_keys(call *c)
+{
+    reply_names(c, c->argv[1], (model_text){NULL, 0});
+}
+
+/* A real server also counts keys that have expired and that it has not met since, so model_check.c cannot compare it. */
+static void run_dbsize(call *c)
+{
+    long long count = 0;
+    for (size_t i = model_key_count(c->m); i-- > 0;) {
+        count += c->m->keys[i].db == c->from->db;
+    }
+    model__integer(c, count);
 }
 
 static void run_time(call *c)
@@ -909,9 +1207,11 @@ static void run_flushall(call *c)
 }
 
 const command model__key_commands[] = {
+    {"dbsize", run_dbsize, 1, COMMAND_KEYLESS},
     {"del", run_del, -2, COMMAND_WRITE | COMMAND_KEYS},
     {"exists", run_exists, -2, COMMAND_KEYS},
     {"flushall", run_flushall, -1, COMMAND_WRITE},
+    {"keys", run_keys, 2, COMMAND_KEYLESS},
     {"persist", run_persist, 2, COMMAND_WRITE},
     {"pexpire", run_pexpire, -3, COMMAND_WRITE},
     {"pttl", run_pttl, 2, 0},
@@ -1427,6 +1727,21 @@ static void run_zrange(call *c)
     reply_members(c, k, (size_t)from, (size_t)(to - from + 1), scores);
 }
 
+static void run_zremrangebyrank(call *c)
+{
+    key *k;
+    long long from, to;
+    if (!model__integer_argument(c, 2, &from) || !model__integer_argument(c, 3, &to) ||
+        !model__typed_key(c, MODEL_ZSET, &k)) {
+        return;
+    }
+    long long n = k != NULL && clip(&from, &to, k->count) ? to - from + 1 : 0;
+    for (long long i = 0; i < n; i++) {
+        model__remove_item(c->m, k, &k->items[from]);
+    }
+    model__integer(c, n);
+}
+
 /* ---- Sorted sets by score ----------------------------------------------------------------------- */
 
 struct bounds {
@@ -1545,6 +1860,7 @@ const command model__list_commands[] = {
     {"zrangebyscore", run_zrangebyscore, -4, 0},
     {"zrank", run_zrank, 3, 0},
     {"zrem", run_zrem, -3, COMMAND_WRITE},
+    {"zremrangebyrank", run_zremrangebyrank, 4, COMMAND_WRITE},
     {"zremrangebyscore", run_zremrangebyscore, 4, COMMAND_WRITE},
     {"zscore", run_zscore, 3, 0},
     {NULL, NULL, 0, 0},
@@ -1578,16 +1894,6 @@ typedef struct script {
     size_t n;
     char body[];
 } script;
-
-/* Memory for an interpreter that makes and drops small things all the time. */
-#define SMALL 512 /* bytes; what is larger comes from malloc */
-#define GRAIN 16
-#define SLAB 65536
-
-static struct {
-    void *dropped[SMALL / GRAIN + 1]; /* by size in grains; the first word is the next one */
-    char *slab, *slab_end;            /* not handed out yet */
-} memory;
 
 static struct {
     lua_State *lua; /* NULL: no model was made yet */
@@ -1869,48 +2175,6 @@ static void open_library(lua_State *lua, const char *name, lua_CFunction open)
 
 /* ---- The interpreter ---------------------------------------------------------------------------- */
 
-static void *take_small(size_t grains)
-{
-    void *taken = memory.dropped[grains];
-    if (taken != NULL) {
-        memcpy(&memory.dropped[grains], taken, sizeof(void *));
-        __builtin_prefetch(memory.dropped[grains]); /* the next to be taken */
-        return taken;
-    }
-    if ((size_t)(memory.slab_end - memory.slab) < grains * GRAIN) {
-        memory.slab = model__grow(NULL, SLAB);
-        memory.slab_end = memory.slab + SLAB;
-    }
-    taken = memory.slab;
-    memory.slab += grains * GRAIN;
-    return taken;
-}
-
-static void *allocate(void *unused, void *p, size_t n, size_t wanted)
-{
-    size_t had = (n + GRAIN - 1) / GRAIN, grains = (wanted + GRAIN - 1) / GRAIN;
-    (void)unused;
-    if (n > SMALL && wanted > SMALL) {
-        return model__grow(p, wanted);
-    }
-    if (p != NULL && had == grains) {
-        return p;
-    }
-    void *taken = wanted == 0      ? NULL
-                  : wanted > SMALL ? model__grow(NULL, wanted)
-                                   : take_small(grains);
-    if (p != NULL && taken != NULL) {
-        memcpy(taken, p, n < wanted ? n : wanted);
-    }
-    if (p != NULL && n > SMALL) {
-        free(p);
-    } else if (p != NULL) {
-        memcpy(p, &memory.dropped[had], sizeof(void *));
-        memory.dropped[had] = p;
-    }
-    return taken;
-}
-
 static void open_shared(void)
 {
     static const luaL_Reg redis[] = {{"call", redis_call},
@@ -1919,7 +2183,7 @@ static void open_shared(void)
                                      {"status_reply", redis_status_reply},
                                      {"replicate_commands", redis_replicate_commands},
                                      {NULL, NULL}};
-    lua_State *lua = lua_newstate(allocate, NULL);
+    lua_State *lua = lua_newstate(model__lua_memory, NULL);
     if (lua == NULL) {
         abort();
     }
@@ -2102,7 +2366,7 @@ static void run_script(call *c, const script *what, size_t keys)
     lua_settop(lua, 0);
 }
 
-void model__eval(call *c)
+static void run_eval(call *c)
 {
     size_t keys;
     const script *what = key_count(c, &keys) ? load_script(c, c->argv[1]) : NULL;
@@ -2130,7 +2394,7 @@ void model__evalsha(call *c)
     run_script(c, what, keys);
 }
 
-void model__script_load(call *c)
+static void run_script_load(call *c)
 {
     const script *loaded = load_script(c, c->argv[2]);
     if (loaded != NULL) {
@@ -2138,7 +2402,7 @@ void model__script_load(call *c)
     }
 }
 
-void model__script_exists(call *c)
+static void run_script_exists(call *c)
 {
     model__array(c, c->argc - 2);
     for (size_t i = 2; i < c->argc; i++) {
@@ -2148,10 +2412,77 @@ void model__script_exists(call *c)
     }
 }
 
-void model__script_flush(call *c)
+static void run_script_flush(call *c)
 {
     model__lua_forget(c->m);
     model__status(c, "OK");
+}
+
+const command model__script_commands[] = {
+    {"eval", run_eval, -3, COMMAND_NOSCRIPT},
+    {"evalsha", model__evalsha, -3, COMMAND_NOSCRIPT},
+    {"script|exists", run_script_exists, -3, COMMAND_NOSCRIPT},
+    {"script|flush", run_script_flush, 2, COMMAND_NOSCRIPT},
+    {"script|load", run_script_load, 3, COMMAND_NOSCRIPT},
+    {NULL, NULL, 0, 0},
+};
+
+/* ---- testing/model_memory.c -------------------------------------------------------------------*/
+
+/* model_memory.c - memory for an interpreter that makes and drops small things all the time. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL 512 /* bytes; what is larger comes from malloc */
+#define GRAIN 16
+#define SLAB 65536
+
+static struct {
+    void *dropped[SMALL / GRAIN + 1]; /* by size in grains; the first word is the next one */
+    char *slab, *slab_end;            /* not handed out yet */
+} memory;
+
+static void *take_small(size_t grains)
+{
+    void *taken = memory.dropped[grains];
+    if (taken != NULL) {
+        memcpy(&memory.dropped[grains], taken, sizeof(void *));
+        __builtin_prefetch(memory.dropped[grains]); /* the next to be taken */
+        return taken;
+    }
+    if ((size_t)(memory.slab_end - memory.slab) < grains * GRAIN) {
+        memory.slab = model__grow(NULL, SLAB);
+        memory.slab_end = memory.slab + SLAB;
+    }
+    taken = memory.slab;
+    memory.slab += grains * GRAIN;
+    return taken;
+}
+
+void *model__lua_memory(void *unused, void *p, size_t n, size_t wanted)
+{
+    size_t had = (n + GRAIN - 1) / GRAIN, grains = (wanted + GRAIN - 1) / GRAIN;
+    (void)unused;
+    if (n > SMALL && wanted > SMALL) {
+        return model__grow(p, wanted);
+    }
+    if (p != NULL && had == grains) {
+        return p;
+    }
+    void *taken = wanted == 0      ? NULL
+                  : wanted > SMALL ? model__grow(NULL, wanted)
+                                   : take_small(grains);
+    if (p != NULL && taken != NULL) {
+        memcpy(taken, p, n < wanted ? n : wanted);
+    }
+    if (p != NULL && n > SMALL) {
+        free(p);
+    } else if (p != NULL) {
+        memcpy(p, &memory.dropped[had], sizeof(void *));
+        memory.dropped[had] = p;
+    }
+    return taken;
 }
 
 /* ---- testing/model_reply.c --------------------------------------------------------------------*/
@@ -2387,12 +2718,10 @@ void model_sha1(const char *bytes, size_t n, char out[41])
 
 /* ---- testing/model_server.c -------------------------------------------------------------------*/
 
-/* model_server.c - the model server's connections: RESP2 requests, dispatch, pub/sub, connection commands. */
+/* model_server.c - the model server's connections and their RESP2 requests, its faults, and what is seen from outside. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define ARGUMENTS_MAX 1024
 
@@ -2476,7 +2805,7 @@ static void drop_subscriptions(connection *c)
 
 /* The server's end goes: input that it has not read is never executed, output that it has not sent
  * is lost. */
-static void shut(connection *c)
+void model__shut(connection *c)
 {
     c->open = false;
     c->in.n = 0;
@@ -2515,10 +2844,191 @@ size_t model_output(model *m, uint64_t id, const char **bytes)
     return c->sent.n;
 }
 
-bool model__text_is(model_text text, const char *word)
+/* ---- Requests ----------------------------------------------------------------------------------- */
+
+enum parsed { PARSED_REQUEST, PARSED_PARTLY, PARSED_WRONG };
+
+/* A line "<kind><integer>\r\n" at *at. */
+static enum parsed parse_head(const buffer *in, size_t *at, char kind, long long *out)
 {
-    return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
+    const char *start = in->p + *at;
+    if (in->n - *at > 4 && *start == kind && start[1] >= '1' && start[1] <= '9') {
+        bool two = start[2] >= '0' && start[2] <= '9'; /* almost no number has more digits */
+        if (start[2 + two] == '\r') {
+            *out = two ? 10 * (start[1] - '0') + start[2] - '0' : start[1] - '0';
+            *at += 4 + (size_t)two;
+            return PARSED_REQUEST;
+        }
+    }
+    const char *end = memchr(start, '\r', in->n - *at);
+    if (*at < in->n && *start != kind) {
+        return PARSED_WRONG;
+    }
+    if (end == NULL || end + 1 == in->p + in->n) {
+        return PARSED_PARTLY;
+    }
+    if (!model__parse_integer((model_text){start + 1, (size_t)(end - start - 1)}, out) ||
+        *out < 0) {
+        return PARSED_WRONG;
+    }
+    *at = (size_t)(end + 2 - in->p);
+    return PARSED_REQUEST;
 }
+
+static enum parsed parse_request(const buffer *in, model_text *argv, size_t *argc, size_t *used)
+{
+    size_t at = 0;
+    long long count, length;
+    enum parsed result = parse_head(in, &at, '*', &count);
+    if (result == PARSED_REQUEST && count > ARGUMENTS_MAX) {
+        return PARSED_WRONG;
+    }
+    for (long long i = 0; result == PARSED_REQUEST && i < count; i++) {
+        result = parse_head(in, &at, '$', &length);
+        if (result == PARSED_REQUEST) {
+            if ((size_t)length + 2 > in->n - at) {
+                return PARSED_PARTLY;
+            }
+            argv[i] = (model_text){in->p + at, (size_t)length};
+            at += (size_t)length + 2;
+        }
+    }
+    *argc = (size_t)count;
+    *used = at;
+    return result;
+}
+
+void model_input(model *m, uint64_t id, const char *bytes, size_t n)
+{
+    model_text argv[ARGUMENTS_MAX];
+    size_t argc, used;
+    connection *c = find_connection(m, id);
+    if (c == NULL || !c->open) {
+        return;
+    }
+    model__append(&c->in, bytes, n);
+    while (c->open && c->in.n > 0) {
+        enum parsed result = parse_request(&c->in, argv, &argc, &used);
+        if (result == PARSED_PARTLY) {
+            return;
+        }
+        if (result == PARSED_WRONG) {
+            call refusal = {.m = m, .from = c, .reply = &c->out};
+            model__error(&refusal, "ERR Protocol error");
+            model__shut(c);
+            return;
+        }
+        if (argc > 0) {
+            model__execute(m, c, argv, argc);
+        }
+        if (c->open) {
+            model__consume(&c->in, used);
+        }
+    }
+}
+
+/* ---- Faults and inspection ---------------------------------------------------------------------- */
+
+void model_set_faults(model *m, unsigned faults)
+{
+    m->faults = faults;
+}
+
+unsigned model_struck(model *m)
+{
+    unsigned struck = m->struck;
+    m->struck = 0;
+    return struck;
+}
+
+void model_log_out(model *m, uint64_t id)
+{
+    find_connection(m, id)->authenticated = false;
+}
+
+void model_restart(model *m)
+{
+    model_flush_keys(m);
+    model_restart_with_data(m);
+}
+
+void model_restart_with_data(model *m)
+{
+    for (size_t i = 0; i < m->connection_count; i++) {
+        model__shut(m->connections[i]);
+        m->connections[i]->out.n = 0;
+    }
+    model_flush_scripts(m);
+    m->last_client_id = 0;
+    m->run++;
+}
+
+void model_flush_scripts(model *m)
+{
+    model__lua_forget(m);
+}
+
+void model_require_password(model *m, const char *password)
+{
+    m->password = password;
+}
+
+uint64_t model_requests(const model *m)
+{
+    return m->requests;
+}
+
+uint64_t model_client_id(const model *m, uint64_t id)
+{
+    const connection *c = find_connection(m, id);
+    return c == NULL ? 0 : c->client_id;
+}
+
+bool model_refused(const model *m)
+{
+    return m->refused;
+}
+
+void model_watch(model *m, model_watcher *watcher, void *context)
+{
+    m->watcher = watcher;
+    m->watcher_context = context;
+}
+
+static uint64_t mix(uint64_t hash, const void *p, size_t n)
+{
+    const unsigned char *bytes = p;
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ bytes[i]) * 1099511628211U;
+    }
+    return hash;
+}
+
+uint64_t model_digest(model *m)
+{
+    uint64_t hash = 14695981039346656037U;
+    uint64_t counts[] = {model_key_count(m), m->requests, m->last_id, model_channel_count(m)};
+    hash = mix(hash, counts, sizeof counts);
+    for (size_t i = 0; i < m->key_count; i++) {
+        const key *k = &m->keys[i];
+        hash = mix(hash, k->name.p, k->name.n);
+        hash = mix(hash, &k->expire_ms, sizeof k->expire_ms);
+        for (size_t j = 0; j < k->count; j++) {
+            hash = mix(hash, k->items[j].field.p, k->items[j].field.n);
+            hash = mix(hash, k->items[j].value.p, k->items[j].value.n);
+        }
+    }
+    return hash;
+}
+
+/* ---- testing/model_session.c ------------------------------------------------------------------*/
+
+/* model_session.c - what a client does for its connection: logging in, the database, ping, subscriptions; and what it asks
+ * about the server. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- Connection commands ------------------------------------------------------------------------ */
 
@@ -2549,30 +3059,72 @@ static void run_auth(call *c)
     }
 }
 
+struct kill {
+    long long id; /* 0: any */
+    int type;     /* -1: any; 0: normal; 1: with subscriptions; 2: one that no client here has */
+    bool also_itself; /* SKIPME no */
+};
+
+/* The filter word and its value; false: an error was sent. */
+static bool kill_filter(call *c, size_t i, struct kill *out)
+{
+    static const char *const types[] = {"normal", "pubsub", "master", "replica", "slave"};
+    model_text word = c->argv[i], value = i + 1 < c->argc ? c->argv[i + 1] : (model_text){"", 0};
+    bool is_type = model__text_is(word, "type");
+    if (i + 1 < c->argc && model__text_is(word, "id")) {
+        if (model__parse_integer(value, &out->id) && out->id > 0) {
+            return true;
+        }
+        model__error(c, "ERR client-id should be greater than 0");
+        return false;
+    }
+    for (int type = 0; is_type && type < (int)(sizeof types / sizeof *types); type++) {
+        if (model__text_is(value, types[type])) {
+            out->type = type < 2 ? type : 2;
+            return true;
+        }
+    }
+    if (is_type && i + 1 < c->argc) {
+        model__error(c, "ERR Unknown client type '%.*s'", (int)value.n, value.p);
+        return false;
+    }
+    out->also_itself = model__text_is(value, "no");
+    if (model__text_is(word, "skipme") && (out->also_itself || model__text_is(value, "yes"))) {
+        return true;
+    }
+    model__error(c, "ERR syntax error");
+    return false;
+}
+
 static void run_client_kill(call *c)
 {
-    long long id;
-    if (c->argc != 4 || !model__text_is(c->argv[2], "id")) {
-        model__error(c, "ERR syntax error");
+    struct kill which = {.type = -1};
+    long long killed = 0;
+    for (size_t i = 2; c->argc > 3 && i < c->argc; i += 2) {
+        if (!kill_filter(c, i, &which)) {
+            return;
+        }
+    }
+    if (c->argc == 3) { /* by its address, and none has one here */
+        model__error(c, "ERR No such client");
         return;
     }
-    if (!model__parse_integer(c->argv[3], &id) || id < 1) {
-        model__error(c, "ERR client-id should be greater than 0");
-        return;
-    }
-    connection *victim = NULL;
     for (size_t i = 0; i < c->m->connection_count; i++) {
         connection *other = c->m->connections[i];
-        victim = other->open && other->client_id == (uint64_t)id ? other : victim;
+        int type = other->channel_count + other->shard_count > 0;
+        if (!other->open || (which.id > 0 && other->client_id != (uint64_t)which.id) ||
+            (which.type >= 0 && which.type != type) || (other == c->from && !which.also_itself)) {
+            continue;
+        }
+        killed++;
+        if (other == c->from) {
+            other->closing = true;
+        } else {
+            model__shut(other);
+            other->out.n = 0;
+        }
     }
-    bool found = victim != NULL;
-    if (found && victim == c->from) {
-        victim->closing = true;
-    } else if (found) {
-        shut(victim);
-        victim->out.n = 0;
-    }
-    model__integer(c, found);
+    model__integer(c, killed);
 }
 
 static void run_client_id(call *c)
@@ -2580,7 +3132,7 @@ static void run_client_id(call *c)
     model__integer(c, (long long)c->from->client_id);
 }
 
-static void run_ping(call *c)
+void model__ping(call *c)
 {
     model_text text = c->argc > 1 ? c->argv[1] : (model_text){"", 0};
     if (c->argc > 2) {
@@ -2662,7 +3214,7 @@ static void confirm(call *c, const char *kind, model_text channel)
     model__integer(c, (long long)c->from->channel_count);
 }
 
-static void run_subscribe(call *c)
+void model__subscribe(call *c)
 {
     connection *from = c->from;
     for (size_t i = 1; i < c->argc; i++) {
@@ -2733,6 +3285,8 @@ size_t model_subscribers(const model *m, const char *channel, size_t n)
     return count;
 }
 
+static const model_text any_channel = {"*", 1};
+
 /* Of a channel's subscribers only the first is counted. */
 static bool is_first(const model *m, size_t at, model_text name)
 {
@@ -2744,13 +3298,14 @@ static bool is_first(const model *m, size_t at, model_text name)
     return true;
 }
 
-static size_t each_channel(const model *m, call *c)
+static size_t each_channel(const model *m, model_text pattern, call *c)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->connection_count; i++) {
         for (size_t j = 0; j < m->connections[i]->channel_count; j++) {
             const buffer *channel = &m->connections[i]->channels[j];
-            if (is_first(m, i, (model_text){channel->p, channel->n})) {
+            if (model__glob_matches(pattern, channel) &&
+                is_first(m, i, (model_text){channel->p, channel->n})) {
                 count++;
                 if (c != NULL) {
                     model__bulk(c, channel->p, channel->n);
@@ -2763,7 +3318,7 @@ static size_t each_channel(const model *m, call *c)
 
 size_t model_channel_count(const model *m)
 {
-    return each_channel(m, NULL);
+    return each_channel(m, any_channel, NULL);
 }
 
 model_text model_channel(const model *m)
@@ -2779,8 +3334,15 @@ model_text model_channel(const model *m)
 
 static void run_pubsub_channels(call *c)
 {
-    model__array(c, model_channel_count(c->m));
-    each_channel(c->m, c);
+    model_text pattern = c->argc > 2 ? c->argv[2] : any_channel;
+    if (c->argc > 3) {
+        model__error(
+            c, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try PUBSUB HELP.",
+            (int)c->argv[1].n, c->argv[1].p);
+        return;
+    }
+    model__array(c, each_channel(c->m, pattern, NULL));
+    each_channel(c->m, pattern, c);
 }
 
 static void run_pubsub_numsub(call *c)
@@ -2792,412 +3354,25 @@ static void run_pubsub_numsub(call *c)
     }
 }
 
-/* ---- Dispatch --------------------------------------------------------------------------------------- */
+/* ---- By name ------------------------------------------------------------------------------------ */
 
-static const command server_commands[] = {
+const command model__session_commands[] = {
     {"auth", run_auth, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_NOAUTH},
     {"client|id", run_client_id, 2, COMMAND_NOSCRIPT | COMMAND_LOADING},
     {"client|kill", run_client_kill, -3, COMMAND_NOSCRIPT | COMMAND_LOADING},
-    {"eval", model__eval, -3, COMMAND_NOSCRIPT},
-    {"evalsha", model__evalsha, -3, COMMAND_NOSCRIPT},
     {"info", run_info, -1, COMMAND_LOADING | COMMAND_KEYLESS},
-    {"ping", run_ping, -1, COMMAND_SUBSCRIBED | COMMAND_KEYLESS},
+    {"ping", model__ping, -1, COMMAND_SUBSCRIBED | COMMAND_KEYLESS},
     {"publish", model__publish, 3, COMMAND_LOADING | COMMAND_KEYLESS},
-    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING | COMMAND_KEYLESS},
+    {"pubsub|channels", run_pubsub_channels, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING | COMMAND_KEYLESS},
     {"quit", run_quit, -1,
      COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
     {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_KEYLESS},
-    {"script|exists", model__script_exists, -3, COMMAND_NOSCRIPT},
-    {"script|flush", model__script_flush, 2, COMMAND_NOSCRIPT},
-    {"script|load", model__script_load, 3, COMMAND_NOSCRIPT},
     {"select", run_select, 2, COMMAND_LOADING | COMMAND_KEYLESS},
-    {"subscribe", run_subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
+    {"subscribe", model__subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {"unsubscribe", run_unsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {NULL, NULL, 0, 0},
 };
-
-/* A command's name in two: "client|id" is a word and the one after it. */
-struct words {
-    const command *cmd;
-    const char *more; /* NULL: there is none */
-};
-
-#define LETTERS 26
-#define WORD_MAX 20 /* no command's first word is as long */
-#define ALIKE 8     /* fewer commands begin with the same letter and are as long */
-
-/* All commands by their first letter and the length of the first word. */
-static struct words index_of[LETTERS][WORD_MAX][ALIKE];
-
-static void index_commands(void)
-{
-    const command *tables[] = {model__value_commands, model__key_commands, model__list_commands,
-                               model__deploy_commands, server_commands};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
-            const char *bar = strchr(cmd->name, '|');
-            size_t length = strcspn(cmd->name, "|"), n = 0;
-            struct words *at = length < WORD_MAX ? index_of[cmd->name[0] - 'a'][length] : NULL;
-            while (at != NULL && at[n].cmd != NULL) {
-                n++;
-            }
-            if (at == NULL || n + 1 >= ALIKE) { /* the last one ends the list */
-                abort();
-            }
-            at[n] = (struct words){cmd, bar == NULL ? NULL : bar + 1};
-        }
-    }
-}
-
-/* Whether n bytes are this word of lower-case letters, in either case. */
-static bool same_letters(const char *text, const char *word, size_t n)
-{
-    size_t i = 0;
-    while (i < n && (text[i] | 32) == word[i]) {
-        i++;
-    }
-    return i == n;
-}
-
-const command *model__command(const model_text *argv, size_t argc)
-{
-    static bool indexed;
-    if (!indexed) {
-        index_commands();
-        indexed = true;
-    }
-    size_t n = argv[0].n;
-    unsigned letter = n == 0 || n >= WORD_MAX ? LETTERS : (unsigned)((argv[0].p[0] | 32) - 'a');
-    if (letter >= LETTERS) {
-        return NULL;
-    }
-    for (const struct words *at = index_of[letter][n]; at->cmd != NULL; at++) {
-        if (same_letters(argv[0].p, at->cmd->name, n) &&
-            (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
-            return at->cmd;
-        }
-    }
-    return NULL;
-}
-
-bool model__arity_fits(const command *cmd, size_t argc)
-{
-    return cmd->arity >= 0 ? argc == (size_t)cmd->arity : argc >= (size_t)-cmd->arity;
-}
-
-static void unknown_command(call *c)
-{
-    static const char *const containers[][2] = {
-        {"client", "CLIENT"}, {"pubsub", "PUBSUB"}, {"script", "SCRIPT"}};
-    char arguments[256] = "";
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
-        if (!model__text_is(c->argv[0], containers[i][0])) {
-            continue;
-        }
-        if (c->argc == 1) {
-            model__error(c, "ERR wrong number of arguments for '%s' command", containers[i][0]);
-        } else {
-            model__error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)c->argv[1].n,
-                         c->argv[1].p, containers[i][1]);
-        }
-        return;
-    }
-    for (size_t i = 1; i < c->argc && n < 128; i++) {
-        size_t shown = c->argv[i].n < 128 - n ? c->argv[i].n : 128 - n;
-        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", (int)shown,
-                              c->argv[i].p);
-    }
-    model__error(c, "ERR unknown command '%.*s', with args beginning with: %s",
-                 (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
-}
-
-bool model__strikes(model *m, unsigned faults)
-{
-    m->struck |= m->faults & faults;
-    return (m->faults & faults) != 0;
-}
-
-bool model__is_forbidden(model *m, const command *cmd)
-{
-    static const struct {
-        unsigned fault;
-        const char *names;
-    } rights[] = {{MODEL_NO_PUBLISH, "publish"},
-                  {MODEL_NO_SUBSCRIBE, "subscribe"},
-                  {MODEL_NO_INFO, "info"},
-                  {MODEL_NO_CLIENT, "client|"},
-                  {MODEL_NO_EVALSHA, "evalsha"}};
-    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        if (strncmp(cmd->name, rights[i].names, strlen(rights[i].names)) == 0 &&
-            model__strikes(m, rights[i].fault)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Refusals in the order in which the server checks for them. */
-static bool refused(call *c, const command *cmd)
-{
-    model *m = c->m;
-    if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
-        model__strikes(m, MODEL_PASSWORD);
-        model__error(c, "NOAUTH Authentication required.");
-    } else if (model__is_forbidden(m, cmd)) {
-        model__error(c, "NOPERM this user has no permissions to run the '%s' command", cmd->name);
-    } else if ((cmd->run == run_subscribe || cmd->run == model__publish) &&
-               model__strikes(m, MODEL_NO_CHANNELS)) {
-        model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
-                        "arguments");
-    } else if (cmd->flags & COMMAND_GROWS && model__strikes(m, MODEL_OOM)) {
-        model__error(c, MODEL_OOM_TEXT);
-    } else if ((cmd->flags & COMMAND_WRITE || cmd->run == run_ping) &&
-               model__strikes(m, MODEL_MISCONF)) {
-        model__error(c, MODEL_MISCONF_TEXT);
-    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_NOREPLICAS)) {
-        model__error(c, MODEL_NOREPLICAS_TEXT);
-    } else if (cmd->flags & COMMAND_WRITE && model__strikes(m, MODEL_READONLY)) {
-        model__error(c, MODEL_READONLY_TEXT);
-    } else if (c->from->channel_count + c->from->shard_count > 0 &&
-               !(cmd->flags & COMMAND_SUBSCRIBED)) {
-        model__error(
-            c,
-            "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
-            "RESET are allowed in this context",
-            cmd->name);
-    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_MASTERDOWN)) {
-        model__error(c,
-                     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to "
-                     "'no'.");
-    } else if (!(cmd->flags & COMMAND_LOADING) && model__strikes(m, MODEL_LOADING)) {
-        model__error(c, "LOADING Redis is loading the dataset in memory");
-    } else if (!(cmd->flags & COMMAND_NOAUTH) && model__strikes(m, MODEL_BUSY)) {
-        model__error(c, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or "
-                        "SHUTDOWN NOSAVE.");
-    } else {
-        return false;
-    }
-    return true;
-}
-
-/* A proxy in front of the server reports an error of its own although the server has executed the
- * command. */
-static void spoil_answer(call *c, const command *cmd, size_t answered)
-{
-    static const char *const texts[] = {"ERR upstream failure", "UNAVAILABLE no backend",
-                                        "ERR internal error, request aborted"};
-    if (c->m->faults & MODEL_ERROR_AFTER && cmd->run == model__evalsha &&
-        model__random(c->m, 2) == 0 && model__strikes(c->m, MODEL_ERROR_AFTER)) {
-        c->from->out.n = answered;
-        model__error(c, "%s", texts[model__random(c->m, 3)]);
-    }
-}
-
-static void execute(model *m, connection *from, const model_text *argv, size_t argc)
-{
-    call c = {m, from, argv, argc, &from->out};
-    const command *cmd = model__command(argv, argc);
-    size_t before = from->out.n;
-    m->requests++;
-    if (model__answered_else(&c)) {
-        ;
-    } else if (cmd == NULL) {
-        unknown_command(&c);
-    } else if (!model__arity_fits(cmd, argc)) {
-        model__error(&c, "ERR wrong number of arguments for '%s' command", cmd->name);
-    } else if (!refused(&c, cmd)) {
-        size_t answered = from->out.n;
-        m->writes += (cmd->flags & COMMAND_WRITE) != 0;
-        cmd->run(&c);
-        spoil_answer(&c, cmd, answered);
-    }
-    m->refused = from->out.n > before && from->out.p[before] == '-';
-    if (m->watcher != NULL) {
-        m->watcher(m->watcher_context, from->id, argv, argc);
-    }
-    if (from->closing) {
-        shut(from);
-    }
-}
-
-/* ---- Requests ----------------------------------------------------------------------------------- */
-
-enum parsed { PARSED_REQUEST, PARSED_PARTLY, PARSED_WRONG };
-
-/* A line "<kind><integer>\r\n" at *at. */
-static enum parsed parse_head(const buffer *in, size_t *at, char kind, long long *out)
-{
-    const char *start = in->p + *at;
-    if (in->n - *at > 4 && *start == kind && start[1] >= '1' && start[1] <= '9') {
-        bool two = start[2] >= '0' && start[2] <= '9'; /* almost no number has more digits */
-        if (start[2 + two] == '\r') {
-            *out = two ? 10 * (start[1] - '0') + start[2] - '0' : start[1] - '0';
-            *at += 4 + (size_t)two;
-            return PARSED_REQUEST;
-        }
-    }
-    const char *end = memchr(start, '\r', in->n - *at);
-    if (*at < in->n && *start != kind) {
-        return PARSED_WRONG;
-    }
-    if (end == NULL || end + 1 == in->p + in->n) {
-        return PARSED_PARTLY;
-    }
-    if (!model__parse_integer((model_text){start + 1, (size_t)(end - start - 1)}, out) ||
-        *out < 0) {
-        return PARSED_WRONG;
-    }
-    *at = (size_t)(end + 2 - in->p);
-    return PARSED_REQUEST;
-}
-
-static enum parsed parse_request(const buffer *in, model_text *argv, size_t *argc, size_t *used)
-{
-    size_t at = 0;
-    long long count, length;
-    enum parsed result = parse_head(in, &at, '*', &count);
-    if (result == PARSED_REQUEST && count > ARGUMENTS_MAX) {
-        return PARSED_WRONG;
-    }
-    for (long long i = 0; result == PARSED_REQUEST && i < count; i++) {
-        result = parse_head(in, &at, '$', &length);
-        if (result == PARSED_REQUEST) {
-            if ((size_t)length + 2 > in->n - at) {
-                return PARSED_PARTLY;
-            }
-            argv[i] = (model_text){in->p + at, (size_t)length};
-            at += (size_t)length + 2;
-        }
-    }
-    *argc = (size_t)count;
-    *used = at;
-    return result;
-}
-
-void model_input(model *m, uint64_t id, const char *bytes, size_t n)
-{
-    model_text argv[ARGUMENTS_MAX];
-    size_t argc, used;
-    connection *c = find_connection(m, id);
-    if (c == NULL || !c->open) {
-        return;
-    }
-    model__append(&c->in, bytes, n);
-    while (c->open && c->in.n > 0) {
-        enum parsed result = parse_request(&c->in, argv, &argc, &used);
-        if (result == PARSED_PARTLY) {
-            return;
-        }
-        if (result == PARSED_WRONG) {
-            call refusal = {.m = m, .from = c, .reply = &c->out};
-            model__error(&refusal, "ERR Protocol error");
-            shut(c);
-            return;
-        }
-        if (argc > 0) {
-            execute(m, c, argv, argc);
-        }
-        if (c->open) {
-            model__consume(&c->in, used);
-        }
-    }
-}
-
-/* ---- Faults and inspection ---------------------------------------------------------------------- */
-
-void model_set_faults(model *m, unsigned faults)
-{
-    m->faults = faults;
-}
-
-unsigned model_struck(model *m)
-{
-    unsigned struck = m->struck;
-    m->struck = 0;
-    return struck;
-}
-
-void model_log_out(model *m, uint64_t id)
-{
-    find_connection(m, id)->authenticated = false;
-}
-
-void model_restart(model *m)
-{
-    model_flush_keys(m);
-    model_restart_with_data(m);
-}
-
-void model_restart_with_data(model *m)
-{
-    for (size_t i = 0; i < m->connection_count; i++) {
-        shut(m->connections[i]);
-        m->connections[i]->out.n = 0;
-    }
-    model_flush_scripts(m);
-    m->last_client_id = 0;
-    m->run++;
-}
-
-void model_flush_scripts(model *m)
-{
-    model__lua_forget(m);
-}
-
-void model_require_password(model *m, const char *password)
-{
-    m->password = password;
-}
-
-uint64_t model_requests(const model *m)
-{
-    return m->requests;
-}
-
-uint64_t model_client_id(const model *m, uint64_t id)
-{
-    const connection *c = find_connection(m, id);
-    return c == NULL ? 0 : c->client_id;
-}
-
-bool model_refused(const model *m)
-{
-    return m->refused;
-}
-
-void model_watch(model *m, model_watcher *watcher, void *context)
-{
-    m->watcher = watcher;
-    m->watcher_context = context;
-}
-
-static uint64_t mix(uint64_t hash, const void *p, size_t n)
-{
-    const unsigned char *bytes = p;
-    for (size_t i = 0; i < n; i++) {
-        hash = (hash ^ bytes[i]) * 1099511628211U;
-    }
-    return hash;
-}
-
-uint64_t model_digest(model *m)
-{
-    uint64_t hash = 14695981039346656037U;
-    uint64_t counts[] = {model_key_count(m), m->requests, m->last_id, model_channel_count(m)};
-    hash = mix(hash, counts, sizeof counts);
-    for (size_t i = 0; i < m->key_count; i++) {
-        const key *k = &m->keys[i];
-        hash = mix(hash, k->name.p, k->name.n);
-        hash = mix(hash, &k->expire_ms, sizeof k->expire_ms);
-        for (size_t j = 0; j < k->count; j++) {
-            hash = mix(hash, k->items[j].field.p, k->items[j].field.n);
-            hash = mix(hash, k->items[j].value.p, k->items[j].value.n);
-        }
-    }
-    return hash;
-}
 
 /* ---- testing/model_values.c -------------------------------------------------------------------*/
 
@@ -3685,9 +3860,10 @@ const command model__value_commands[] = {
  * and that of the process's clients, is moved forward by hand, and faults are caused by name, so a program's reaction
  * to a lost lock is tested within milliseconds and without Redis.
  *
- * What it is not: it answers only the commands that Snib sends, persists nothing, has one user without a password,
- * and is no cluster, no sentinel and no replica.  A name belongs to the process: two programs that use the same
- * name have two servers.  The child of a fork has none until it starts its own.
+ * What it is not: it answers only the commands that Snib sends and a few that look at keys, persists nothing, has one
+ * user without a password, takes 256 connections, and is no cluster, no sentinel and no replica.  A name belongs to
+ * the process: two programs that use the same name have two servers.  The child of a fork has none until it starts
+ * its own.
  *
  * Link with libsnib-testing as well: `pkg-config --libs snib-testing`.  Any thread may call any function; results,
  * outputs and errors are as in snib.h.  Running out of memory aborts.
@@ -4077,6 +4253,7 @@ typedef struct snib_client_stats_data {
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t lost_failover; /* losses by reason, continued */
+    uint64_t debug_warnings; /* mistakes that the option debug has found, see snib_debug_here() */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -4679,13 +4856,19 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
  *
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
- *       does, among all clients of the process that have the option.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       does, among all clients of the process that have the option, and within some seconds among all processes that
+ *       have such clients of the same database: then each is told, with the program, process and machine of each place.
+ *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are semaphores; readers do
+ *       not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
  *
- * Other clients do nothing of this, and cost nothing more.
+ * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
+ *
+ * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
+ * no call waits for that.  They lie in the string snib_client:{orders}, each for 60 s after a process was last there that
+ * takes locks in that order, at most 64 KiB of them.
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
@@ -4754,7 +4937,7 @@ SNIB_API int snib_memory_advance(int64_t ms, snib_error *err);
 /* snib_memory_fault - cause a fault.
  *
  * lose_reply       the next script is executed, but its reply is lost and its connection cut.  Argument: how many; 1
- * stall, resume    read and answer nothing, until resume
+ * stall, resume    read and answer nothing, until resume; the close of a client with holds waits for its patience
  * refuse, accept   cut all connections and accept none, until accept
  * kill_connection  argument: which one, 1 is the oldest; NULL: all
  * expire           argument: the name of a key, usually the lock's; it ends now, and nobody is told
