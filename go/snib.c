@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "92af40bdfac5cffa"
+#define SNIB_BUILD_ID "ffaacbcde2482eec"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2911,6 +2911,428 @@ int snib_advance_clock(int64_t ms, snib_error *err)
     return SNIB_OK;
 }
 
+/* ---- api/carrier.c ----------------------------------------------------------------------------*/
+
+/* carrier.c - what a group lock wishes for one of its members, carried out in the member's client. */
+
+/* ---- api/carrier.h ----------------------------------------------------------------------------*/
+
+/* carrier.h - an acquisition of a group lock, shared by group.c and carrier.c only. */
+#ifndef SNIB__CARRIER_H
+#define SNIB__CARRIER_H
+
+
+/* ---- api/group.h ------------------------------------------------------------------------------*/
+
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+#ifndef SNIB__API_GROUP_H
+#define SNIB__API_GROUP_H
+
+
+struct snib__part {
+    struct snib__client *client; /* a reference */
+    struct snib__gate *gate;     /* a reference */
+};
+
+/* What a group lock and its acquisitions share. */
+struct snib__parts {
+    _Atomic uint32_t refs;
+    bool majority;
+    uint32_t vote_ms;    /* for how long a server without memory does not vote; 0: it may at once */
+    uint32_t renewed_ms; /* the longest lease that members have while they are renewed */
+    uint32_t n;
+    struct snib__part part[];
+};
+
+/* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+                                       snib__time now, int32_t *out_code);
+
+/* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
+ * servers that have lost their memory: they could vote for another owner. */
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
+
+/* The driver's callbacks.  Inside, of the member's client or the home client. */
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
+/* Outside: step the carriers that were listed inside. */
+void snib__carrier_steps(void *list);
+
+void snib__parts_unref(struct snib__parts *parts);
+
+#endif
+
+
+/* ---- locks/group.h ----------------------------------------------------------------------------*/
+
+/* group.h - a lock made of others, each of a client of its own or of a kind that shares no command:
+ * which member to ask next, when to give up, what to undo, how long the whole is safe.  No I/O, no
+ * clock.
+ *
+ *     all (multi):       one member after the other, in an order that is the same everywhere
+ *     majority (quorum): all members at once, done when a majority has granted; after "Distributed
+ *                        Locks with Redis" (the Redlock algorithm), with its random pause after a
+ *                        split vote
+ *
+ * Results of members and the caller's wishes come in, wishes for members go out:
+ *
+ *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
+ *     release, pause_over; extend, member_leased
+ *         ->  wish, phase, deadline; leased
+ */
+#ifndef SNIB__GROUP_H
+#define SNIB__GROUP_H
+
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SNIB__GROUP_MAX 100
+
+enum snib__group_phase {
+    SNIB__GROUP_COLLECTING,
+    SNIB__GROUP_PAUSING, /* between two rounds */
+    SNIB__GROUP_TAKEN,   /* ready to be handed out */
+    SNIB__GROUP_HELD,
+    SNIB__GROUP_GIVING, /* its release is in flight */
+    SNIB__GROUP_ENDED   /* code has the result */
+};
+
+enum snib__group_do {
+    SNIB__GROUP_NOTHING,
+    SNIB__GROUP_TRY,    /* acquire the member */
+    SNIB__GROUP_CANCEL, /* cancel its attempt: the reply is not awaited */
+    SNIB__GROUP_DROP,   /* release it without waiting */
+    SNIB__GROUP_GIVE,   /* release it and report the result */
+    SNIB__GROUP_EXTEND, /* ask its server for another lease and report the result, of no earlier attempt */
+    SNIB__GROUP_LEASE /* it has that lease from now on: enough others have got it */
+};
+
+struct snib__group_member {
+    uint8_t state;  /* group.c's */
+    uint8_t leased; /* and what has become of an extension */
+    bool wished;    /* the wish of its state has been handed out */
+    bool again;     /* ask it once it has been let go of */
+    bool answered;  /* counted in `answers` */
+    snib__time deadline;
+};
+
+struct snib__group {
+    bool majority;
+    bool once;       /* one round only */
+    uint8_t phase;   /* enum snib__group_phase */
+    int32_t code;    /* ENDED: the result */
+    int32_t reason;  /* of a loss: enum snib_reason; 0: none */
+    int32_t failure; /* the release's first error */
+    /* majority: */
+    bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
+    uint32_t answers; /* members that have answered */
+    uint32_t refusals, errors; /* of the round */
+    int32_t error;             /* of the round: the one that says most; 0: none */
+    uint32_t n, need, round;
+    /* an extension: */
+    bool extending;  /* no result yet */
+    int32_t trouble; /* the error that says most; 0: none */
+    struct snib__group_member members[SNIB__GROUP_MAX];
+};
+
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
+/* An attempt's result: SNIB_OK with the member's deadline, or why not. */
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+                             snib__time deadline);
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
+/* A held member's deadline moved. */
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
+/* TAKEN: the hold was handed out, so from here on its loss is a loss. */
+void snib__group_given_out(struct snib__group *group);
+/* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
+ * if nothing is, it goes on. */
+void snib__group_overdue(struct snib__group *group);
+/* ... and no majority will answer: ends with an error. */
+void snib__group_silent(struct snib__group *group);
+/* No caller wants it any more. */
+void snib__group_abandon(struct snib__group *group);
+/* End it with an error. */
+void snib__group_fail(struct snib__group *group, int32_t code);
+void snib__group_release(struct snib__group *group);
+/* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
+ * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
+void snib__group_extend(struct snib__group *group);
+/* No caller waits for it any more. */
+void snib__group_unextend(struct snib__group *group);
+/* The answer of a member's server. */
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
+/* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
+ * from now on; or why not.  false: there is none yet. */
+bool snib__group_leased(struct snib__group *group, int32_t *out_code);
+/* HELD by a majority: ask all others again, so that the hold does not
+ * depend on every single vote. */
+void snib__group_refill(struct snib__group *group);
+/* Some members have refused and others do not answer: those may be dead, and the votes held so far
+ * block competing clients.  So the round is soon given up, measured by how long the others took to
+ * answer; now and then later, because the silent ones may only be slow. */
+bool snib__group_contested(const struct snib__group *group);
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
+void snib__group_give_up(struct snib__group *group);
+void snib__group_pause_over(struct snib__group *group);
+
+/* The next thing to do, with its member; NOTHING when there is none. */
+int snib__group_wish(struct snib__group *group, uint32_t *out_member);
+/* TAKEN, HELD: how long the whole is safe. */
+snib__time snib__group_deadline(const struct snib__group *group);
+/* PAUSING: the length of the pause, from 64 random bits. */
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
+
+#endif
+
+#include <pthread.h>
+
+struct snib__carrier_member {
+    struct snib__op *op;        /* acquiring or releasing */
+    struct snib__op *extending; /* giving it another lease */
+    struct snib__hold *hold;    /* the carrier's */
+    snib__time leased_at;       /* when that was asked for */
+};
+
+struct snib__carrier {
+    struct snib__outer outer; /* first: the home engine refers to the carrier by it */
+    struct snib__parts *parts;
+    struct snib__client *home;
+    snib__time wait_until;
+    snib__time tried_until; /* until then even a short wait hopes for answers */
+    snib__time asked_at;    /* start of the round; guarded by the home client */
+    bool once;
+    bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
+    pthread_mutex_t mutex;
+    /* below: guarded by the mutex */
+    struct snib__carrier *next; /* in a list of carriers to be stepped */
+    uint32_t debts;             /* references that the next step drops, outside all clients */
+    bool listed, stepping, again;
+    bool finished;          /* the carrier no longer has the home's hold */
+    bool abandoned;         /* the members' holds are left to expire */
+    bool fixed;             /* the members' leases have been set to the caller's */
+    snib__time lease;       /* 0: renewed */
+    uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
+    snib__time wanted;      /* its lease */
+    snib__time pause_until; /* PAUSING; 0: not yet set */
+    snib__time give_up_at;  /* a contested round; 0: not yet set */
+    snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
+    struct snib__group group;
+    struct snib__carrier_member members[];
+};
+
+/* Another reference. */
+void snib__carrier_ref(struct snib__carrier *c);
+/* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
+void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
+bool snib__carrier_wish(struct snib__carrier *c);
+
+#endif
+
+/* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
+ * being collected, its members never wait, because clients would wait for each other in a circle; a vote
+ * that widens an existing majority waits until it is free. */
+static snib__time carrier_wait(struct snib__carrier *c, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool held = c->group.phase == SNIB__GROUP_HELD;
+    pthread_mutex_unlock(&c->mutex);
+    if (c->parts->majority)
+        return held ? SNIB__NEVER : 0;
+    if (c->once || c->wait_until == SNIB__NEVER)
+        return c->once ? 0 : SNIB__NEVER;
+    return c->wait_until > now ? c->wait_until - now : 1;
+}
+
+/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
+ * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
+ * free. */
+static int32_t carrier_too_late(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
+        return SNIB_OK;
+    pthread_mutex_lock(&c->mutex);
+    int32_t error = c->group.error;
+    pthread_mutex_unlock(&c->mutex);
+    return error ? error : SNIB_TIMEDOUT;
+}
+
+/* Inside the member's client. */
+static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    int32_t code = SNIB_ECLOSED;
+    struct snib__acquire how = {.wait = carrier_wait(c, now),
+                                .lease = c->parts->majority ? c->lease : 0,
+                                .permits = 1,
+                                .vote_ms = c->parts->vote_ms,
+                                .patient = !c->once};
+    int32_t late = carrier_too_late(c, i, now);
+    if (client->stopped || late)
+        return client->stopped ? code : late;
+    if (!c->tried)
+        c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
+    c->tried = true;
+    if (snib__driver_start(&client->driver) != 0)
+        return SNIB_ESYSTEM;
+    struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
+    if (!op)
+        return code;
+    snib__carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    op->within = client == c->home && !c->parts->majority; /* votes are counted separately */
+    if (op->hold) {
+        op->hold->sink = c;
+        op->hold->tell = SNIB__TELL_CARRIER;
+    }
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_drop(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    bool abandoned = c->abandoned;
+    c->members[i].hold = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (!hold)
+        return;
+    hold->sink = NULL;
+    if (abandoned)
+        snib__hold_abandon(engine, hold, now);
+    snib__hold_drop(engine, hold, now); /* the server may still have a lost hold, too */
+    snib__carrier_unref(c, 1);          /* never the last: the step has one */
+}
+
+static void carrier_cancel(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__op *op = c->members[i].op;
+    c->members[i].op = NULL; /* its result will be discarded */
+    pthread_mutex_unlock(&c->mutex);
+    if (op)
+        snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
+}
+
+static int32_t carrier_give(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    int32_t code = SNIB_LOST;
+    struct snib__hold *hold = c->members[i].hold;
+    struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
+    if (!op) {
+        carrier_drop(c, i, now);
+        return code;
+    }
+    snib__carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+/* Ask for another lease.  The answer to an earlier question is of no use any more. */
+static int32_t carrier_extend(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    struct snib__carrier_member *member = &c->members[i];
+    int32_t code = SNIB_ECLOSED;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = member->hold;
+    struct snib__op *earlier = member->extending;
+    member->extending = NULL;
+    member->leased_at = 0; /* it may have been answered since this extension began */
+    pthread_mutex_unlock(&c->mutex);
+    if (earlier)
+        snib__engine_cancel(engine, earlier, now);
+    if (!hold || client->stopped)
+        return code;
+    struct snib__op *op = snib__engine_extend(engine, hold, c->wanted, now, &code);
+    if (!op)
+        return code;
+    snib__carrier_ref(c);
+    snib__extend_only_asks(op);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    member->extending = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_lease(struct snib__carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    snib__time leased_at = c->members[i].leased_at;
+    pthread_mutex_unlock(&c->mutex);
+    if (hold)
+        snib__hold_extended(c->parts->part[i].client->driver.engine, hold, c->wanted, leased_at,
+                            now);
+}
+
+/* The member is inside its client; SNIB_AGAIN: its result will come, or none is due. */
+static int32_t carrier_do(struct snib__carrier *c, int wish, uint32_t i, snib__time now)
+{
+    switch (wish) {
+    case SNIB__GROUP_TRY:
+        return carrier_try(c, i, now);
+    case SNIB__GROUP_GIVE:
+        return carrier_give(c, i, now);
+    case SNIB__GROUP_EXTEND:
+        return carrier_extend(c, i, now);
+    case SNIB__GROUP_DROP:
+        carrier_drop(c, i, now);
+        return SNIB_AGAIN;
+    case SNIB__GROUP_CANCEL:
+        carrier_cancel(c, i, now);
+        return SNIB_AGAIN;
+    default:
+        carrier_lease(c, i, now);
+        return SNIB_AGAIN;
+    }
+}
+
+bool snib__carrier_wish(struct snib__carrier *c)
+{
+    uint32_t i;
+    pthread_mutex_lock(&c->mutex);
+    int wish = snib__group_wish(&c->group, &i);
+    pthread_mutex_unlock(&c->mutex);
+    if (wish == SNIB__GROUP_NOTHING)
+        return false;
+    struct snib__client *client = c->parts->part[i].client;
+    snib__driver_enter(&client->driver);
+    int32_t code = carrier_do(c, wish, i, snib__now());
+    snib__driver_leave(&client->driver);
+    if (code == SNIB_AGAIN)
+        return true;
+    pthread_mutex_lock(&c->mutex);
+    if (wish == SNIB__GROUP_TRY)
+        snib__group_member_done(&c->group, i, code, 0);
+    else if (wish == SNIB__GROUP_EXTEND)
+        snib__group_member_leased(&c->group, i, code);
+    else
+        snib__group_member_given(&c->group, i, code);
+    c->again = true;
+    pthread_mutex_unlock(&c->mutex);
+    return true;
+}
+
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
 /* client.c - clients: opening, closing, statistics, the log; and the driver's callbacks. */
@@ -2953,47 +3375,6 @@ void snib__debug_exit(void);
 void snib__debug_exited(void);
 
 void snib__debug_init(void);
-
-#endif
-
-/* ---- api/group.h ------------------------------------------------------------------------------*/
-
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
-#ifndef SNIB__API_GROUP_H
-#define SNIB__API_GROUP_H
-
-
-struct snib__part {
-    struct snib__client *client; /* a reference */
-    struct snib__gate *gate;     /* a reference */
-};
-
-/* What a group lock and its acquisitions share. */
-struct snib__parts {
-    _Atomic uint32_t refs;
-    bool majority;
-    uint32_t vote_ms;    /* for how long a server without memory does not vote; 0: it may at once */
-    uint32_t renewed_ms; /* the longest lease that members have while they are renewed */
-    uint32_t n;
-    struct snib__part part[];
-};
-
-/* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
-struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
-                                       snib__time now, int32_t *out_code);
-
-/* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
- * servers that have lost their memory: they could vote for another owner. */
-bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
-
-/* The driver's callbacks.  Inside, of the member's client or the home client. */
-void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
-void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
-void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
-/* Outside: step the carriers that were listed inside. */
-void snib__carrier_steps(void *list);
-
-void snib__parts_unref(struct snib__parts *parts);
 
 #endif
 
@@ -4218,129 +4599,6 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
 
 #endif
 
-/* ---- locks/group.h ----------------------------------------------------------------------------*/
-
-/* group.h - a lock made of others, each of a client of its own or of a kind that shares no command:
- * which member to ask next, when to give up, what to undo, how long the whole is safe.  No I/O, no
- * clock.
- *
- *     all (multi):       one member after the other, in an order that is the same everywhere
- *     majority (quorum): all members at once, done when a majority has granted; after "Distributed
- *                        Locks with Redis" (the Redlock algorithm), with its random pause after a
- *                        split vote
- *
- * Results of members and the caller's wishes come in, wishes for members go out:
- *
- *     begin, member_done, member_lost, member_given, refill, give_up, overdue, silent, abandon,
- *     release, pause_over; extend, member_leased
- *         ->  wish, phase, deadline; leased
- */
-#ifndef SNIB__GROUP_H
-#define SNIB__GROUP_H
-
-
-#include <stdbool.h>
-#include <stdint.h>
-
-#define SNIB__GROUP_MAX 100
-
-enum snib__group_phase {
-    SNIB__GROUP_COLLECTING,
-    SNIB__GROUP_PAUSING, /* between two rounds */
-    SNIB__GROUP_TAKEN,   /* ready to be handed out */
-    SNIB__GROUP_HELD,
-    SNIB__GROUP_GIVING, /* its release is in flight */
-    SNIB__GROUP_ENDED   /* code has the result */
-};
-
-enum snib__group_do {
-    SNIB__GROUP_NOTHING,
-    SNIB__GROUP_TRY,    /* acquire the member */
-    SNIB__GROUP_CANCEL, /* cancel its attempt: the reply is not awaited */
-    SNIB__GROUP_DROP,   /* release it without waiting */
-    SNIB__GROUP_GIVE,   /* release it and report the result */
-    SNIB__GROUP_EXTEND, /* ask its server for another lease and report the result, of no earlier attempt */
-    SNIB__GROUP_LEASE /* it has that lease from now on: enough others have got it */
-};
-
-struct snib__group_member {
-    uint8_t state;  /* group.c's */
-    uint8_t leased; /* and what has become of an extension */
-    bool wished;    /* the wish of its state has been handed out */
-    bool again;     /* ask it once it has been let go of */
-    bool answered;  /* counted in `answers` */
-    snib__time deadline;
-};
-
-struct snib__group {
-    bool majority;
-    bool once;       /* one round only */
-    uint8_t phase;   /* enum snib__group_phase */
-    int32_t code;    /* ENDED: the result */
-    int32_t reason;  /* of a loss: enum snib_reason; 0: none */
-    int32_t failure; /* the release's first error */
-    /* majority: */
-    bool heard;       /* a majority has answered, in whatever rounds, or refusals left none */
-    uint32_t answers; /* members that have answered */
-    uint32_t refusals, errors; /* of the round */
-    int32_t error;             /* of the round: the one that says most; 0: none */
-    uint32_t n, need, round;
-    /* an extension: */
-    bool extending;  /* no result yet */
-    int32_t trouble; /* the error that says most; 0: none */
-    struct snib__group_member members[SNIB__GROUP_MAX];
-};
-
-void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
-/* An attempt's result: SNIB_OK with the member's deadline, or why not. */
-void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
-                             snib__time deadline);
-void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
-void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
-/* A held member's deadline moved. */
-void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
-/* TAKEN: the hold was handed out, so from here on its loss is a loss. */
-void snib__group_given_out(struct snib__group *group);
-/* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
- * if nothing is, it goes on. */
-void snib__group_overdue(struct snib__group *group);
-/* ... and no majority will answer: ends with an error. */
-void snib__group_silent(struct snib__group *group);
-/* No caller wants it any more. */
-void snib__group_abandon(struct snib__group *group);
-/* End it with an error. */
-void snib__group_fail(struct snib__group *group, int32_t code);
-void snib__group_release(struct snib__group *group);
-/* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
- * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
-void snib__group_extend(struct snib__group *group);
-/* No caller waits for it any more. */
-void snib__group_unextend(struct snib__group *group);
-/* The answer of a member's server. */
-void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
-/* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
- * from now on; or why not.  false: there is none yet. */
-bool snib__group_leased(struct snib__group *group, int32_t *out_code);
-/* HELD by a majority: ask all others again, so that the hold does not
- * depend on every single vote. */
-void snib__group_refill(struct snib__group *group);
-/* Some members have refused and others do not answer: those may be dead, and the votes held so far
- * block competing clients.  So the round is soon given up, measured by how long the others took to
- * answer; now and then later, because the silent ones may only be slow. */
-bool snib__group_contested(const struct snib__group *group);
-snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
-void snib__group_give_up(struct snib__group *group);
-void snib__group_pause_over(struct snib__group *group);
-
-/* The next thing to do, with its member; NOTHING when there is none. */
-int snib__group_wish(struct snib__group *group, uint32_t *out_member);
-/* TAKEN, HELD: how long the whole is safe. */
-snib__time snib__group_deadline(const struct snib__group *group);
-/* PAUSING: the length of the pause, from 64 random bits. */
-snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
-
-#endif
-
 /* ---- locks/kind.h -----------------------------------------------------------------------------*/
 
 /* kind.h - what distinguishes one kind of lock from another: its scripts, keys and channel.
@@ -5262,47 +5520,10 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  */
 
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CARRIER_REFILL (100 * SNIB__MS) /* between requests for missing votes */
-
-struct carrier_member {
-    struct snib__op *op;        /* acquiring or releasing */
-    struct snib__op *extending; /* giving it another lease */
-    struct snib__hold *hold;    /* the carrier's */
-    snib__time leased_at;       /* when that was asked for */
-};
-
-struct carrier {
-    struct snib__outer outer; /* first: the home engine refers to the carrier by it */
-    struct snib__parts *parts;
-    struct snib__client *home;
-    snib__time wait_until;
-    snib__time tried_until; /* until then even a short wait hopes for answers */
-    snib__time asked_at;    /* start of the round; guarded by the home client */
-    bool once;
-    bool tried;            /* some member was asked, as tried_until the stepping thread's */
-    _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
-    pthread_mutex_t mutex;
-    /* below: guarded by the mutex */
-    struct carrier *next; /* in a list of carriers to be stepped */
-    uint32_t debts;       /* references that the next step drops, outside all clients */
-    bool listed, stepping, again;
-    bool finished;          /* the carrier no longer has the home's hold */
-    bool abandoned;         /* the members' holds are left to expire */
-    bool fixed;             /* the members' leases have been set to the caller's */
-    snib__time lease;       /* 0: renewed */
-    uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
-    snib__time wanted;      /* its lease */
-    snib__time pause_until; /* PAUSING; 0: not yet set */
-    snib__time give_up_at;  /* a contested round; 0: not yet set */
-    snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
-    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
-    struct snib__group group;
-    struct carrier_member members[];
-};
 
 /* ---- life ---- */
 
@@ -5327,13 +5548,12 @@ void snib__parts_unref(struct snib__parts *parts)
     free(parts);
 }
 
-static void carrier_ref(struct carrier *c)
+void snib__carrier_ref(struct snib__carrier *c)
 {
     atomic_fetch_add(&c->refs, 1);
 }
 
-/* Outside all clients: the last reference ends the carrier, and its references to clients. */
-static void carrier_unref(struct carrier *c, uint32_t n)
+void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
 {
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
@@ -5346,7 +5566,7 @@ static void carrier_unref(struct carrier *c, uint32_t n)
 
 /* Inside: list the carrier, to be stepped by the thread that leaves this client; the step also
  * drops `debts` references. */
-static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_t debts)
+static void carrier_list(struct snib__driver *driver, struct snib__carrier *c, uint32_t debts)
 {
     pthread_mutex_lock(&c->mutex);
     bool listed = c->listed;
@@ -5355,13 +5575,13 @@ static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_
     pthread_mutex_unlock(&c->mutex);
     if (listed)
         return;
-    carrier_ref(c);
+    snib__carrier_ref(c);
     c->next = driver->carriers;
     driver->carriers = c;
 }
 
 /* Inside: no other thread knows the carrier, and none of the references it drops is the last. */
-static void carrier_discard(struct carrier *c)
+static void carrier_discard(struct snib__carrier *c)
 {
     atomic_fetch_sub(&c->parts->refs, 1);
     snib__client_unref(c->home);
@@ -5373,7 +5593,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
                                        snib__time now, int32_t *out_code)
 {
     struct snib__parts *parts = lock->parts;
-    struct carrier *c = calloc(1, sizeof *c + parts->n * sizeof c->members[0]);
+    struct snib__carrier *c = calloc(1, sizeof *c + parts->n * sizeof c->members[0]);
     *out_code = SNIB_ENOMEM;
     if (!c)
         return NULL;
@@ -5404,7 +5624,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
 bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
 {
     const struct snib__parts *parts =
-        hold->outer ? ((const struct carrier *)hold->outer)->parts : NULL;
+        hold->outer ? ((const struct snib__carrier *)hold->outer)->parts : NULL;
     int64_t wanted = parts && lease_ms == 0 ? parts->renewed_ms : lease_ms;
     return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
 }
@@ -5414,11 +5634,11 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
-    struct carrier *c = op->sink;
+    struct snib__carrier *c = op->sink;
     uint32_t i = op->member - 1;
     struct snib__hold *unwanted = NULL;
     pthread_mutex_lock(&c->mutex);
-    struct carrier_member *member = &c->members[i];
+    struct snib__carrier_member *member = &c->members[i];
     bool extends = op->kind == SNIB__OP_EXTEND;
     struct snib__op **place = extends ? &member->extending : &member->op;
     bool current = *place == op;
@@ -5436,7 +5656,7 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     } else if (current) {
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
         if (member->hold)
-            carrier_ref(c);
+            snib__carrier_ref(c);
         snib__group_member_done(&c->group, i, op->code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);
@@ -5452,7 +5672,7 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
 {
-    struct carrier *c = hold->sink;
+    struct snib__carrier *c = hold->sink;
     pthread_mutex_lock(&c->mutex);
     for (uint32_t i = 0; i < c->parts->n; i++)
         if (c->members[i].hold == hold)
@@ -5464,215 +5684,13 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
 
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 {
-    carrier_list(driver, (struct carrier *)outer, 0);
-}
-
-/* ---- what the group wishes for a member ---- */
-
-/* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
- * being collected, its members never wait, because clients would wait for each other in a circle; a vote
- * that widens an existing majority waits until it is free. */
-static snib__time carrier_wait(struct carrier *c, snib__time now)
-{
-    pthread_mutex_lock(&c->mutex);
-    bool held = c->group.phase == SNIB__GROUP_HELD;
-    pthread_mutex_unlock(&c->mutex);
-    if (c->parts->majority)
-        return held ? SNIB__NEVER : 0;
-    if (c->once || c->wait_until == SNIB__NEVER)
-        return c->once ? 0 : SNIB__NEVER;
-    return c->wait_until > now ? c->wait_until - now : 1;
-}
-
-/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
- * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
- * free. */
-static int32_t carrier_too_late(struct carrier *c, uint32_t i, snib__time now)
-{
-    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
-        return SNIB_OK;
-    pthread_mutex_lock(&c->mutex);
-    int32_t error = c->group.error;
-    pthread_mutex_unlock(&c->mutex);
-    return error ? error : SNIB_TIMEDOUT;
-}
-
-/* Inside the member's client. */
-static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
-{
-    struct snib__client *client = c->parts->part[i].client;
-    struct snib__engine *engine = client->driver.engine;
-    int32_t code = SNIB_ECLOSED;
-    struct snib__acquire how = {.wait = carrier_wait(c, now),
-                                .lease = c->parts->majority ? c->lease : 0,
-                                .permits = 1,
-                                .vote_ms = c->parts->vote_ms,
-                                .patient = !c->once};
-    int32_t late = carrier_too_late(c, i, now);
-    if (client->stopped || late)
-        return client->stopped ? code : late;
-    if (!c->tried)
-        c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
-    c->tried = true;
-    if (snib__driver_start(&client->driver) != 0)
-        return SNIB_ESYSTEM;
-    struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
-    if (!op)
-        return code;
-    carrier_ref(c);
-    op->sink = c;
-    op->member = i + 1;
-    op->within = client == c->home && !c->parts->majority; /* votes are counted separately */
-    if (op->hold) {
-        op->hold->sink = c;
-        op->hold->tell = SNIB__TELL_CARRIER;
-    }
-    pthread_mutex_lock(&c->mutex);
-    c->members[i].op = op;
-    pthread_mutex_unlock(&c->mutex);
-    return SNIB_AGAIN;
-}
-
-static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
-{
-    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
-    pthread_mutex_lock(&c->mutex);
-    struct snib__hold *hold = c->members[i].hold;
-    bool abandoned = c->abandoned;
-    c->members[i].hold = NULL;
-    pthread_mutex_unlock(&c->mutex);
-    if (!hold)
-        return;
-    hold->sink = NULL;
-    if (abandoned)
-        snib__hold_abandon(engine, hold, now);
-    snib__hold_drop(engine, hold, now); /* the server may still have a lost hold, too */
-    carrier_unref(c, 1);                /* never the last: the step has one */
-}
-
-static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
-{
-    pthread_mutex_lock(&c->mutex);
-    struct snib__op *op = c->members[i].op;
-    c->members[i].op = NULL; /* its result will be discarded */
-    pthread_mutex_unlock(&c->mutex);
-    if (op)
-        snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
-}
-
-static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
-{
-    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
-    int32_t code = SNIB_LOST;
-    struct snib__hold *hold = c->members[i].hold;
-    struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
-    if (!op) {
-        carrier_drop(c, i, now);
-        return code;
-    }
-    carrier_ref(c);
-    op->sink = c;
-    op->member = i + 1;
-    pthread_mutex_lock(&c->mutex);
-    c->members[i].op = op;
-    pthread_mutex_unlock(&c->mutex);
-    return SNIB_AGAIN;
-}
-
-/* Ask for another lease.  The answer to an earlier question is of no use any more. */
-static int32_t carrier_extend(struct carrier *c, uint32_t i, snib__time now)
-{
-    struct snib__client *client = c->parts->part[i].client;
-    struct snib__engine *engine = client->driver.engine;
-    struct carrier_member *member = &c->members[i];
-    int32_t code = SNIB_ECLOSED;
-    pthread_mutex_lock(&c->mutex);
-    struct snib__hold *hold = member->hold;
-    struct snib__op *earlier = member->extending;
-    member->extending = NULL;
-    member->leased_at = 0; /* it may have been answered since this extension began */
-    pthread_mutex_unlock(&c->mutex);
-    if (earlier)
-        snib__engine_cancel(engine, earlier, now);
-    if (!hold || client->stopped)
-        return code;
-    struct snib__op *op = snib__engine_extend(engine, hold, c->wanted, now, &code);
-    if (!op)
-        return code;
-    carrier_ref(c);
-    snib__extend_only_asks(op);
-    op->sink = c;
-    op->member = i + 1;
-    pthread_mutex_lock(&c->mutex);
-    member->extending = op;
-    pthread_mutex_unlock(&c->mutex);
-    return SNIB_AGAIN;
-}
-
-static void carrier_lease(struct carrier *c, uint32_t i, snib__time now)
-{
-    pthread_mutex_lock(&c->mutex);
-    struct snib__hold *hold = c->members[i].hold;
-    snib__time leased_at = c->members[i].leased_at;
-    pthread_mutex_unlock(&c->mutex);
-    if (hold)
-        snib__hold_extended(c->parts->part[i].client->driver.engine, hold, c->wanted, leased_at,
-                            now);
-}
-
-/* The member is inside its client; SNIB_AGAIN: its result will come, or none is due. */
-static int32_t carrier_do(struct carrier *c, int wish, uint32_t i, snib__time now)
-{
-    switch (wish) {
-    case SNIB__GROUP_TRY:
-        return carrier_try(c, i, now);
-    case SNIB__GROUP_GIVE:
-        return carrier_give(c, i, now);
-    case SNIB__GROUP_EXTEND:
-        return carrier_extend(c, i, now);
-    case SNIB__GROUP_DROP:
-        carrier_drop(c, i, now);
-        return SNIB_AGAIN;
-    case SNIB__GROUP_CANCEL:
-        carrier_cancel(c, i, now);
-        return SNIB_AGAIN;
-    default:
-        carrier_lease(c, i, now);
-        return SNIB_AGAIN;
-    }
-}
-
-/* Carry out one wish of the group; false: there is none. */
-static bool carrier_wish(struct carrier *c)
-{
-    uint32_t i;
-    pthread_mutex_lock(&c->mutex);
-    int wish = snib__group_wish(&c->group, &i);
-    pthread_mutex_unlock(&c->mutex);
-    if (wish == SNIB__GROUP_NOTHING)
-        return false;
-    struct snib__client *client = c->parts->part[i].client;
-    snib__driver_enter(&client->driver);
-    int32_t code = carrier_do(c, wish, i, snib__now());
-    snib__driver_leave(&client->driver);
-    if (code == SNIB_AGAIN)
-        return true;
-    pthread_mutex_lock(&c->mutex);
-    if (wish == SNIB__GROUP_TRY)
-        snib__group_member_done(&c->group, i, code, 0);
-    else if (wish == SNIB__GROUP_EXTEND)
-        snib__group_member_leased(&c->group, i, code);
-    else
-        snib__group_member_given(&c->group, i, code);
-    c->again = true;
-    pthread_mutex_unlock(&c->mutex);
-    return true;
+    carrier_list(driver, (struct snib__carrier *)outer, 0);
 }
 
 /* ---- the caller's side ---- */
 
 /* Read the members' current deadlines, which renewals have moved. */
-static void carrier_look(struct carrier *c)
+static void carrier_look(struct snib__carrier *c)
 {
     for (uint32_t i = 0; i < c->parts->n; i++) {
         struct snib__client *client = c->parts->part[i].client;
@@ -5688,7 +5706,7 @@ static void carrier_look(struct carrier *c)
 
 /* A fixed lease of a multi lock: the watchdog renewed the members while they were collected; the
  * lease begins now. */
-static void carrier_fix_leases(struct carrier *c)
+static void carrier_fix_leases(struct snib__carrier *c)
 {
     bool needed = c->lease && !c->parts->majority && !c->fixed;
     c->fixed = true;
@@ -5703,7 +5721,7 @@ static void carrier_fix_leases(struct carrier *c)
 
 /* A majority has its limit as a whole: what may be said at the end of the wait depends on how many have
  * answered. */
-static void carrier_limit(struct carrier *c, snib__time now)
+static void carrier_limit(struct snib__carrier *c, snib__time now)
 {
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
@@ -5713,7 +5731,7 @@ static void carrier_limit(struct carrier *c, snib__time now)
 }
 
 /* When to look at it again, although nothing has happened. */
-static snib__time carrier_next(const struct carrier *c, snib__time now)
+static snib__time carrier_next(const struct snib__carrier *c, snib__time now)
 {
     snib__time next = now < c->wait_until || !c->tried ? c->wait_until : c->tried_until;
     if (c->pause_until && c->pause_until < next)
@@ -5724,7 +5742,7 @@ static snib__time carrier_next(const struct carrier *c, snib__time now)
 }
 
 /* Take over what the caller's side has come to: given up, released, or at its own time limit. */
-static void carrier_hear(struct carrier *c, snib__time now)
+static void carrier_hear(struct snib__carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
     c->abandoned = c->outer.abandoned;
@@ -5752,7 +5770,7 @@ static void carrier_hear(struct carrier *c, snib__time now)
 }
 
 /* Enough servers have granted the lease that was wanted: how long the whole is safe now.  The members get it next. */
-static snib__time carrier_leased(struct carrier *c, snib__time now)
+static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
 {
     for (uint32_t i = 0; i < c->parts->n; i++) {
         snib__time clients = (snib__time)c->parts->part[i].client->lease_ms * SNIB__MS;
@@ -5767,7 +5785,7 @@ static snib__time carrier_leased(struct carrier *c, snib__time now)
 }
 
 /* Carry out the extensions that callers wait for, one after another. */
-static void carrier_extension(struct carrier *c, snib__time now)
+static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     snib__time lease;
@@ -5791,7 +5809,7 @@ static void carrier_extension(struct carrier *c, snib__time now)
     }
 }
 
-static void carrier_tell_deadline(struct carrier *c, snib__time now)
+static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     snib__time deadline = snib__group_deadline(&c->group);
@@ -5813,7 +5831,7 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
 }
 
 /* Report the group's state to the home client. */
-static void carrier_tell(struct carrier *c, snib__time now)
+static void carrier_tell(struct snib__carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     struct snib__group *group = &c->group;
@@ -5835,7 +5853,7 @@ static void carrier_tell(struct carrier *c, snib__time now)
     c->finished = true;
 }
 
-static void carrier_home(struct carrier *c)
+static void carrier_home(struct snib__carrier *c)
 {
     struct snib__driver *driver = &c->home->driver;
     pthread_mutex_lock(&c->mutex);
@@ -5859,13 +5877,13 @@ static void carrier_home(struct carrier *c)
     pthread_mutex_unlock(&c->mutex);
     snib__driver_leave(driver);
     if (finished)
-        carrier_unref(c, 1); /* the home's; never the last: the step has one */
+        snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
 /* ---- steps ---- */
 
 /* Outside every client. */
-static void carrier_step(struct carrier *c)
+static void carrier_step(struct snib__carrier *c)
 {
     pthread_mutex_lock(&c->mutex);
     uint32_t debts = c->debts;
@@ -5878,14 +5896,14 @@ static void carrier_step(struct carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
-            while (carrier_wish(c))
+            while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
         }
         c->stepping = false;
     }
     pthread_mutex_unlock(&c->mutex);
-    carrier_unref(c, 1 + debts); /* the list's, and the debts */
+    snib__carrier_unref(c, 1 + debts); /* the list's, and the debts */
 }
 
 /* A step may list other carriers for this thread: they are stepped one after another, not
@@ -5893,7 +5911,7 @@ static void carrier_step(struct carrier *c)
 void snib__carrier_steps(void *list)
 {
     struct snib__steps *steps = snib__sys_steps();
-    for (struct carrier *c = list, *next; c; c = next) {
+    for (struct snib__carrier *c = list, *next; c; c = next) {
         next = c->next;
         c->next = steps->waiting;
         steps->waiting = c;
@@ -5902,7 +5920,7 @@ void snib__carrier_steps(void *list)
         return;
     steps->busy = true;
     while (steps->waiting) {
-        struct carrier *c = steps->waiting;
+        struct snib__carrier *c = steps->waiting;
         steps->waiting = c->next;
         carrier_step(c);
     }

@@ -101,7 +101,7 @@ def simulators_for(changed: str) -> tuple[str, ...]:
     """Code that only locks of several servers use needs their worlds, which are larger."""
     if not changed:
         return ("sim_group", "sim_stories", "sim")
-    return ("sim_group",) if changed.endswith("/group.c") else ("sim_stories", "sim")
+    return ("sim_group",) if changed.endswith(("/group.c", "/carrier.c")) else ("sim_stories", "sim")
 
 
 def run_sim(programs: dict[str, Path], seeds: int) -> Verdict:

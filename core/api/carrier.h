@@ -1,0 +1,54 @@
+/* carrier.h - an acquisition of a group lock, shared by group.c and carrier.c only. */
+#ifndef SNIB__CARRIER_H
+#define SNIB__CARRIER_H
+
+#include "api/group.h"
+
+#include "locks/group.h"
+
+#include <pthread.h>
+
+struct snib__carrier_member {
+    struct snib__op *op;        /* acquiring or releasing */
+    struct snib__op *extending; /* giving it another lease */
+    struct snib__hold *hold;    /* the carrier's */
+    snib__time leased_at;       /* when that was asked for */
+};
+
+struct snib__carrier {
+    struct snib__outer outer; /* first: the home engine refers to the carrier by it */
+    struct snib__parts *parts;
+    struct snib__client *home;
+    snib__time wait_until;
+    snib__time tried_until; /* until then even a short wait hopes for answers */
+    snib__time asked_at;    /* start of the round; guarded by the home client */
+    bool once;
+    bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
+    pthread_mutex_t mutex;
+    /* below: guarded by the mutex */
+    struct snib__carrier *next; /* in a list of carriers to be stepped */
+    uint32_t debts;             /* references that the next step drops, outside all clients */
+    bool listed, stepping, again;
+    bool finished;          /* the carrier no longer has the home's hold */
+    bool abandoned;         /* the members' holds are left to expire */
+    bool fixed;             /* the members' leases have been set to the caller's */
+    snib__time lease;       /* 0: renewed */
+    uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
+    snib__time wanted;      /* its lease */
+    snib__time pause_until; /* PAUSING; 0: not yet set */
+    snib__time give_up_at;  /* a contested round; 0: not yet set */
+    snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
+    struct snib__group group;
+    struct snib__carrier_member members[];
+};
+
+/* Another reference. */
+void snib__carrier_ref(struct snib__carrier *c);
+/* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
+void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
+bool snib__carrier_wish(struct snib__carrier *c);
+
+#endif
