@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ffaacbcde2482eec"
+#define SNIB_BUILD_ID "d9ceae8c05bb8c77"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -31928,7 +31928,8 @@ int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     if (!place)
         return -1;
     size_t at = resp_header(place, '$', n);
-    memcpy(place + at, bytes, n);
+    if (n > 0) /* bytes may be NULL */
+        memcpy(place + at, bytes, n);
     at += n;
     place[at++] = '\r';
     place[at++] = '\n';

@@ -236,7 +236,8 @@ int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     if (!place)
         return -1;
     size_t at = resp_header(place, '$', n);
-    memcpy(place + at, bytes, n);
+    if (n > 0) /* bytes may be NULL */
+        memcpy(place + at, bytes, n);
     at += n;
     place[at++] = '\r';
     place[at++] = '\n';

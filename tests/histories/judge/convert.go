@@ -199,8 +199,8 @@ func (h *history) placed(all []timed) []timed {
 	}
 	byOwner := map[string]*hold{} // those that were seen waiting, and had to be waited for
 	for _, one := range h.holds {
-		// What is seen only after its grant says nothing.
-		if s := seen[one.owner]; s != nil && !doubtful[one.owner] && s.sent <= one.granted && s.first <= one.granted {
+		// What is seen only after its grant says nothing.  A look that had begun by then saw it before.
+		if s := seen[one.owner]; s != nil && !doubtful[one.owner] && s.sent <= one.granted {
 			byOwner[one.owner] = one
 		}
 	}
@@ -221,7 +221,7 @@ func (h *history) placed(all []timed) []timed {
 			}
 		}
 		all = append(all,
-			timed{place, one.who, max(one.asked, s.early), s.first})
+			timed{place, one.who, max(one.asked, s.early), min(s.first, one.granted)})
 		if h.lookedAway(s.sent, one.granted) {
 			all = append(all, timed{operation{what: unseen, hold: one.id}, one.who, s.sent, one.granted})
 		}
