@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d9ceae8c05bb8c77"
+#define SNIB_BUILD_ID "58ab061b10a1b263"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14105,7 +14105,6 @@ enum snib__channel_state {
 struct snib__chan {             /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;    /* bucket of the table */
     struct snib__waitq *waitqs; /* linked by chan_next */
-    snib__time one_at;          /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
@@ -14124,6 +14123,7 @@ struct snib__waitq {
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
     snib__time known_at;          /* sole.c: the lock was held at that time or later */
+    snib__time one_at;            /* when the last message "1" arrived that was news */
     snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
@@ -14654,7 +14654,7 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
 void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
-                         bool again, snib__time now);
+                         snib__time now);
 void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__waitq_tick(struct snib__engine *e, snib__time now);
@@ -20419,13 +20419,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     if (message) {
         const char *said =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
-        bool one = strcmp(said, "1") == 0;
-        bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
-        if (one)
-            chan->one_at = now;
         for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
             next = waitq->chan_next;
-            snib__waitq_message(e, waitq, said, again, now);
+            snib__waitq_message(e, waitq, said, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
@@ -28060,7 +28056,7 @@ void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 
 /* ---- engine/waitq.c ---------------------------------------------------------------------------*/
 
-/* wait.c - sleeping until the lock may be free.
+/* waitq.c - sleeping until the lock may be free.
  *
  * A message is a hint to try, never a grant.  The expiry of a lease sends no message, and messages
  * can be lost, so every sleep also ends with the holder's remaining lease or at the re-check cap,
@@ -28071,6 +28067,7 @@ void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
  */
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WAIT_LINGER (400 * SNIB__MS)
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
@@ -28250,9 +28247,8 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
         }
 }
 
-/* again: the same news as in the message before it. */
 void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
-                         bool again, snib__time now)
+                         snib__time now)
 {
     e->stats.messages++;
     if (waitq->gate->kind->discipline == SNIB__QUEUED) {
@@ -28263,8 +28259,11 @@ void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, cons
         waitq->own_messages--;
         return;
     }
-    if (again)
+    /* Some releases send "1" and "0": the second is no news after the first, unless the first was an own one. */
+    if (waitq->one_at == now && strcmp(text, "0") == 0)
         return;
+    if (strcmp(text, "1") == 0)
+        waitq->one_at = now;
     snib__turn_heard(waitq, now);
     waitq->brief = 0;
     if (snib__gate_active(waitq->gate))

@@ -445,13 +445,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     if (message) {
         const char *said =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
-        bool one = strcmp(said, "1") == 0;
-        bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
-        if (one)
-            chan->one_at = now;
         for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
             next = waitq->chan_next;
-            snib__waitq_message(e, waitq, said, again, now);
+            snib__waitq_message(e, waitq, said, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {

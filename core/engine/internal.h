@@ -102,7 +102,6 @@ enum snib__channel_state {
 struct snib__chan {             /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;    /* bucket of the table */
     struct snib__waitq *waitqs; /* linked by chan_next */
-    snib__time one_at;          /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
@@ -121,6 +120,7 @@ struct snib__waitq {
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
     snib__time known_at;          /* sole.c: the lock was held at that time or later */
+    snib__time one_at;            /* when the last message "1" arrived that was news */
     snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
@@ -651,7 +651,7 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
 void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
-                         bool again, snib__time now);
+                         snib__time now);
 void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__waitq_tick(struct snib__engine *e, snib__time now);

@@ -1,4 +1,4 @@
-/* wait.c - sleeping until the lock may be free.
+/* waitq.c - sleeping until the lock may be free.
  *
  * A message is a hint to try, never a grant.  The expiry of a lease sends no message, and messages
  * can be lost, so every sleep also ends with the holder's remaining lease or at the re-check cap,
@@ -10,6 +10,7 @@
 #include "engine/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WAIT_LINGER (400 * SNIB__MS)
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
@@ -189,9 +190,8 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
         }
 }
 
-/* again: the same news as in the message before it. */
 void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
-                         bool again, snib__time now)
+                         snib__time now)
 {
     e->stats.messages++;
     if (waitq->gate->kind->discipline == SNIB__QUEUED) {
@@ -202,8 +202,11 @@ void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, cons
         waitq->own_messages--;
         return;
     }
-    if (again)
+    /* Some releases send "1" and "0": the second is no news after the first, unless the first was an own one. */
+    if (waitq->one_at == now && strcmp(text, "0") == 0)
         return;
+    if (strcmp(text, "1") == 0)
+        waitq->one_at = now;
     snib__turn_heard(waitq, now);
     waitq->brief = 0;
     if (snib__gate_active(waitq->gate))

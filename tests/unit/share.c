@@ -176,6 +176,41 @@ static void news_beside_who_wants_more(void **state)
     snib__engine_free(engine);
 }
 
+/* The messages of an own release, read together with the next one of Redisson, which is only the second half of a pair
+ * of ours: that one is news. */
+static void own_messages_and_another(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__gate *write = gate(engine, SNIB_WRITE, "rw");
+    struct snib__op *op = acquire(engine, write, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":20000\r\n");
+    connect_pubsub(engine);
+    say_on_channel(engine, write, NULL);
+    answer(engine, "$-1\r\n");
+    assert_int_equal(op->code, SNIB_OK);
+    snib__engine_release(engine, op->hold, now, &code);
+    answer(engine, ":2\r\n");
+    acquire(engine, write, 0);
+    answer(engine, ":20000\r\n"); /* Redisson has it meanwhile, and gives it back */
+    say_on_channel(engine, write, "1");
+    say_on_channel(engine, write, "0");
+    assert_int_equal(on_the_way(engine), 0);
+    say_on_channel(engine, write, "0");
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, ":20000\r\n");
+    /* A pair of another client's, however, asks once. */
+    now += SNIB__MS;
+    say_on_channel(engine, write, "1");
+    answer(engine, ":20000\r\n");
+    say_on_channel(engine, write, "0");
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +219,7 @@ int main(void)
         cmocka_unit_test(one_number),
         cmocka_unit_test(two_wait_for_one_number),
         cmocka_unit_test(news_beside_who_wants_more),
+        cmocka_unit_test(own_messages_and_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
