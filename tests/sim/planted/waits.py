@@ -122,6 +122,13 @@ MUTANTS = [
         "        /*",
     ),
     Mutant(
+        "an own message makes the next one of another client old",
+        "engine/waitq.c",
+        "if (waitq->own_messages > 0) { /*",
+        'if (strcmp(text, "1") == 0) waitq->one_at = now; if (waitq->own_messages > 0) { /*',
+        "unit_share",
+    ),
+    Mutant(
         "messages that were lost are expected for ever",
         "engine/waitq.c",
         "    waitq->own_messages = 0; /* what has not come by now was lost */",
