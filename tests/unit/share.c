@@ -193,8 +193,12 @@ static void own_messages_and_another(void **state)
     answer(engine, "$-1\r\n");
     assert_int_equal(op->code, SNIB_OK);
     snib__engine_release(engine, op->hold, now, &code);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_WRITE_RELEASE);
     answer(engine, ":2\r\n");
     acquire(engine, write, 0);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_WRITE_ACQUIRE);
     answer(engine, ":20000\r\n"); /* Redisson has it meanwhile, and gives it back */
     say_on_channel(engine, write, "1");
     say_on_channel(engine, write, "0");
