@@ -12,6 +12,7 @@ enum cli_exit {
     EXIT_NOTHING = 1,    /* release: nothing was held */
     EXIT_SET_BEFORE = 1, /* latch set: it was set already */
     EXIT_FINDINGS = 1,   /* doctor: something should be changed */
+    EXIT_TOO_FEW = 1,    /* plan: more servers are needed */
     EXIT_BUSY = 121,     /* run, hold --wait 0: the lock is held */
     EXIT_TIMEDOUT = 122, /* run, hold: the wait ended */
     EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran; hold: it was lost */
@@ -24,6 +25,20 @@ enum cli_exit {
 
 enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
 enum cli_rest { REST_END, REST_WAIT, REST_IGNORE };
+
+/* The numbers that plan takes, in the order of their options. */
+enum cli_plan {
+    PLAN_LOCKS,
+    PLAN_CLIENTS,
+    PLAN_RATE,
+    PLAN_CONTENDED,
+    PLAN_WAITERS,
+    PLAN_SHARDS,
+    PLAN_REPLICAS,
+    PLAN_QUORUM,
+    PLAN_SERVER_SPEED,
+    PLAN_N
+};
 
 #define CLI_NAMES_MAX 100
 #define CLI_URLS_MAX 15
@@ -47,6 +62,7 @@ struct cli {
     int64_t interval_ms;   /* top: between two refreshes */
     int64_t limit;         /* top, stats: locks that are shown */
     const char *output;    /* stats: the file; NULL: standard output */
+    int64_t plan[PLAN_N];  /* plan: in thousandths; 0: not given, or none */
     int32_t kind;          /* enum snib_kind; run, hold: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;        /* SNIB_LOCK_* */
     int busy_code;         /* instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
@@ -56,8 +72,9 @@ struct cli {
     bool has_url;        /* given by --url or SNIB_URL */
     bool is_json;
     bool is_forced;
-    bool is_once;  /* top */
-    bool is_quiet; /* do not say that the lock is not free */
+    bool is_once;    /* top */
+    bool is_durable; /* plan */
+    bool is_quiet;   /* do not say that the lock is not free */
     bool is_verbose;
 };
 
@@ -72,6 +89,10 @@ int cli_release(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
 int cli_latch(const struct cli *cli);
+int cli_plan(const struct cli *cli);
+
+/* plan_take - take one of plan's numbers; returns 0, or an exit code after reporting the error. */
+int plan_take(int which, const char *value, struct cli *cli);
 
 /* cli_read_ms - read a time such as "10", "1.5s", "250ms" or "1h30m": seconds, or decimal numbers with
  * the units d, h, m, s, ms in this order.  Returns milliseconds, or -1 if it is none. */
@@ -80,6 +101,9 @@ int64_t cli_read_ms(const char *text);
 
 /* cli_read_number - read a number from min to max; -1 if it is none. */
 int64_t cli_read_number(const char *text, int64_t min, int64_t max);
+
+/* cli_read_thousandths - read a decimal number such as "20000" or "0.5"; returns thousandths, or -1 if it is none. */
+int64_t cli_read_thousandths(const char *text);
 
 /* cli_now_ns - CLOCK_BOOTTIME. */
 #define MS_NS 1000000LL

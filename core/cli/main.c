@@ -21,6 +21,9 @@ static const char help[] =
     "       snib latch NAME [set N | down | wait [--wait TIME] [--busy-code N]]\n"
     "       snib doctor [PREFIX]\n"
     "       snib acl PREFIX [KIND]\n"
+    "       snib plan [KIND] [--locks N] [--rate N] [--clients N] [--contended PERCENT]\n"
+    "                [--waiters N] [--lease TIME] [--shards N] [--replicas N [--durable]]\n"
+    "                [--quorum N] [--server-speed N]\n"
     "\n"
     "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment;\n"
     "           several names: all of these locks, or none\n"
@@ -39,6 +42,9 @@ static const char help[] =
     "  doctor   inspect the server and try each kind of lock, on names that begin with PREFIX;\n"
     "           say what this means for the locks, and what to change\n"
     "  acl      print the rules for a user who may use locks whose names begin with PREFIX\n"
+    "  plan     print what so many locks cost their server and their clients, and how many "
+    "servers\n"
+    "           they need; asks no server\n"
     "\n"
     "KIND is what the lock is; at most one:\n"
     "  --fair          first come, first served across all processes\n"
@@ -69,6 +75,16 @@ static const char help[] =
     "                  totals of the others; default 1000\n"
     "  --once          top: print what there is now, and end\n"
     "  --output FILE   stats: replace FILE by it, in one step\n"
+    "  --locks N       plan: locks that are held at a time, for longer than a third of the lease\n"
+    "  --rate N        plan: locks that are taken and released, a second\n"
+    "  --clients N     plan: clients, such as processes; default 1\n"
+    "  --contended PERCENT  plan: share of --rate that has to wait for another client\n"
+    "  --waiters N     plan: waits of a client for a lock, at a time\n"
+    "  --shards N      plan: masters of a cluster; default 1: no cluster\n"
+    "  --replicas N    plan: replicas of each master\n"
+    "  --durable       plan: grants wait for replicas, as with the option durability\n"
+    "  --quorum N      plan: quorum locks on N servers\n"
+    "  --server-speed N  plan: of a core of the server, where 1 is the one that was measured\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password;\n"
@@ -82,7 +98,7 @@ static const char help[] =
     "after\n"
     "a signal; run and hold 128+N if signal N came before the lock was granted.  snib's own:\n"
     "    1  release: nothing was held; latch set: it was set already; doctor: something should be\n"
-    "       changed\n"
+    "       changed; plan: more servers are needed\n"
     "  121  --wait 0 was given and the lock is held\n"
     "  122  the wait ended before the lock was free\n"
     "  123  the lock was lost while COMMAND ran (not with --on-loss ignore), or while it was held\n"
@@ -114,6 +130,16 @@ enum option_id {
     OPTION_LIMIT,
     OPTION_ONCE, /* the last of top */
     OPTION_OUTPUT,
+    OPTION_LOCKS, /* the first of plan's numbers */
+    OPTION_CLIENTS,
+    OPTION_RATE,
+    OPTION_CONTENDED,
+    OPTION_WAITERS,
+    OPTION_SHARDS,
+    OPTION_REPLICAS,
+    OPTION_QUORUM,
+    OPTION_SERVER_SPEED, /* the last */
+    OPTION_DURABLE,
     OPTION_URL,
     OPTION_JSON,
     OPTION_QUIET,
@@ -145,6 +171,16 @@ static struct option options[] = {
     {"limit", required_argument, NULL, OPTION_LIMIT},
     {"once", no_argument, NULL, OPTION_ONCE},
     {"output", required_argument, NULL, OPTION_OUTPUT},
+    {"locks", required_argument, NULL, OPTION_LOCKS},
+    {"clients", required_argument, NULL, OPTION_CLIENTS},
+    {"rate", required_argument, NULL, OPTION_RATE},
+    {"contended", required_argument, NULL, OPTION_CONTENDED},
+    {"waiters", required_argument, NULL, OPTION_WAITERS},
+    {"shards", required_argument, NULL, OPTION_SHARDS},
+    {"replicas", required_argument, NULL, OPTION_REPLICAS},
+    {"quorum", required_argument, NULL, OPTION_QUORUM},
+    {"server-speed", required_argument, NULL, OPTION_SERVER_SPEED},
+    {"durable", no_argument, NULL, OPTION_DURABLE},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, OPTION_QUIET},
@@ -156,13 +192,14 @@ static struct option options[] = {
 
 #define STATS_LIMIT 1000 /* a time series for each figure of each lock */
 
-#define BIT(option) (1U << ((option)-256))
+#define BIT(option) (UINT64_C(1) << ((option)-256))
 #define RUN_OPTIONS (BIT(OPTION_KEEP_PASSWORD + 1) - BIT(OPTION_WAIT))
 #define KIND_OPTIONS (BIT(OPTION_LATCH + 1) - BIT(OPTION_FENCED))
 #define COMMAND_ONLY                                                                               \
     (BIT(OPTION_ON_LOSS) | BIT(OPTION_REST) | BIT(OPTION_KILL_AFTER) | BIT(OPTION_KEEP_PASSWORD))
 #define RELEASE_ONLY (BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH) | BIT(OPTION_FORCE))
 #define TOP_OPTIONS (BIT(OPTION_ONCE + 1) - BIT(OPTION_INTERVAL))
+#define PLAN_OPTIONS (BIT(OPTION_DURABLE + 1) - BIT(OPTION_LOCKS))
 #define EVERYWHERE (BIT(OPTION_VERSION + 1) - BIT(OPTION_URL))
 
 /* A command and the options it knows. */
@@ -171,7 +208,7 @@ static const struct command {
     int (*run)(const struct cli *cli);
     bool needs_name;
     int names_max;
-    unsigned options;
+    uint64_t options;
 } commands[] = {
     {"run", cli_run, true, CLI_NAMES_MAX,
      EVERYWHERE | RUN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY)},
@@ -186,6 +223,9 @@ static const struct command {
     {"doctor", cli_doctor, false, 1, EVERYWHERE},
     {"acl", cli_acl, true, 1,
      EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
+    {"plan", cli_plan, false, 0,
+     (EVERYWHERE & ~BIT(OPTION_URL)) | PLAN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY) |
+         BIT(OPTION_LEASE)},
 };
 
 /* Whether the command takes a lock and holds it. */
@@ -269,6 +309,8 @@ static int take_kind(int id, struct cli *cli)
 /* Take one option.  Returns 0, or an exit code after reporting the error. */
 static int take_option(int id, const char *value, struct cli *cli)
 {
+    if (id >= OPTION_LOCKS && id <= OPTION_SERVER_SPEED)
+        return plan_take(id - OPTION_LOCKS, value, cli);
     switch (id) {
     case OPTION_WAIT:
     case OPTION_LEASE:
@@ -317,6 +359,9 @@ static int take_option(int id, const char *value, struct cli *cli)
         return 0;
     case OPTION_ONCE:
         cli->is_once = true;
+        return 0;
+    case OPTION_DURABLE:
+        cli->is_durable = true;
         return 0;
     case OPTION_URL:
         if (cli->urls_n == CLI_URLS_MAX)
@@ -402,7 +447,7 @@ static int check_quorum(const struct cli *cli, const struct command *command)
 
 /* Check that the command takes what was given.  Returns 0, or an exit code after reporting the
  * error. */
-static int check(const struct cli *cli, const struct command *command, unsigned given)
+static int check(const struct cli *cli, const struct command *command, uint64_t given)
 {
     char text[64];
     for (const struct option *option = options; option->name; option++) {
@@ -456,7 +501,7 @@ int main(int argc, char **argv)
                       .interval_ms = 2000,
                       .busy_code = -1};
     const struct command *command = NULL;
-    unsigned given = 0;
+    uint64_t given = 0;
     int id;
     setlocale(LC_CTYPE, "C.UTF-8");
     opterr = 0;
@@ -496,7 +541,7 @@ int main(int argc, char **argv)
     if (!command)
         return cli_usage(&cli,
                          "a command is missing: run, hold, info, list, top, stats, release, latch, "
-                         "doctor or acl",
+                         "doctor, acl or plan",
                          "");
     int code = check(&cli, command, given);
     if (code == 0)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FAR 1000000000 /* above every range, in every unit */
+#define FAR 10000000000 /* above every range, in every unit */
 
 /* A decimal number, to be multiplied once its unit is known. */
 struct decimal {
@@ -70,6 +70,14 @@ int64_t cli_read_number(const char *text, int64_t min, int64_t max)
     errno = 0;
     intmax_t number = strtoimax(text, &end, 10);
     return errno == 0 && *end == '\0' && number >= min && number <= max ? number : -1;
+}
+
+int64_t cli_read_thousandths(const char *text)
+{
+    struct decimal number;
+    const char *end = read_decimal(text, &number);
+    bool is_number = isdigit((unsigned char)*text) && *end == '\0';
+    return is_number ? decimal_ms(&number, 1000) : -1;
 }
 
 int64_t cli_now_ns(void)

@@ -1,0 +1,153 @@
+"""Three loads on a real server, counted there, and beside them what snib plan says.
+
+    python tests/cli/points.py        SNIB_COMMAND, SNIB_LOAD: snib and cli_load; by default those of build/core
+
+Nothing depends on how fast anything runs: a load lasts until enough has happened, and the plan is made for as much a
+second, or compared by how much belongs to each renewal and each attempt of a waiter.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/bench"))
+
+from capacity import Bed, Load
+
+SNIB = os.environ.get("SNIB_COMMAND", str(ROOT / "build/core/snib"))
+LOAD = os.environ.get("SNIB_LOAD", str(ROOT / "build/core/tests/cli/cli_load"))
+COMMANDS = ("evalsha", "time", "ping", "subscribe", "unsubscribe", "set", "info", "client|setinfo") # that clients send
+
+
+@dataclass
+class Row:
+    what: str
+    planned: float
+    counted: float
+    tolerance: float # how far apart they may be, as a share
+    is_limit: bool = False # the plan is only not to be exceeded
+
+    def fits(self):
+        ratio = self.counted / self.planned
+        return ratio <= 1 + self.tolerance and (self.is_limit or ratio >= 1 - self.tolerance)
+
+
+def plan(*words):
+    """What snib plan says; it may also say that this is too much for one server."""
+    done = subprocess.run([SNIB, "plan", *map(str, words), "--json"], stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"snib plan {words} ended with {done.returncode}")
+    return json.loads(done.stdout)
+
+
+class Point:
+    """A load, and what it has cost since it was ready."""
+
+    def __init__(self, folder):
+        self.bed = Bed(pathlib.Path(folder), "server")
+
+    def load(self, lease_ms, clients):
+        return Load(LOAD, lease_ms, clients, self.bed.server.url)
+
+    def calls(self):
+        stats = self.bed.server.info("commandstats")
+        return {name: int(stats.get(f"cmdstat_{name}", "calls=0,").split("=")[1].split(",")[0]) for name in COMMANDS}
+
+    def counted(self, work):
+        """(commands of clients, cost, seconds, what work returned)"""
+        result = []
+        calls, begun = self.calls(), time.monotonic()
+        cost = self.bed.spent(lambda: result.append(work()))
+        seconds = time.monotonic() - begun
+        calls = {name: n - calls[name] for name, n in self.calls().items()}
+        own = 4 + 1 # what spent() and calls() asked with INFO
+        return sum(calls.values()) - own, cost, seconds, result[0]
+
+
+def pairs(point, count=3000, clients=50):
+    """Pairs, uncontended."""
+    load = point.load(30000, clients)
+    load(f"pairs mutex p {clients}") # every client has loaded the scripts
+    commands, cost, seconds, _ = point.counted(lambda: load(f"pairs mutex p {count}"))
+    memory = load("stats")["memory"] / clients
+    load.stop()
+    told = plan("--rate", f"{count / seconds:.3f}", "--clients", clients)
+    server = told["server"]
+    return [Row("commands a pair", server["commands"] * seconds / count, commands / count, .03),
+            Row("bytes received a pair", server["received"] * seconds / count, cost.received / count, .03),
+            Row("bytes sent a pair", server["sent"] * seconds / count, cost.sent / count, .15),
+            Row("bytes of a client", told["client"]["memory"], memory, .25)]
+
+
+def grown(load, what, by):
+    """Wait until so much more has happened; returns how much."""
+    first = load("stats")[what]
+    while (now := load("stats")[what]) < first + by:
+        time.sleep(.05)
+    return now - first
+
+
+def renewed(point, holds=20000, clients=10, lease_ms=15000):
+    """Renewed holds."""
+    load = point.load(lease_ms, clients)
+    memory = point.bed.memory()
+    load(f"hold mutex r {holds}")
+    memory = point.bed.memory() - memory
+    grown(load, "renewals", holds) # by then each client's are spread over the period
+    commands, cost, seconds, renewals = point.counted(lambda: grown(load, "renewals", 2 * holds))
+    stats = load("stats")
+    load.stop()
+    told = plan("--locks", holds, "--clients", clients, "--lease", f"{lease_ms}ms")
+    server, share = told["server"], renewals / 1000
+    each = server["renewals"] / 1000
+    return [Row("holds that are still there", holds, stats["held"], 0),
+            Row("commands for 1,000 renewals", server["commands"] / each, commands / share, .1),
+            Row("bytes received for 1,000 renewals", server["received"] / each, cost.received / share, .05),
+            Row("renewals a second", server["renewals"], renewals / seconds, .2, is_limit=True),
+            Row("bytes of a lock at the server", (server["memory"] - plan("--locks", 1, "--clients", clients)["server"]
+                                                  ["memory"]) / (holds - 1), memory / holds, .6),
+            Row("bytes of a client", told["client"]["memory"], stats["memory"] / clients, .1)]
+
+
+def waiting(point, locks=50, clients=10):
+    """Waiters: each client waits for each lock, and another client holds them all."""
+    holder, load = point.load(30000, 1), point.load(30000, clients)
+    holder(f"hold mutex w {locks}")
+    load(f"wait mutex w {locks}")
+    waiters = locks * clients
+    grown(load, "rechecks", waiters) # by then all have subscribed, and ask at times of their own
+    commands, cost, seconds, rechecks = point.counted(lambda: grown(load, "rechecks", 2 * waiters))
+    stats = load("stats")
+    load.stop()
+    holder.stop()
+    told = plan("--locks", locks, "--clients", clients + 1, "--waiters", waiters)
+    server, share = told["server"], rechecks / 1000
+    each = waiters / 2.625 / 1000 # attempts of waiters, in thousands a second
+    return [Row("waiters that are still there", waiters, stats["waiting"], 0),
+            Row("commands for 1,000 attempts", server["commands"] / each, commands / share, .1),
+            Row("bytes received for 1,000 attempts", server["received"] / each, cost.received / share, .1),
+            Row("bytes sent for 1,000 attempts", server["sent"] / each, cost.sent / share, .2),
+            Row("attempts a second", waiters / 2.625, rechecks / seconds, .2, is_limit=True)]
+
+
+def main():
+    print("| load | | planned | counted |\n|---|---|---|---|")
+    for measure in (pairs, renewed, waiting):
+        with tempfile.TemporaryDirectory(prefix="snib-points-") as folder:
+            point = Point(folder)
+            try:
+                rows = measure(point)
+            finally:
+                point.bed.stop()
+        for row in rows:
+            print(f"| {measure.__doc__.split(':')[0].rstrip('.')} | {row.what} | {row.planned:,.5g} | {row.counted:,.5g} |"
+                  f"{'' if row.fits() else ' does not fit'}")
+
+
+if __name__ == "__main__":
+    main()
