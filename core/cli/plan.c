@@ -174,10 +174,11 @@ static double core_of(const struct plan *plan, double shards)
     return sum(&server).us / 1e6 / plan->speed;
 }
 
-/* Into how many parts the names have to be divided; 0: no number suffices. */
+/* Into how many parts the names have to be divided; 0: no number suffices.  A cluster stays one: its renewals cost more
+ * than those of a single server. */
 static int parts_needed(const struct plan *plan)
 {
-    for (int n = 1; n <= SHARDS_MOST; n++)
+    for (int n = plan->shards > 1 ? 2 : 1; n <= SHARDS_MOST; n++)
         if (core_of(plan, n) <= CORE_MOST)
             return n;
     return 0;
@@ -302,5 +303,5 @@ int cli_plan(const struct cli *cli)
         plan_print_json(&a);
     else
         plan_print_text(&a);
-    return a.parts == 0 || a.parts > a.given ? EXIT_TOO_FEW : 0;
+    return a.core > CORE_MOST ? EXIT_TOO_FEW : 0;
 }

@@ -10,7 +10,8 @@
 static int find_watches(const struct answer *a, const char *out[WATCHES_MOST])
 {
     const struct plan *plan = &a->plan;
-    bool waits = plan->waiters > 0 || plan->contended > 0, holds = plan->locks > 0;
+    bool waits = (plan->waiters > 0 || plan->contended > 0) && plan->kind != SPIN;
+    bool holds = plan->locks > 0;
     const struct {
         bool matters;
         const char *text;
@@ -81,10 +82,10 @@ void plan_print_text(const struct answer *a)
     printf("servers\n");
     snprintf(more, sizeof more, "at most %.0f %% of a core each", CORE_MOST * 100);
     if (a->parts == 0)
-        put("needed", "too many", "no cluster is large enough: use fewer, longer holds");
+        put("needed", "too many", "no cluster is large enough");
     else
         put("needed", short_of(a->parts * a->each, ""), more);
-    if (a->parts > a->given)
+    if (a->core > CORE_MOST && a->parts > 0)
         puts(plan->quorum > 1 ? "  divide the names among several quorums"
                               : "  divide the names: --shards");
     printf("to watch\n");

@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from servers import Server, process_cpu
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "core/cli/costs.def"
+PAGE = ROOT / "docs/capacity.md"
 KINDS = ("mutex", "fenced", "fair", "read", "write", "permits", "spin", "plain")
 LONG_MS = 99000  # a lease that is not renewed meanwhile
 SHORT_MS = 6000  # one that is
@@ -43,6 +45,7 @@ end
 return n
 """
 
+BEGIN, END = "<!-- costs: by tests/bench/capacity.py --write -->\n", "<!-- end of costs -->"
 HEAD = """\
 /* costs.def - what a command costs the server, and what a lock takes, for snib plan.
  *
@@ -110,7 +113,7 @@ class Bed:
     def __init__(self, folder: Path, name: str) -> None:
         self.server = Server(folder, name, ("--repl-ping-replica-period", 3600, "--repl-backlog-ttl", 1))
         self.own = Cost()  # of asking
-        self.own = min((self.spent(lambda: None) for _ in range(20)), key=lambda cost: cost.received)
+        self.own = min((self.spent(lambda: None) for _ in range(20)), key=lambda cost: cost.us)
 
     def now(self) -> Cost:
         cpu = process_cpu(self.server.process.pid)
@@ -188,7 +191,21 @@ class Measurer:
         self.has_replica = on
 
     def cost(self, whose: str, what: str, n: int, work: Callable[[], object]) -> None:
-        self.add(whose, what, self.bed.spent(work).by(n))
+        if whose != "quorum":
+            self.add(whose, what, self.bed.spent(work).by(n))
+            return
+        before = [bed.now() for bed in self.beds]  # no server is the one that is always late
+        work()
+        time.sleep(0.3)  # the late ones
+        spent = [bed.now() - then - bed.own for bed, then in zip(self.beds, before, strict=True)]
+        mean = Cost(*(sum(values) / len(spent) for values in zip(*map(astuple, spent), strict=True)))
+        self.add(whose, what, Cost(mean.us, mean.received, mean.sent, spent[0].stream).by(n))
+
+    def empty(self) -> None:
+        """No keys, not even numbers of permits; all nodes of a quorum may vote."""
+        for bed in self.beds:
+            bed.server.command("FLUSHALL", "SYNC")
+            bed.server.command("SET", "snib_quorum_epoch", bed.server.info("server")["run_id"] + " 1000")
 
     def add(self, whose: str, what: str, cost: Cost) -> None:
         (self.streams if self.has_replica else self.costs).setdefault((whose, what), []).append(cost)
@@ -203,7 +220,7 @@ class Measurer:
     # ---- Locks -----------------------------------------------------------------------------------
 
     def kind(self, whose: str) -> None:
-        self.bed.server.command("FLUSHALL", "SYNC")  # numbers of permits stay
+        self.empty()
         servers, kind = (3, "mutex") if whose == "quorum" else (1, whose)
         holder, other = self.load(LONG_MS, 1, servers), self.load(LONG_MS, 1, servers)
         if kind == "permits":
@@ -375,6 +392,29 @@ def speed(old: str, new: str) -> float:
     return statistics.median(float(before[key]) / float(after[key]) for key in common)
 
 
+def page(table: str) -> str:
+    """The tables of docs/capacity.md."""
+    costs = {(whose, what): (float(us), *map(int, sizes.split(","))) for whose, what, us, sizes in
+             re.findall(r"^COST\((\w+), (\w+), ([\d.]+), (.*)\)$", table, re.M)}
+    sizes = {(whose, what): int(n) for whose, what, n in re.findall(r"^SIZE\((\w+), (\w+), (\d+)\)$", table, re.M)}
+    lines = ["| microseconds | acquire | release | refused | renew one | each more |", "|---|---|---|---|---|---|"]
+    whats = ("ACQUIRE", "RELEASE", "REFUSED", "RENEW", "RENEW_MORE")
+    for whose in map(str.upper, (*KINDS, "quorum")):
+        lines.append(f"| {whose.lower()} | " + " | ".join(f"{costs[whose, what][0]:.1f}" for what in whats) + " |")
+    lines += ["", "| bytes received, sent | acquire | release | refused | renew one | each more |", "|---|---|---|---|---|---|"]
+    for whose in map(str.upper, (*KINDS, "quorum")):
+        lines.append(f"| {whose.lower()} | " + " | ".join("%d, %d" % costs[whose, what][1:3] for what in whats) + " |")
+    lines += ["", "| bytes | of a lock at the server | of a hold in its client |", "|---|---|---|"]
+    lines += [f"| {whose.lower()} | {sizes[whose, 'LOCK']} | {sizes[whose, 'HOLD']} |" for whose in map(str.upper, KINDS)]
+    lines += ["", "| others | microseconds | bytes received, sent |", "|---|---|---|"]
+    for (whose, what), (us, received, sent, _) in sorted(costs.items()):
+        if whose == "ANY":
+            lines.append(f"| {what.lower()} | {us:.1f} | {received}, {sent} |")
+    lines += ["", "| others | bytes |", "|---|---|"]
+    lines += [f"| {what.lower()} | {n:,} |" for (whose, what), n in sorted(sizes.items()) if whose == "ANY"]
+    return "\n".join(lines) + "\n"
+
+
 def machine() -> str:
     found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return found[1].strip() if found else os.uname().machine
@@ -402,6 +442,8 @@ def main() -> int:
         print(f"this machine's speed beside the table's: --server-speed {speed(TABLE.read_text(), table):.2f}")
     if options.write:
         TABLE.write_text(table)
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(before + BEGIN + page(table) + END + rest.partition(END)[2])
     return 0
 
 

@@ -81,15 +81,12 @@ static snib_lock *lock_of(const struct load *load, int client, int32_t kind, con
 {
     snib_client *const *at = load->clients + client * load->servers_n;
     snib_lock *members[SERVERS_MAX], *lock;
-    snib_lock_options options;
     snib_error err;
     if (load->servers_n == 1)
         return lock_at(*at, kind, prefix, i);
     for (int n = 0; n < load->servers_n; n++)
         members[n] = lock_at(at[n], kind, prefix, i);
-    snib_lock_options_init(&options, sizeof options);
-    options.flags = SNIB_LOCK_NO_QUARANTINE;
-    if (snib_quorum_new(members, (uint32_t)load->servers_n, &options, &lock, &err) != SNIB_OK)
+    if (snib_quorum_new(members, (uint32_t)load->servers_n, NULL, &lock, &err) != SNIB_OK)
         die("quorum: %s", err.text);
     for (int n = 0; n < load->servers_n; n++)
         snib_lock_free(members[n]);

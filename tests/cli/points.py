@@ -1,6 +1,8 @@
 """Three loads on a real server, counted there, and beside them what snib plan says.
 
-    python tests/cli/points.py        SNIB_COMMAND, SNIB_LOAD: snib and cli_load; by default those of build/core
+    python tests/cli/points.py [--write]      SNIB_COMMAND, SNIB_LOAD: snib and cli_load; by default those of build/core
+
+With --write they, and the example, go to docs/capacity.md.
 
 Nothing depends on how fast anything runs: a load lasts until enough has happened, and the plan is made for as much a
 second, or compared by how much belongs to each renewal and each attempt of a waiter.
@@ -17,10 +19,11 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/bench"))
 
-from capacity import Bed, Load
+from capacity import PAGE, Bed, Load
 
 SNIB = os.environ.get("SNIB_COMMAND", str(ROOT / "build/core/snib"))
 LOAD = os.environ.get("SNIB_LOAD", str(ROOT / "build/core/tests/cli/cli_load"))
+EXAMPLE = "--locks 20000 --rate 1000 --clients 50 --contended 5 --waiters 100"
 COMMANDS = ("evalsha", "time", "ping", "subscribe", "unsubscribe", "set", "info", "client|setinfo") # that clients send
 
 
@@ -135,8 +138,8 @@ def waiting(point, locks=50, clients=10):
             Row("attempts a second", waiters / 2.625, rechecks / seconds, .2, is_limit=True)]
 
 
-def main():
-    print("| load | | planned | counted |\n|---|---|---|---|")
+def table():
+    lines = ["| load | | planned | counted |", "|---|---|---|---|"]
     for measure in (pairs, renewed, waiting):
         with tempfile.TemporaryDirectory(prefix="snib-points-") as folder:
             point = Point(folder)
@@ -145,8 +148,30 @@ def main():
             finally:
                 point.bed.stop()
         for row in rows:
-            print(f"| {measure.__doc__.split(':')[0].rstrip('.')} | {row.what} | {row.planned:,.5g} | {row.counted:,.5g} |"
-                  f"{'' if row.fits() else ' does not fit'}")
+            name = measure.__doc__.split(":")[0].rstrip(".").lower()
+            lines.append(f"| {name} | {row.what} | {row.planned:,.5g} | {row.counted:,.5g} |"
+                         f"{'' if row.fits() else ' does not fit'}")
+    return "\n".join(lines) + "\n"
+
+
+def example():
+    """The plan of docs/capacity.md."""
+    done = subprocess.run([SNIB, "plan", *EXAMPLE.split()], stdout=subprocess.PIPE, text=True, check=True)
+    return f"```\n$ snib plan {EXAMPLE}\n{done.stdout}```\n"
+
+
+def put(page, what, text):
+    """The page with another text between its marks."""
+    begin, end = f"<!-- {what}: by tests/cli/points.py --write -->\n", f"<!-- end of {what} -->"
+    before, _, rest = page.partition(begin)
+    return before + begin + text + end + rest.partition(end)[2]
+
+
+def main():
+    rows = table()
+    print(rows, end="")
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(put(put(PAGE.read_text(), "example", example()), "points", rows))
 
 
 if __name__ == "__main__":

@@ -102,9 +102,10 @@ class Json(CommandCase):
         self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
         values = {"info": self.told("info", "a"), "list": self.told("list"), "latch": self.told("latch", "l"),
                   "release": self.told("release", "--force", "none"), "top": self.told("top", "--once"),
-                  "doctor": self.told("doctor"), "message": json.loads(self.snib("hold", "--json").stderr)}
+                  "doctor": self.told("doctor"), "plan": self.told("plan", "--locks", "1"),
+                  "message": json.loads(self.snib("hold", "--json").stderr)}
         for name, value in values.items():
-            rows = [value] if isinstance(value, dict) else []
+            rows = [value, *[row for row in value.values() if isinstance(row, dict)]] if isinstance(value, dict) else []
             if isinstance(value, dict):
                 rows += value.get("holders", []) + value.get("findings", []) + value.get("locks", [])
             else:

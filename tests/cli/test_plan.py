@@ -11,6 +11,7 @@ from server import binary
 os.environ["SNIB_BENCH_SERVER"] = os.environ.get("SNIB_TEST_SERVER") or binary()
 
 import points
+import capacity # from tests/bench, by points
 
 TOO_FEW = 1
 KINDS = ((), ("--fenced",), ("--fair",), ("--read",), ("--write",), ("--permits",), ("--spin",), ("--plain",))
@@ -147,6 +148,12 @@ class Plan(CommandCase):
         self.assertLessEqual(enough["server"]["cores"], .5)
         self.assertEqual(enough["servers_needed"], needed)
         self.assertGreater(self.told("--rate", "200000", "--shards", str(needed - 1), code=TOO_FEW)["server"]["cores"], .5)
+        # Renewals that one server carries, because it has many in a script, may be too many for a cluster.
+        share = self.told("--locks", "10000", "--lease", "3s")["server"]["cores"]
+        for shards, code in (("1", 0), ("2", TOO_FEW)):
+            told = self.told("--locks", str(int(10000 * .4 / share)), "--lease", "3s", "--shards", shards, code=code)
+            self.assertEqual(told["server"]["cores"] > .5, code == TOO_FEW)
+            self.assertGreaterEqual(told["servers_needed"], 1 if code == 0 else 3)
         quorum = self.told("--rate", "200000", "--quorum", "3", code=TOO_FEW)["servers_needed"]
         self.assertEqual(quorum % 3, 0)
         self.assertIsNone(self.told("--rate", "100000000", "--server-speed", "0.01", code=TOO_FEW)["servers_needed"])
@@ -168,6 +175,13 @@ class Plan(CommandCase):
                 self.assertEqual(line, line.rstrip())
         self.assertIn("divide the names: --shards", self.snib("plan", "--rate", "200000").stdout)
         self.assertIn("several quorums", self.snib("plan", "--rate", "200000", "--quorum", "3").stdout)
+
+    def test_page(self):
+        """docs/capacity.md has the table that snib was built with, and its example what snib says: else write them anew
+        by tests/bench/capacity.py and points.py."""
+        page = capacity.PAGE.read_text()
+        self.assertIn(capacity.BEGIN + capacity.page(capacity.TABLE.read_text()) + capacity.END, page)
+        self.assertIn(points.example(), page)
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:
