@@ -1,10 +1,11 @@
 """What locks cost a server and its clients: measures the table of costs of `snib plan`, core/cli/costs.def.
 
-    python tests/bench/capacity.py [--build build/core] [--rounds 3] [--write]
+    python tests/bench/capacity.py [--build build/core] [--rounds 3] [--pair MICROSECONDS] [--write]
 
 Without --write it prints the table and how fast this machine is beside the one of the table in the tree, for `snib plan
 --server-speed`.  Server and clients share one core, so that no figure contains the waking of another core; each command
-travels alone, so a busy server, which reads several at once, needs less.  Bytes are those of the server's own counters
+travels alone, so a busy server, which reads several at once, needs less.  If the machine is not quiet, --pair says what a
+pair of a mutex cost when it was (docs/benchmarks.md), and all microseconds are scaled to that.  Bytes are those of the server's own counters
 (INFO), without the headers of TCP and IP; a lock's name has 24 bytes.
 """
 
@@ -37,6 +38,7 @@ REPEATS = 2000
 BATCH = 100  # holds that one script renews
 SOCKETS = 10
 WAIT = ["WAIT", "1", "1000"]
+PATIENT = "?patience=60s&try_timeout=60s&reply_timeout=60s&connect_timeout=60s"  # a busy machine may stall
 SUBSCRIPTIONS = """
 local n = 0
 for _, channel in ipairs(redis.call('pubsub', 'channels')) do
@@ -83,7 +85,7 @@ class Load:
     """cli_load: clients that do what they are told."""
 
     def __init__(self, program: Path | str, lease_ms: int, clients: int, *urls: str) -> None:
-        words = [str(word) for word in (program, lease_ms, clients, *urls)]
+        words = [str(word) for word in (program, lease_ms, clients, *(url + PATIENT for url in urls))]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer("connect")
 
@@ -371,14 +373,18 @@ class Measurer:
             if key[1] in ("ACQUIRE", "RELEASE")
         )
 
-    def table(self, where: str) -> str:
-        lines = [f"COST(ANY, REPLICATE, {max(0, self.replicating()):.2f}, 0, 0, 0)"]
+    def table(self, where: str, pair_us: float | None) -> str:
+        pair = sum(min(cost.us for cost in self.costs["mutex", what]) for what in ("ACQUIRE", "RELEASE"))
+        scale = pair_us / pair if pair_us else 1
+        if pair_us:
+            where += f"; microseconds scaled to a\n * pair of a mutex of {pair_us} us, as in docs/benchmarks.md"
+        lines = [f"COST(ANY, REPLICATE, {max(0, scale * self.replicating()):.2f}, 0, 0, 0)"]
         for (whose, what), costs in self.costs.items():
             received, sent = (statistics.median(column) for column in list(zip(*map(astuple, costs), strict=True))[1:3])
             us = min(cost.us for cost in costs)  # whatever else runs on the machine only adds to it
             stream = self.streams[whose, what][0].stream
             sizes = ", ".join(f"{max(0, value):.0f}" for value in (received, sent, stream))
-            lines.append(f"COST({whose.upper()}, {what}, {max(0, us):.2f}, {sizes})")
+            lines.append(f"COST({whose.upper()}, {what}, {max(0, scale * us):.2f}, {sizes})")
         for (whose, what), values in self.sizes.items():
             lines.append(f"SIZE({whose.upper()}, {what}, {statistics.median(values):.0f})")
         return HEAD.format(where=where) + "\n".join(lines) + "\n"
@@ -424,6 +430,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build/core", help="where the core and its tests are built")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pair", type=float, metavar="MICROSECONDS")
     parser.add_argument("--write", action="store_true", help=f"replace {TABLE.relative_to(ROOT)}")
     options = parser.parse_args()
     program = options.build / "tests/cli/cli_load"
@@ -434,7 +441,7 @@ def main() -> int:
         measurer = Measurer(program, Path(folder), options.rounds)
         try:
             measurer.run()
-            table = measurer.table(f"{measurer.bed.server.version()} on one core of {machine()}")
+            table = measurer.table(f"{measurer.bed.server.version()} on one core of {machine()}", options.pair)
         finally:
             measurer.stop()
     print(table, end="")
