@@ -128,6 +128,8 @@ class Plan(CommandCase):
         self.assertEqual((quorum["servers"], quorum["servers_needed"]), (5, 5))
         self.assertEqual(quorum["server"]["commands"], one["server"]["commands"]) # each has what one would have
         self.assertGreater(quorum["client"]["memory"], 4 * one["client"]["memory"])
+        three, five = (self.told("--locks", "100000", "--quorum", n)["client"]["memory"] for n in ("3", "5"))
+        self.assertGreater(five / three, 1.3) # a hold has one at each server
 
     def test_cluster(self):
         """Its renewals are of few holds each, because they are by slots."""
