@@ -27,13 +27,14 @@ int main(int argc, char **argv)
     snib_hold *hold;
     if (argc != 3)
         return 2;
+    const int pairs = atoi(argv[2]);
     must(snib_client_open(argv[1], NULL, &client, &failure));
     for (int i = 0; i < NAMES; i++) {
         char name[16];
         snprintf(name, sizeof name, "path:%d", i);
         must(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), NULL, &locks[i], &failure));
     }
-    for (int i = 0; i < atoi(argv[2]); i++) {
+    for (int i = 0; i < pairs; i++) {
         must(snib_lock_acquire(locks[i % NAMES], 0, -1, &hold, &failure));
         must(snib_hold_release(hold, &failure));
         snib_hold_free(hold);
