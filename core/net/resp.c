@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RESP_SIMPLE_DIGITS 9
+
 /* hiredis 1.x counts array elements in size_t and has two more types; only RESP2 is requested. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t resp_count;
@@ -17,6 +19,8 @@ struct snib__resp {
     redisReader *reader;
     size_t unanswered; /* bytes fed since the last complete reply */
     bool excess;       /* the peer has exceeded a limit */
+    bool quick;        /* `simple` is the next reply: it never was in the reader */
+    struct snib__value simple;
     uint32_t n;
     uint32_t cap;
     struct snib__value *values;
@@ -142,8 +146,41 @@ void snib__resp_free(struct snib__resp *resp)
     free(resp);
 }
 
+/* Most replies are nil or a small number, and come alone: the bytes are exactly that reply.  Only the one spelling of a
+ * number that hiredis takes, too, and nothing that is near a limit. */
+static bool resp_simple(const char *bytes, size_t n, struct snib__value *out)
+{
+    int64_t number = 0;
+    if (n == 5 && memcmp(bytes, "$-1\r\n", 5) == 0) {
+        *out = (struct snib__value){.type = SNIB__RESP_NIL};
+        return true;
+    }
+    if (n < 4 || n > 3 + RESP_SIMPLE_DIGITS || bytes[0] != ':' || bytes[n - 2] != '\r' ||
+        bytes[n - 1] != '\n' || (bytes[1] == '0' && n > 4))
+        return false;
+    for (size_t i = 1; i < n - 2; i++) {
+        if (bytes[i] < '0' || bytes[i] > '9')
+            return false;
+        number = 10 * number + (bytes[i] - '0');
+    }
+    *out = (struct snib__value){.type = SNIB__RESP_INTEGER, .integer = number};
+    return true;
+}
+
+/* Whether the reader has no byte of an unfinished or unread reply; it has memory for a value once it had a reply. */
+static bool resp_idle(const struct snib__resp *resp)
+{
+    const redisReader *reader = resp->reader;
+    return reader->ridx == -1 && reader->pos == reader->len && !reader->err && !resp->quick &&
+           resp->cap > 0;
+}
+
 int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
 {
+    if (resp_idle(resp) && resp_simple(bytes, n, &resp->simple)) {
+        resp->quick = true;
+        return 0;
+    }
     resp->unanswered += n;
     return redisReaderFeed(resp->reader, bytes, n) == REDIS_OK ? 0 : -1;
 }
@@ -152,6 +189,12 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 {
     void *object = NULL;
     *out_broken = 0;
+    if (resp->quick) {
+        resp->quick = false;
+        resp->values[0] = resp->simple;
+        *out_n = resp->n = 1;
+        return resp->values;
+    }
     /* A new reply starts only after the last one was complete; hiredis
      * continues where it stopped. */
     if (resp->reader->ridx == -1) {
@@ -174,6 +217,7 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 
 void snib__resp_spoil(struct snib__resp *resp)
 {
+    resp->quick = false;
     resp->reader->err = REDIS_ERR_OOM;
 }
 

@@ -30,6 +30,21 @@ static void commands_match_hiredis(void **state)
     snib__buf_free(&out);
 }
 
+static void one_key_matches_hiredis(void **state)
+{
+    (void)state;
+    const char *argv[] = {"EVALSHA", snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1, "1", "k"};
+    char *expected;
+    int n = redisFormatCommandArgv(&expected, 4, argv, NULL);
+    struct snib__buf out = {0};
+    assert_int_equal(snib__script_begin(&out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 1), 0);
+    assert_int_equal(snib__resp_arg(&out, "k", 1), 0);
+    assert_int_equal(snib__buf_size(&out), n);
+    assert_memory_equal(out.data + out.head, expected, (size_t)n);
+    redisFreeCommand(expected);
+    snib__buf_free(&out);
+}
+
 static void numbers_are_decimal(void **state)
 {
     (void)state;
@@ -87,6 +102,98 @@ static void replies_survive_every_split(void **state)
         check_stream(resp, 1); /* a second time on the same reader */
         snib__resp_free(resp);
     }
+}
+
+struct said {
+    struct snib__value value;
+    uint32_t n;
+    bool failed;
+};
+
+/* What a reader that has had a reply says of these bytes, in pieces of `step`. */
+static struct said said_of(const char *bytes, size_t step)
+{
+    struct snib__resp *resp = snib__resp_new();
+    struct said said = {{0}, 0, false};
+    const struct snib__value *reply;
+    int broken = 0;
+    assert_int_equal(snib__resp_feed(resp, "+OK\r\n", 5), 0);
+    assert_non_null(snib__resp_next(resp, &said.n, &broken));
+    said.n = 0;
+    for (size_t at = 0, size = strlen(bytes); at < size; at += step) {
+        said.failed |= snib__resp_feed(resp, bytes + at, step < size - at ? step : size - at) < 0;
+        while (!said.failed && (reply = snib__resp_next(resp, &said.n, &broken)))
+            said.value = *reply;
+        said.failed |= broken != 0;
+    }
+    snib__resp_free(resp);
+    return said;
+}
+
+/* Nil and small numbers have a way of their own when they come alone: it is as strict. */
+static void lone_replies_are_as_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const lone[] = {"$-1\r\n",
+                                       "$-2\r\n",
+                                       "$-1\n\r",
+                                       "$-10\r\n",
+                                       ":0\r\n",
+                                       ":7\r\n",
+                                       ":-7\r\n",
+                                       ":01\r\n",
+                                       ":00\r\n",
+                                       ":+1\r\n",
+                                       ": 1\r\n",
+                                       ":1a\r\n",
+                                       ":a\r\n",
+                                       ":\r\n",
+                                       ":1\n",
+                                       ":1\r\r",
+                                       ":12",
+                                       ":1:2\r\n",
+                                       "+1\r\n",
+                                       "$1\r\n",
+                                       ":999999999\r\n",
+                                       ":9999999999\r\n",
+                                       ":9223372036854775807\r\n",
+                                       ":99999999999999999999\r\n"};
+    for (size_t i = 0; i < COUNT(lone); i++) {
+        struct said whole = said_of(lone[i], 64), pieces = said_of(lone[i], 1);
+        assert_int_equal(whole.failed, pieces.failed);
+        assert_int_equal(whole.n, pieces.n);
+        assert_int_equal(whole.value.type, pieces.value.type);
+        assert_int_equal(whole.value.integer, pieces.value.integer);
+    }
+}
+
+/* What has arrived behind a lone reply, before that was read, comes after it. */
+static void lone_replies_keep_their_place(void **state)
+{
+    (void)state;
+    struct snib__resp *resp = snib__resp_new();
+    static const char *const fed[] = {"+OK\r\n", ":1\r\n", ":2\r\n", ":3\r\n:4", "\r\n", ":5\r\n"};
+    static const size_t read[] = {1, 0, 0, 0, 1, 4}; /* then so many replies are read */
+    const struct snib__value *reply;
+    uint32_t n;
+    int broken;
+    int64_t number = 0;
+    for (size_t i = 0; i < COUNT(fed); i++) {
+        assert_int_equal(snib__resp_feed(resp, fed[i], strlen(fed[i])), 0);
+        for (size_t j = 0; j < read[i]; j++, number++) {
+            assert_non_null(reply = snib__resp_next(resp, &n, &broken));
+            assert_int_equal(n, 1);
+            assert_int_equal(reply->type, i ? SNIB__RESP_INTEGER : SNIB__RESP_STATUS);
+            assert_int_equal(i ? reply->integer : 0, number);
+        }
+    }
+    assert_null(snib__resp_next(resp, &n, &broken));
+    assert_false(broken);
+    assert_int_equal(snib__resp_feed(resp, ":6\r\n", 4), 0);
+    snib__resp_spoil(resp); /* it was of a connection that has ended */
+    assert_null(snib__resp_next(resp, &n, &broken));
+    assert_true(broken);
+    snib__resp_free(resp);
 }
 
 static void assert_broken(const char *bytes, size_t n)
@@ -258,11 +365,19 @@ static void spoilt_is_unusable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_match_hiredis),      cmocka_unit_test(numbers_are_decimal),
-        cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
-        cmocka_unit_test(errors_are_classified),       cmocka_unit_test(limit_is_of_one_reply),
-        cmocka_unit_test(empty_text_comes_first),      cmocka_unit_test(limit_is_of_all_values),
-        cmocka_unit_test(limit_is_of_one_text),        cmocka_unit_test(spoilt_is_unusable),
+        cmocka_unit_test(commands_match_hiredis),
+        cmocka_unit_test(one_key_matches_hiredis),
+        cmocka_unit_test(numbers_are_decimal),
+        cmocka_unit_test(replies_survive_every_split),
+        cmocka_unit_test(lone_replies_are_as_in_pieces),
+        cmocka_unit_test(lone_replies_keep_their_place),
+        cmocka_unit_test(broken_streams_are_refused),
+        cmocka_unit_test(errors_are_classified),
+        cmocka_unit_test(limit_is_of_one_reply),
+        cmocka_unit_test(empty_text_comes_first),
+        cmocka_unit_test(limit_is_of_all_values),
+        cmocka_unit_test(limit_is_of_one_text),
+        cmocka_unit_test(spoilt_is_unusable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
