@@ -21,9 +21,15 @@ struct snib__buf {
 #define SNIB__ROOM(n) (n)
 #endif
 
+char *snib__buf_grow(struct snib__buf *buf, size_t n);
+
 /* snib__buf_reserve - make room for n more bytes: where to write them,
  * or NULL when out of memory. */
-char *snib__buf_reserve(struct snib__buf *buf, size_t n);
+static inline char *snib__buf_reserve(struct snib__buf *buf, size_t n)
+{
+    bool fits = buf->data && buf->cap - buf->len >= n; /* no bytes need a place, too */
+    return fits ? buf->data + buf->len : snib__buf_grow(buf, n);
+}
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
 int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);

@@ -239,16 +239,15 @@ const char *snib__resp_text(const struct snib__resp *resp, const struct snib__va
 
 size_t snib__decimal(char *out, int64_t number)
 {
-    char digits[20];
-    size_t at = sizeof digits, minus = number < 0;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do {
-        digits[--at] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    *out = '-'; /* or overwritten */
-    memcpy(out + minus, digits + at, sizeof digits - at);
-    return minus + sizeof digits - at;
+    size_t n = 1;
+    if (number < 0)
+        *out++ = '-';
+    for (uint64_t above = rest; above >= 10; above /= 10)
+        n++;
+    for (size_t at = n; at-- > 0; rest /= 10)
+        out[at] = (char)('0' + rest % 10);
+    return n + (number < 0);
 }
 
 /* "<mark><number>\r\n" */

@@ -11,15 +11,15 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
-    /* Only the hash differs between scripts. */
-    char *place = snib__buf_reserve(out, SCRIPT_HASHED);
+    char *place = snib__buf_reserve(out, SCRIPT_HASHED + 7);
     if (!place)
         return -1;
+    /* Only the hash differs between scripts, and most have one key. */
     memcpy(place, "$7\r\nEVALSHA\r\n$40\r\n", 18);
     memcpy(place + 18, snib__script_texts[script].sha1, 40);
-    memcpy(place + 58, "\r\n", 2);
-    out->len += SCRIPT_HASHED;
-    return snib__resp_arg_int(out, keys);
+    memcpy(place + 58, "\r\n$1\r\n1\r\n", 9);
+    out->len += keys == 1 ? SCRIPT_HASHED + 7 : SCRIPT_HASHED;
+    return keys == 1 ? 0 : snib__resp_arg_int(out, keys);
 }
 
 int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
