@@ -145,6 +145,8 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     struct snib__hold *hold;
     const char *text;
     int32_t level;
+    if (!snib__engine_news(d->engine) && !d->carriers && !d->logins.untold && d->hold_watchers == 0)
+        return;
     while ((op = snib__engine_take_done(d->engine))) {
         if (op->awaited) {
             /* After this exchange the waiter may free the operation. */

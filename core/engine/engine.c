@@ -189,6 +189,11 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
+bool snib__engine_news(const struct snib__engine *e)
+{
+    return e->done_head || e->lost_head || e->outers || e->log_n > 0;
+}
+
 uint64_t snib__engine_moves(const struct snib__engine *e)
 {
     return e->moves;

@@ -372,6 +372,8 @@ size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__ho
                         char *out);
 /* Holds that would report their loss to this sink report it nowhere. */
 void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
+/* Whether an operation is done, a hold lost, an outer hold to be told of, or a record written: something to be taken. */
+bool snib__engine_news(const struct snib__engine *engine);
 /* The next lost hold that wants its loss reported (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
