@@ -77,8 +77,11 @@ int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, con
 int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
-    char owner[64];
-    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+    char *owner = snib__resp_place(out, 64);
+    if (!owner)
+        return -1;
+    snib__resp_placed(out, snib__hold_owner(engine, hold, owner));
+    return 0;
 }
 
 int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,

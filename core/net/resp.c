@@ -288,6 +288,22 @@ int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     return 0;
 }
 
+char *snib__resp_place(struct snib__buf *out, size_t cap)
+{
+    char *place = snib__buf_reserve(out, 5 + cap + 2);
+    return place ? place + 5 : NULL;
+}
+
+void snib__resp_placed(struct snib__buf *out, size_t n)
+{
+    char *place = out->data + out->len;
+    memcpy(place, "$00\r\n", 5);
+    place[1] = (char)('0' + n / 10);
+    place[2] = (char)('0' + n % 10);
+    memcpy(place + 5 + n, "\r\n", 2);
+    out->len += 5 + n + 2;
+}
+
 int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 {
     char digits[20];

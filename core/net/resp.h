@@ -63,6 +63,11 @@ int snib__resp_begin(struct snib__buf *out, uint32_t argc);
 int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
 int snib__resp_arg_int(struct snib__buf *out, int64_t number);
 
+/* An argument of 10 to 99 bytes that is written where it belongs: where, with room for cap bytes, or
+ * NULL; then how many there are. */
+char *snib__resp_place(struct snib__buf *out, size_t cap);
+void snib__resp_placed(struct snib__buf *out, size_t n);
+
 /* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
 size_t snib__decimal(char *out, int64_t number);
 
