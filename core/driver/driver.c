@@ -327,9 +327,11 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 {
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
-         link = snib__link_next(link))
-        if (!alone || snib__link_carrier(link) == reading)
+         link = snib__link_next(link)) {
+        bool reads = reading && snib__link_carrier(link) == reading;
+        if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
+    }
 }
 
 /* ---- callers that do not come back ---- */
