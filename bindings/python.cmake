@@ -1,6 +1,6 @@
 # python.cmake - the extension module snib._core, for the stable ABI of Python 3.10 and newer.
 #
-# Requires the core's objects (target snib_objects) and SNIB_CORE_LIBS.  Everything but the module's
+# Requires the core's objects (their target is named by snib_whole) and SNIB_CORE_LIBS.  Everything but the module's
 # init function is hidden, so that other copies of the core or of hiredis do not matter.
 
 if(CMAKE_VERSION VERSION_LESS 3.26)
@@ -50,12 +50,12 @@ set(snib_libs ${SNIB_CORE_LIBS})
 if(SKBUILD AND SNIB_SSL_STATIC AND SNIB_CRYPTO_STATIC)
     list(TRANSFORM snib_libs REPLACE "^ssl$" ${SNIB_SSL_STATIC})
     list(TRANSFORM snib_libs REPLACE "^crypto$" ${SNIB_CRYPTO_STATIC})
-    target_compile_definitions(snib_objects PRIVATE SNIB_OPENSSL_OWN)
+    target_compile_definitions(${snib_whole} PRIVATE SNIB_OPENSSL_OWN)
 endif()
 if(SNIB_HIREDIS_STATIC)
     list(TRANSFORM snib_libs REPLACE "^hiredis$" ${SNIB_HIREDIS_STATIC})
 endif()
-target_link_libraries(_core PRIVATE snib_objects snib_warnings ${snib_libs})
+target_link_libraries(_core PRIVATE ${snib_whole} snib_warnings ${snib_libs})
 target_link_options(_core PRIVATE
     -Wl,--version-script=${snib_bindings}/core.map -Wl,--gc-sections -Wl,-z,nodelete)
 set_target_properties(_core PROPERTIES LINK_DEPENDS ${snib_bindings}/core.map)
