@@ -17,9 +17,11 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
     return data;
 }
 
-/* There is no room behind the bytes: move them to the front, or get more memory. */
+/* There is no room to spare behind the bytes: move them to the front, or get more memory. */
 char *snib__buf_grow(struct snib__buf *buf, size_t n)
 {
+    if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
+        return buf->data + buf->len;
     if (buf->head > 0) {
         size_t end = buf->len;
         memmove(buf->data, buf->data + buf->head, buf->len - buf->head);

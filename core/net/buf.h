@@ -27,8 +27,7 @@ char *snib__buf_grow(struct snib__buf *buf, size_t n);
  * or NULL when out of memory. */
 static inline char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 {
-    bool fits = buf->data && buf->cap - buf->len >= n; /* no bytes need a place, too */
-    return fits ? buf->data + buf->len : snib__buf_grow(buf, n);
+    return buf->cap - buf->len > n ? buf->data + buf->len : snib__buf_grow(buf, n);
 }
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
