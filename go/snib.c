@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "58ab061b10a1b263"
+#define SNIB_BUILD_ID "f1e645c93f14ec4c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -72,6 +72,11 @@ void snib__handle_put(const void *handle);
 
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
 void *snib__handle_take(int kind, const void *handle);
+
+/* snib__handle_end - end the handle, if the caller's reference from get and the handle's own are the
+ * only ones: gives both back and returns the object, which is the caller's to destroy, because no
+ * destructor runs.  Otherwise NULL, and nothing has changed. */
+void *snib__handle_end(int kind, const void *handle);
 
 /* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
  * the thread of the last put, under no mutex of this table. */
@@ -1700,9 +1705,14 @@ struct snib__buf {
 #define SNIB__ROOM(n) (n)
 #endif
 
+char *snib__buf_grow(struct snib__buf *buf, size_t n);
+
 /* snib__buf_reserve - make room for n more bytes: where to write them,
  * or NULL when out of memory. */
-char *snib__buf_reserve(struct snib__buf *buf, size_t n);
+static inline char *snib__buf_reserve(struct snib__buf *buf, size_t n)
+{
+    return buf->cap - buf->len > n ? buf->data + buf->len : snib__buf_grow(buf, n);
+}
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
 int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
@@ -1804,6 +1814,11 @@ const char *snib__resp_text(const struct snib__resp *resp, const struct snib__va
 int snib__resp_begin(struct snib__buf *out, uint32_t argc);
 int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
 int snib__resp_arg_int(struct snib__buf *out, int64_t number);
+
+/* An argument of 10 to 99 bytes that is written where it belongs: where, with room for cap bytes, or
+ * NULL; then how many there are. */
+char *snib__resp_place(struct snib__buf *out, size_t cap);
+void snib__resp_placed(struct snib__buf *out, size_t n);
 
 /* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
 size_t snib__decimal(char *out, int64_t number);
@@ -2417,6 +2432,8 @@ size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__ho
                         char *out);
 /* Holds that would report their loss to this sink report it nowhere. */
 void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
+/* Whether an operation is done, a hold lost, an outer hold to be told of, or a record written: something to be taken. */
+bool snib__engine_news(const struct snib__engine *engine);
 /* The next lost hold that wants its loss reported (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
@@ -5937,7 +5954,7 @@ void snib__carrier_steps(void *list)
  *
  *     state     word            left by
  *     free      (g, 1, 0)       new:   object stored, then (g, 0, 1)
- *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n)
+ *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n);  end: (g, 1, 0) if n = 2
  *     ended     (g, 1, n > 0)   put:   n - 1;  at 0 destroy, then free with g + 1
  *
  * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and
@@ -6151,6 +6168,20 @@ void *snib__handle_take(int kind, const void *handle)
     return slot->object;
 }
 
+void *snib__handle_end(int kind, const void *handle)
+{
+    struct handle_slot *slot = handle_slot_of(handle);
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    do {
+        if (!handle_matches(word, kind, handle) || (word & HANDLE_REFERENCES) != 2)
+            return NULL;
+    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, (word | HANDLE_ENDED) - 2,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    void *object = slot->object;
+    handle_recycle(slot, handle_index_of(handle), (uint32_t)(word >> 32));
+    return object;
+}
+
 void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 {
     assert(kind > 0 && kind < HANDLE_KINDS);
@@ -6310,6 +6341,15 @@ static void held_leave(struct snib__client *client, snib_hold *handle)
     snib__handle_put(handle);
 }
 
+/* Inside: no handle refers to the hold any more.  True: its end leaves nothing to send, and nothing to wait for. */
+static bool held_unslot(struct snib__client *client, struct snib__hold *hold)
+{
+    bool still = hold->phase == SNIB__GONE;
+    hold->slots--;
+    snib__hold_let_go(client, hold);
+    return still;
+}
+
 void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
@@ -6317,11 +6357,7 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
-    bool still =
-        hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
-    hold->slots--;
-    snib__hold_let_go(client, hold);
-    if (still)
+    if (held_unslot(client, hold))
         snib__driver_leave_collecting(&client->driver);
     else
         snib__driver_leave(&client->driver);
@@ -6349,15 +6385,22 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     struct snib__client *client;
     int32_t code = SNIB_OK;
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    struct snib__hold *ended = NULL;
     bool last = code == SNIB_EFORKED;
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
-        if (abandoned)
-            snib__driver_leave(&client->driver);
-        else
+        if (last)
+            ended = snib__handle_end(SNIB__HOLD, handle);
+        if ((!ended || held_unslot(client, ended)) && !abandoned)
             snib__driver_leave_collecting(
                 &client->driver); /* the last reference is what releases */
+        else
+            snib__driver_leave(&client->driver);
+        if (ended) {
+            snib__client_unref(client);
+            return;
+        }
         snib__handle_put(handle);
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
@@ -10554,6 +10597,8 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     struct snib__hold *hold;
     const char *text;
     int32_t level;
+    if (!snib__engine_news(d->engine) && !d->carriers && !d->logins.untold && d->hold_watchers == 0)
+        return;
     while ((op = snib__engine_take_done(d->engine))) {
         if (op->awaited) {
             /* After this exchange the waiter may free the operation. */
@@ -10734,9 +10779,11 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 {
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
-         link = snib__link_next(link))
-        if (!alone || snib__link_carrier(link) == reading)
+         link = snib__link_next(link)) {
+        bool reads = reading && snib__link_carrier(link) == reading;
+        if (reads || (!alone && snib__buf_size(snib__link_output(link)) > 0))
             snib__driver_flush_link(d, link, reading);
+    }
 }
 
 /* ---- callers that do not come back ---- */
@@ -21937,6 +21984,11 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
+bool snib__engine_news(const struct snib__engine *e)
+{
+    return e->done_head || e->lost_head || e->outers || e->log_n > 0;
+}
+
 uint64_t snib__engine_moves(const struct snib__engine *e)
 {
     return e->moves;
@@ -29701,8 +29753,11 @@ int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, con
 int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
-    char owner[64];
-    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+    char *owner = snib__resp_place(out, 64);
+    if (!owner)
+        return -1;
+    snib__resp_placed(out, snib__hold_owner(engine, hold, owner));
+    return 0;
 }
 
 int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
@@ -30985,7 +31040,8 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
     return data;
 }
 
-char *snib__buf_reserve(struct snib__buf *buf, size_t n)
+/* There is no room to spare behind the bytes: move them to the front, or get more memory. */
+char *snib__buf_grow(struct snib__buf *buf, size_t n)
 {
     if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
         return buf->data + buf->len;
@@ -31697,6 +31753,8 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 #include <stdlib.h>
 #include <string.h>
 
+#define RESP_SIMPLE_DIGITS 9
+
 /* hiredis 1.x counts array elements in size_t and has two more types; only RESP2 is requested. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t resp_count;
@@ -31708,6 +31766,8 @@ struct snib__resp {
     redisReader *reader;
     size_t unanswered; /* bytes fed since the last complete reply */
     bool excess;       /* the peer has exceeded a limit */
+    bool quick;        /* `simple` is the next reply: it never was in the reader */
+    struct snib__value simple;
     uint32_t n;
     uint32_t cap;
     struct snib__value *values;
@@ -31833,8 +31893,41 @@ void snib__resp_free(struct snib__resp *resp)
     free(resp);
 }
 
+/* Most replies are nil or a small number, and come alone: the bytes are exactly that reply.  Only the one spelling of a
+ * number that hiredis takes, too, and nothing that is near a limit. */
+static bool resp_simple(const char *bytes, size_t n, struct snib__value *out)
+{
+    int64_t number = 0;
+    if (n == 5 && memcmp(bytes, "$-1\r\n", 5) == 0) {
+        *out = (struct snib__value){.type = SNIB__RESP_NIL};
+        return true;
+    }
+    if (n < 4 || n > 3 + RESP_SIMPLE_DIGITS || bytes[0] != ':' || bytes[n - 2] != '\r' ||
+        bytes[n - 1] != '\n' || (bytes[1] == '0' && n > 4))
+        return false;
+    for (size_t i = 1; i < n - 2; i++) {
+        if (bytes[i] < '0' || bytes[i] > '9')
+            return false;
+        number = 10 * number + (bytes[i] - '0');
+    }
+    *out = (struct snib__value){.type = SNIB__RESP_INTEGER, .integer = number};
+    return true;
+}
+
+/* Whether the reader has no byte of an unfinished or unread reply; it has memory for a value once it had a reply. */
+static bool resp_idle(const struct snib__resp *resp)
+{
+    const redisReader *reader = resp->reader;
+    return reader->ridx == -1 && reader->pos == reader->len && !reader->err && !resp->quick &&
+           resp->cap > 0;
+}
+
 int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
 {
+    if (resp_idle(resp) && resp_simple(bytes, n, &resp->simple)) {
+        resp->quick = true;
+        return 0;
+    }
     resp->unanswered += n;
     return redisReaderFeed(resp->reader, bytes, n) == REDIS_OK ? 0 : -1;
 }
@@ -31843,6 +31936,12 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 {
     void *object = NULL;
     *out_broken = 0;
+    if (resp->quick) {
+        resp->quick = false;
+        resp->values[0] = resp->simple;
+        *out_n = resp->n = 1;
+        return resp->values;
+    }
     /* A new reply starts only after the last one was complete; hiredis
      * continues where it stopped. */
     if (resp->reader->ridx == -1) {
@@ -31865,6 +31964,7 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
 
 void snib__resp_spoil(struct snib__resp *resp)
 {
+    resp->quick = false;
     resp->reader->err = REDIS_ERR_OOM;
 }
 
@@ -31886,16 +31986,15 @@ const char *snib__resp_text(const struct snib__resp *resp, const struct snib__va
 
 size_t snib__decimal(char *out, int64_t number)
 {
-    char digits[20];
-    size_t at = sizeof digits, minus = number < 0;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do {
-        digits[--at] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    *out = '-'; /* or overwritten */
-    memcpy(out + minus, digits + at, sizeof digits - at);
-    return minus + sizeof digits - at;
+    size_t n = 1;
+    if (number < 0)
+        *out++ = '-';
+    for (uint64_t above = rest; above >= 10; above /= 10)
+        n++;
+    for (size_t at = n; at-- > 0; rest /= 10)
+        out[at] = (char)('0' + rest % 10);
+    return n + (number < 0);
 }
 
 /* "<mark><number>\r\n" */
@@ -31936,6 +32035,22 @@ int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     return 0;
 }
 
+char *snib__resp_place(struct snib__buf *out, size_t cap)
+{
+    char *place = snib__buf_reserve(out, 5 + cap + 2);
+    return place ? place + 5 : NULL;
+}
+
+void snib__resp_placed(struct snib__buf *out, size_t n)
+{
+    char *place = out->data + out->len;
+    memcpy(place, "$00\r\n", 5);
+    place[1] = (char)('0' + n / 10);
+    place[2] = (char)('0' + n % 10);
+    memcpy(place + 5 + n, "\r\n", 2);
+    out->len += 5 + n + 2;
+}
+
 int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 {
     char digits[20];
@@ -31955,15 +32070,15 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
-    /* Only the hash differs between scripts. */
-    char *place = snib__buf_reserve(out, SCRIPT_HASHED);
+    char *place = snib__buf_reserve(out, SCRIPT_HASHED + 7);
     if (!place)
         return -1;
+    /* Only the hash differs between scripts, and most have one key. */
     memcpy(place, "$7\r\nEVALSHA\r\n$40\r\n", 18);
     memcpy(place + 18, snib__script_texts[script].sha1, 40);
-    memcpy(place + 58, "\r\n", 2);
-    out->len += SCRIPT_HASHED;
-    return snib__resp_arg_int(out, keys);
+    memcpy(place + 58, "\r\n$1\r\n1\r\n", 9);
+    out->len += keys == 1 ? SCRIPT_HASHED + 7 : SCRIPT_HASHED;
+    return keys == 1 ? 0 : snib__resp_arg_int(out, keys);
 }
 
 int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
