@@ -24,24 +24,43 @@ type Hold struct {
 
 	mu       sync.Mutex
 	unlocked bool
-	why      *Error // the loss, once this side knows of it; it is final
-	watch    *watch // what to notify of the end; nil: nothing
+	why      *Error  // the loss, once this side knows of it; it is final
+	watch    *watch  // what to notify of the end; nil: nothing
+	keeper   *keeper // nil after an Unlock
 }
+
+// A keeper ends the renewal of a hold that was dropped: only the hold refers to it, so the garbage collector finds both
+// at the same time. To register an object with the collector and to take it out again costs more than the rest of what
+// Go does for a hold, so a keeper is registered once and serves one hold after another.
+type keeper struct {
+	lock   *lock // of the hold that it serves; nil: of none
+	handle uint64
+	watch  *watch
+}
+
+var keepers = sync.Pool{New: func() any {
+	k := new(keeper)
+	runtime.SetFinalizer(k, (*keeper).dropped)
+	return k
+}}
 
 // newHold wraps a grant. It must be called immediately, so that no grant leaks.
 func (l *lock) newHold(handle uint64, token int64, actor uint64) *Hold {
-	h := &Hold{lock: l, handle: handle, token: token, actor: actor}
-	runtime.SetFinalizer(h, (*Hold).dropped)
-	return h
+	k := keepers.Get().(*keeper)
+	k.lock, k.handle = l, handle
+	return &Hold{lock: l, handle: handle, token: token, actor: actor, keeper: k}
 }
 
 // dropped is called by the garbage collector.
-func (h *Hold) dropped() {
-	if h.watch != nil {
-		h.lock.client.unwatch(h.handle, h.watch)
-		h.watch.end(makeError(ErrLost, "it was dropped without an Unlock, so it is not renewed any more", 0))
+func (k *keeper) dropped() {
+	if k.lock == nil { // a spare one
+		return
 	}
-	abandonHold(h.handle)
+	if k.watch != nil {
+		k.lock.client.unwatch(k.handle, k.watch)
+		k.watch.end(makeError(ErrLost, "it was dropped without an Unlock, so it is not renewed any more", 0))
+	}
+	abandonHold(k.handle)
 }
 
 // unmade returns the error for a Hold that no lock created, such as new(Hold).
@@ -153,7 +172,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if over != nil {
 		return over
 	}
-	runtime.SetFinalizer(h, nil)
 	c := h.lock.client
 	if w != nil {
 		c.unwatch(h.handle, w)
@@ -209,6 +227,9 @@ func (h *Hold) leave() (*watch, *Error) {
 	}
 	if !h.unlocked {
 		h.unlocked = true
+		*h.keeper = keeper{}
+		keepers.Put(h.keeper)
+		h.keeper = nil
 		return h.watch, nil
 	}
 	if h.why != nil {

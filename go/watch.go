@@ -36,6 +36,7 @@ func (h *Hold) watched() *watch {
 	case h.unlocked, h.lock == nil:
 		w.end(nil)
 	default:
+		h.keeper.watch = w
 		h.lock.client.watch(h.handle, w)
 		if err := lossOf(h.handle); err != nil { // its event may have arrived before the watch was registered
 			w.end(err)
