@@ -10,7 +10,8 @@ import (
 
 // A call is an operation of the core with a waiting goroutine. It is reused after its end.
 type call struct {
-	token uint64        // unique to this use of the call
+	place uint32        // its index among the client's calls
+	token uint64        // of this use of the call: a number that is used once, and the place; 0: it has ended
 	event event         // the result, valid after done
 	done  chan struct{} // has room for one
 	few   bool          // few calls were under way when it began
@@ -29,20 +30,44 @@ func (c *Client) begin() *call {
 	if n := len(c.spare); n > 0 {
 		k, c.spare = c.spare[n-1], c.spare[:n-1]
 	} else {
-		k = &call{done: make(chan struct{}, 1)}
+		k = c.another()
 	}
-	c.token++
-	k.token = c.token
-	c.calls[k.token] = k
-	k.few = len(c.calls) <= fewCalls
+	c.uses++
+	k.token = c.uses<<32 | uint64(k.place)
+	c.busy++
+	k.few = c.busy <= fewCalls
 	return k
+}
+
+// another makes a call, in a free place.
+func (c *Client) another() *call {
+	k := &call{done: make(chan struct{}, 1)}
+	if n := len(c.free); n > 0 {
+		k.place, c.free = c.free[n-1], c.free[:n-1]
+		c.calls[k.place] = k
+	} else {
+		k.place = uint32(len(c.calls))
+		c.calls = append(c.calls, k)
+	}
+	return k
+}
+
+// waiting returns the call with this token, or nil if it has ended.
+func (c *Client) waiting(token uint64) *call {
+	if place := int(uint32(token)); place < len(c.calls) {
+		if k := c.calls[place]; k != nil && k.token == token {
+			return k
+		}
+	}
+	return nil
 }
 
 // end must follow every begin: it unregisters the call, so a late event finds no waiter.
 func (c *Client) end(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.calls, k.token)
+	k.token = 0
+	c.busy--
 	c.idle.Signal()
 	select {
 	case <-k.done: // the event of a cancelled operation arrived before this
@@ -50,7 +75,10 @@ func (c *Client) end(k *call) {
 	}
 	k.event = event{}
 	if len(c.spare) < spareCalls {
-		c.spare = append(c.spare, k)
+		c.spare = append(c.spare, k) // it keeps its place
+	} else {
+		c.calls[k.place] = nil
+		c.free = append(c.free, k.place)
 	}
 }
 
@@ -62,13 +90,13 @@ func (c *Client) deliver(events []event) {
 			continue
 		}
 		c.mu.Lock()
-		k, known := c.calls[e.token]
-		if known {
+		k := c.waiting(e.token)
+		if k != nil {
 			k.event = *e
 			k.done <- struct{}{} // has room: a call has one event
 		}
 		c.mu.Unlock()
-		if !known && e.hold != 0 {
+		if k == nil && e.hold != 0 {
 			freeHold(e.hold) // the waiter has gone: release the grant
 		}
 	}

@@ -27,8 +27,10 @@ type Client struct {
 
 	mu      sync.Mutex
 	idle    *sync.Cond // signalled when a call has ended
-	token   uint64     // the last one given to a call
-	calls   map[uint64]*call
+	busy    int        // calls under way
+	uses    uint64     // of calls until now
+	calls   []*call    // those under way and the spare ones, each in its place; the first is not used, so no token is 0
+	free    []uint32   // other places without a call
 	spare   []*call
 	watches map[uint64][]*watch // by the core's handle for a hold
 }
@@ -47,7 +49,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, calls: make([]*call, 1), watches: map[uint64][]*watch{}}
 	c.patience, c.debug = clientSettings(handle)
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
@@ -86,7 +88,7 @@ func (c *Client) closeWithin(ms int64) error {
 	}
 	err := c.closeInTurn(ms)
 	c.mu.Lock()
-	for len(c.calls) > 0 { // their events are in the queue, and the poller delivers them
+	for c.busy > 0 { // their events are in the queue, and the poller delivers them
 		c.idle.Wait()
 	}
 	left := slices.Collect(maps.Keys(c.watches))
