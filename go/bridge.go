@@ -210,7 +210,7 @@ func startAcquire(w wish, sliceMS int64, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
-// startRelease also frees the handle, whatever the outcome of the release.
+// startRelease also frees the handle, unless the result is ErrLost.
 func startRelease(hold uint64, sliceMS int64, queue, token uint64) started {
 	var result C.bridge_result
 	code := C.bridge_release(C.uint64_t(hold), C.int64_t(sliceMS), C.uint64_t(queue),

@@ -281,7 +281,8 @@ static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
     return snib_hold_check(hold, &out->error);
 }
 
-/* Release the hold and free its handle, whatever the result.  queue 0: no further event. */
+/* Release the hold and free its handle, unless the hold was lost: then the caller frees the handle, when it has noted
+ * the loss.  queue 0: no further event. */
 static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t queue, uint64_t token,
                                      bridge_result *out)
 {
@@ -297,7 +298,9 @@ static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t q
     }
     code = bridge_loss(h, code, out);
     out->op = (uint64_t)(uintptr_t)op;
-    snib_hold_free(h);
+    if (code != SNIB_LOST) {
+        snib_hold_free(h);
+    }
     return code;
 }
 

@@ -164,6 +164,25 @@ func TestDroppedHold(t *testing.T) {
 	must(t, rival.Permits("slots").DoN(background, 2, func(context.Context) error { return nil }))
 }
 
+// The same for holds that come after many others: what those left behind ends no renewal but that of a dropped hold.
+func TestDroppedAfterOthers(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.Logger(nil))
+	kept := lock(t, client.Mutex("kept"))
+	for range 50 {
+		must(t, lock(t, client.Mutex("before")).Unlock(background))
+	}
+	for i := range 10 {
+		_ = lock(t, client.Mutex(fmt.Sprint("dropped ", i)))
+		must(t, lock(t, client.Mutex("between")).Unlock(background))
+	}
+	await(t, func() bool {
+		runtime.GC()
+		return client.Stats().Held == 1
+	})
+	must(t, kept.Unlock(background))
+}
+
 // A context keeps its hold alive, as long as it is in use.
 func TestContextKeepsItsHold(t *testing.T) {
 	t.Parallel()

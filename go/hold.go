@@ -26,7 +26,7 @@ type Hold struct {
 	unlocked bool
 	why      *Error  // the loss, once this side knows of it; it is final
 	watch    *watch  // what to notify of the end; nil: nothing
-	keeper   *keeper // nil after an Unlock
+	keeper   *keeper // nil when an Unlock has started the release
 }
 
 // A keeper ends the renewal of a hold that was dropped: only the hold refers to it, so the garbage collector finds both
@@ -70,15 +70,25 @@ func unmade() *Error { return makeError(ErrNotHeld, "the hold was not made by a 
 func (h *Hold) over() *Error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.ended()
+}
+
+// ended is over, for a caller that has the mutex.
+func (h *Hold) ended() *Error {
 	switch {
 	case h.lock == nil:
 		return unmade()
 	case h.why != nil:
 		return h.why
-	case h.unlocked:
-		return h.lock.about(makeError(ErrNotHeld, "", 0))
+	case !h.unlocked:
+		return nil
+	case h.keeper != nil: // the Unlock that is about to start the release does not know yet whether the hold was lost
+		if err := checkHold(h.handle); err != nil && err.Code == ErrLost {
+			h.why = h.lock.about(err)
+			return h.why
+		}
 	}
-	return nil
+	return h.lock.about(makeError(ErrNotHeld, "", 0))
 }
 
 // check asks the core. An Unlock or a loss seen by another goroutine takes precedence, because it takes the handle
@@ -167,17 +177,15 @@ func (h *Hold) Owner() string {
 // or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
 // continues in the background.
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.check() // note a loss before the watches are told of an Unlock
 	w, over := h.leave()
 	if over != nil {
 		return over
 	}
-	c := h.lock.client
 	if w != nil {
-		c.unwatch(h.handle, w)
+		h.lock.client.unwatch(h.handle, w)
 		w.end(lossOf(h.handle))
 	}
-	err := c.release(ctx, h.handle)
+	err := h.release(ctx)
 	if err == nil {
 		return nil
 	}
@@ -222,27 +230,37 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 func (h *Hold) leave() (*watch, *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lock == nil {
-		return nil, unmade()
-	}
-	if !h.unlocked {
+	if h.lock != nil && !h.unlocked {
 		h.unlocked = true
-		*h.keeper = keeper{}
-		keepers.Put(h.keeper)
-		h.keeper = nil
 		return h.watch, nil
 	}
-	if h.why != nil {
-		return nil, h.why
+	return nil, h.ended()
+}
+
+// left notes that the release was started, or that there is none because the hold was lost. Until then other goroutines
+// ask the core, which still knows a lost hold.
+func (h *Hold) left(s started) {
+	h.mu.Lock()
+	if s.code == ErrLost {
+		h.why, _ = h.lock.fail(s.err).(*Error)
 	}
-	return nil, h.lock.about(makeError(ErrNotHeld, "", 0))
+	*h.keeper = keeper{}
+	keepers.Put(h.keeper)
+	h.keeper = nil
+	h.mu.Unlock()
+	if s.code == ErrLost {
+		freeHold(h.handle)
+	}
 }
 
 // release releases the hold and frees the handle. With a context that has ended it never waits, so that the result does
 // not depend on timing.
-func (c *Client) release(ctx context.Context, handle uint64) error {
+func (h *Hold) release(ctx context.Context) error {
+	c := h.lock.client
 	if ctx.Err() != nil {
-		if s := startRelease(handle, 0, 0, 0); s.code != codeAgain && s.code != codeOK {
+		s := startRelease(h.handle, 0, 0, 0)
+		h.left(s)
+		if s.code != codeAgain && s.code != codeOK {
 			return s.err
 		}
 		return unconfirmed(contextError(ctx))
@@ -250,8 +268,9 @@ func (c *Client) release(ctx context.Context, handle uint64) error {
 	k := c.begin()
 	defer c.end(k)
 	slice := c.slice(k)
-	s := startRelease(handle, slice, c.events.queue, k.token)
+	s := startRelease(h.handle, slice, c.events.queue, k.token)
 	c.unblock(slice)
+	h.left(s)
 	if s.code != codeAgain {
 		return s.err
 	}

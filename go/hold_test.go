@@ -139,6 +139,33 @@ func TestAskingWhileLosing(t *testing.T) {
 	}
 }
 
+// Of a hold that was lost, others see the loss while it is unlocked, also those that did not ask before.
+func TestAskingFirstWhileUnlocking(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	holds := make([]*snib.Hold, rounds(500))
+	for i := range holds {
+		holds[i] = brief(t, client.Mutex(fmt.Sprint("lost ", i), snib.Lease(100*time.Millisecond)))
+	}
+	await(t, func() bool { return client.Stats().Held == 0 })
+	for _, hold := range holds {
+		together(3, func(i int) {
+			switch i {
+			case 0:
+				expect(t, "unlock", hold.Unlock(background), snib.ErrLost)
+			case 1:
+				expect(t, "check", hold.Check(), snib.ErrLost)
+			case 2:
+				select {
+				case <-hold.Lost():
+				default:
+					t.Error("its channel is open")
+				}
+			}
+		})
+	}
+}
+
 // All queries of a client and a hold while the client is being closed: they return, without a race.
 func TestAskingWhileClosing(t *testing.T) {
 	s := startServer(t)

@@ -30,10 +30,10 @@ func (h *Hold) watched() *watch {
 	}
 	w := &watch{lock: h.lock, lost: make(chan struct{}), contexts: map[*context.CancelCauseFunc]struct{}{}}
 	h.watch = w
-	switch {
-	case h.why != nil:
-		w.end(h.why)
-	case h.unlocked, h.lock == nil:
+	switch over := h.ended(); {
+	case over != nil && over.Code == ErrLost:
+		w.end(over)
+	case over != nil:
 		w.end(nil)
 	default:
 		h.keeper.watch = w
