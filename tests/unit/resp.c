@@ -268,7 +268,10 @@ static void limit_is_of_one_reply(void **state)
     for (size_t fed = 0; fed < 3 * SNIB__RESP_BYTES_MAX; fed += all) {
         uint32_t n;
         int broken;
-        assert_int_equal(snib__resp_feed(resp, text, all), 0);
+        assert_int_equal(snib__resp_feed(resp, text, all - 1), 0);
+        assert_null(snib__resp_next(resp, &n, &broken));
+        assert_false(broken); /* the limit is looked at while a reply is unfinished */
+        assert_int_equal(snib__resp_feed(resp, text + all - 1, 1), 0);
         assert_non_null(snib__resp_next(resp, &n, &broken));
         assert_null(snib__resp_next(resp, &n, &broken));
         assert_false(broken);
