@@ -1,7 +1,7 @@
 """A picture of the dashboard docs/grafana/snib.json: docs/grafana/snib.png.
 
-    build/venv/bin/python tests/docs/dashboard.py build           # after ./dev build; four minutes
-    build/venv/bin/python tests/docs/dashboard.py build --again   # what the last run recorded, drawn anew
+    build/venv/bin/python tests/docs/dashboard.py build          # after ./dev build; four minutes
+    build/venv/bin/python tests/docs/dashboard.py build --again  # what that recorded, drawn anew
 
 It is run by hand after a change of the dashboard, to look at it; no check runs it.  Grafana has no
 part in it: programs take locks on a server and meet INCIDENTS, a real Prometheus scrapes them each
@@ -68,7 +68,7 @@ def web(client: snib.Client, name: str) -> None:
     def order() -> None:
         with client.lock(f"order:{random.randrange(3)}"):
             time.sleep(random.expovariate(1 / 0.01))
-        time.sleep(random.expovariate(1 / 0.05))
+        time.sleep(random.expovariate(1 / 0.15))
 
     def price() -> None:
         with client.lock("prices").hold(timeout=0.1):
@@ -90,7 +90,7 @@ def tasks(client: snib.aio.Client) -> None:
         while True:
             with suppress(snib.Error, TimeoutError):
                 async with asyncio.timeout(0.2):
-                    await asyncio.sleep(random.expovariate(1 / 0.05))
+                    await asyncio.sleep(random.expovariate(1 / 0.1))
                     async with client.lock("order:0"):
                         await asyncio.sleep(random.expovariate(1 / 0.01))
 
@@ -138,41 +138,47 @@ class Site:
 
     def start(self, name: str, *words: str | Path) -> subprocess.Popen[str]:
         log = (self.folder / f"{name}.log").open("w")
-        self.processes[name] = subprocess.Popen(words, stdout=subprocess.PIPE if name in PROGRAMS else log, stderr=log, text=True)
+        said = subprocess.PIPE if name in PROGRAMS else log
+        self.processes[name] = subprocess.Popen(words, stdout=said, stderr=log, text=True)
         return self.processes[name]
 
     def open(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         path = self.folder / "socket"
-        server = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server") or HERE.parents[2] / "build/tools/redis-server"
+        server = os.environ.get("SNIB_TEST_SERVER", "redis-server")
         self.start("server", server, "--port", "0", "--unixsocket", path, "--dir", self.folder, "--save", "")
         self.admin = redis.Redis(unix_socket_path=str(path))
         while not answers(self.admin.ping, redis.ConnectionError):
             time.sleep(0.1)
-        self.admin.acl_setuser("watched", enabled=True, nopass=True, commands=["+@all"], keys=["*"], channels=["*"])
+        self.admin.execute_command("ACL", "SETUSER", "watched", "on", ">word", "~*", "&*", "+@all")
         scraped = []
         for name, options in PROGRAMS.items():
-            url = f"unix://watched@{path}?lease=6s{options}"
-            port = self.start(name, sys.executable, HERE, "--program", name, url).stdout.readline().strip()
-            scraped.append({"targets": [f"127.0.0.1:{port}"], "labels": {"job": name[:-2], "instance": name}})
+            url = f"unix://watched:word@{path}?lease=9s{options}"
+            started = self.start(name, sys.executable, HERE, "--program", name, url)
+            target = f"127.0.0.1:{started.stdout.readline().strip()}"
+            scraped.append({"targets": [target], "labels": {"job": name[:-2], "instance": name}})
+        intervals = ("scrape_interval", "scrape_timeout", "evaluation_interval")
         config = {
-            "global": {"scrape_interval": f"{SCRAPE}s", "scrape_timeout": f"{SCRAPE}s", "evaluation_interval": "1s"},
+            "global": {what: f"{SCRAPE}s" for what in intervals},
             "rule_files": [str(GRAFANA / "alerts.yml")],
             "scrape_configs": [{"job_name": "programs", "static_configs": scraped}],
         }
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
 
+    def send(self, name: str, number: signal.Signals) -> None:
+        self.processes[name].send_signal(number)
+
     def stop_for(self, name: str, seconds: float) -> None:
-        self.processes[name].send_signal(signal.SIGSTOP)
+        self.send(name, signal.SIGSTOP)
         time.sleep(seconds)
-        self.processes[name].send_signal(signal.SIGCONT)
+        self.send(name, signal.SIGCONT)
 
     def refuse_subscriptions(self, seconds: float) -> None:
-        self.admin.acl_setuser("watched", commands=["-subscribe"])
+        self.admin.execute_command("ACL", "SETUSER", "watched", "-subscribe")
         self.admin.client_kill_filter(_type="pubsub")
         time.sleep(seconds)
-        self.admin.acl_setuser("watched", commands=["+subscribe"])
+        self.admin.execute_command("ACL", "SETUSER", "watched", "+subscribe")
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -188,13 +194,13 @@ def answers(call: Callable[[], object], error: type[Exception]) -> bool:
 
 INCIDENTS: list[tuple[int, str, Callable[[Site], object]]] = [
     (15, "the lock of web-1's report is deleted", lambda site: site.admin.delete("report:web-1")),
-    (35, "all connections are killed", lambda site: site.admin.client_kill_filter(user="watched")),
-    (55, "the server is stopped for 4 s", lambda site: site.stop_for("server", 4)),
-    (75, "the server is stopped for 9 s", lambda site: site.stop_for("server", 9)),
-    (105, "web-2 drops a hold", lambda site: site.processes["web-2"].send_signal(signal.SIGUSR1)),
-    (115, "web-3 takes two locks in both orders", lambda site: site.processes["web-3"].send_signal(signal.SIGUSR2)),
-    (125, "subscriptions are refused for 12 s", lambda site: site.refuse_subscriptions(12)),
-    (155, "web-1 is stopped for 9 s", lambda site: site.stop_for("web-1", 9)),
+    (30, "all connections are killed", lambda site: site.admin.client_kill_filter(user="watched")),
+    (45, "the server is stopped for 4 s", lambda site: site.stop_for("server", 4)),
+    (70, "the server is stopped for 12 s", lambda site: site.stop_for("server", 12)),
+    (100, "web-2 drops a hold", lambda site: site.send("web-2", signal.SIGUSR1)),
+    (110, "web-3 takes two locks in both orders", lambda site: site.send("web-3", signal.SIGUSR2)),
+    (120, "subscriptions are refused for 12 s", lambda site: site.refuse_subscriptions(12)),
+    (150, "web-1 is stopped for 12 s", lambda site: site.stop_for("web-1", 12)),
 ]
 
 
@@ -206,7 +212,7 @@ def find_prometheus(build: Path) -> str:
     folder = build / "prometheus"
     if not found and not (folder / "usr").exists():
         folder.mkdir(exist_ok=True)
-        subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True)
         subprocess.run(["dpkg", "-x", *folder.glob("prometheus_*.deb"), folder], check=True)
     return found or str(folder / "usr/bin/prometheus")
 
@@ -217,8 +223,13 @@ class Prometheus:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         folder = site.folder
-        site.start("prometheus", find_prometheus(build), f"--config.file={folder}/prometheus.yml",
-                   f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.address}")
+        site.start(
+            "prometheus",
+            find_prometheus(build),
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address={self.address}",
+        )
         while not answers(lambda: self.ask("query", query="vector(1)"), OSError):
             time.sleep(0.1)
 
@@ -232,11 +243,12 @@ class Prometheus:
                 sys.exit(f"{parameters['query']}: {error.read().decode()}")
             raise
 
-    def series(self, query: str, start: float, least: float = SCRAPE) -> list[dict]:
-        """What Grafana would ask for this query: all jobs and instances, and no point that has no pixel."""
-        step = max(math.ceil(SHOWN / WIDTH), least)
-        rate = max(step + least, 4 * least)
-        for name, value in {"$job": ".*", "$instance": ".*", "$__rate_interval": f"{rate}s", "$__range": f"{SHOWN}s"}.items():
+    def series(self, query: str, start: float) -> list[dict]:
+        """What Grafana would get: of all jobs and instances, and no more points than scrapes or pixels."""
+        step = max(math.ceil(SHOWN / WIDTH), SCRAPE)
+        rate = max(step + SCRAPE, 4 * SCRAPE)
+        filled = {"$job": ".*", "$instance": ".*", "$__rate_interval": f"{rate}s", "$__interval": f"{step}s"}
+        for name, value in filled.items():
             query = query.replace(name, value)
         return self.ask("query_range", query=query, start=start, end=start + SHOWN, step=step)
 
@@ -244,11 +256,17 @@ class Prometheus:
 def record(prometheus: Prometheus, start: float) -> dict:
     """The dashboard and the answers to its queries, as panels.py takes them."""
     board = json.loads((GRAFANA / "snib.json").read_text())
-    for part in [*board["annotations"]["list"], *(target for panel in board["panels"] for target in panel.get("targets", []))]:
+    targets = [target for panel in board["panels"] for target in panel.get("targets", [])]
+    for part in board["annotations"]["list"] + targets:
         part["answer"] = prometheus.series(part["expr"], start)
-    fired = prometheus.ask("query", query=f'group by (alertname) (last_over_time(ALERTS{{alertstate="firing"}}[{SHOWN}s]))', time=start + SHOWN)
+    firing = f'group by (alertname) (last_over_time(ALERTS{{alertstate="firing"}}[{SHOWN}s]))'
+    fired = prometheus.ask("query", query=firing, time=start + SHOWN)
     return {
-        "board": board, "start": start, "seconds": SHOWN, "step": SCRAPE, "width": WIDTH,
+        "board": board,
+        "start": start,
+        "seconds": SHOWN,
+        "step": SCRAPE,
+        "width": WIDTH,
         "incidents": [[at, text] for at, text, _ in INCIDENTS],
         "alerts": sorted(alert["metric"]["alertname"] for alert in fired),
     }
@@ -281,7 +299,8 @@ def main() -> None:
     finally:
         site.close()
     (site.folder / "recorded.json").write_text(json.dumps(recorded))
-    subprocess.run([python, HERE.with_name("panels.py"), site.folder / "recorded.json", GRAFANA / "snib.png"], check=True)
+    panels, picture = HERE.with_name("panels.py"), GRAFANA / "snib.png"
+    subprocess.run([python, panels, site.folder / "recorded.json", picture], check=True)
     print("alerts that fired:", ", ".join(recorded["alerts"]))
 
 

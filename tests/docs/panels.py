@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
-from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, MultipleLocator, NullLocator  # noqa: E402
 
 DPI = 100
 CELL, GAP = 38, 8  # Grafana's height of a row of the grid with its gap, and the gap, in pixels
@@ -42,10 +42,14 @@ def shown(value: float, unit: str, decimals: int | None = None) -> str:
         "s": [(1e-6, "µs"), (1e-3, "ms"), (1, "s"), (60, "min"), (3600, "h")],
         "bytes": [(1, "B"), (1024, "KiB"), (1024**2, "MiB"), (1024**3, "GiB")],
     }.get(unit, [(1, ""), (1e3, "K"), (1e6, "M")])
-    size, name = [scale for scale in scales if scale[0] <= abs(value)][-1:][0] if abs(value) >= scales[0][0] else scales[0]
-    if value == 0:
-        size, name = 1, {"s": "s", "bytes": "B"}.get(unit, "")
-    return " ".join(word for word in (digits(value / size, decimals), name, "ops/s" if unit == "ops" else "") if word)
+    fitting = [scale for scale in scales if scale[0] <= abs(value)] or scales[:1]
+    size, name = fitting[-1] if value else (1, "s" if unit == "s" else scales[0][1])
+    words = (digits(value / size, decimals), name, "ops/s" if unit == "ops" else "")
+    return " ".join(word for word in words if word)
+
+
+def clock(seconds: int) -> str:
+    return f"{seconds // 60}:{seconds % 60:02}"
 
 
 class Page:
@@ -53,7 +57,13 @@ class Page:
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
-        self.figure: Figure = plt.figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="#f2f3f5")
+        size = (width / DPI, height / DPI)
+        self.figure: Figure = plt.figure(figsize=size, dpi=DPI, facecolor="#f2f3f5")
+
+    def place(self, x: float, y: float, width: float, height: float) -> tuple[float, ...]:
+        """Matplotlib's left, bottom, width and height."""
+        lower = 1 - (y + height) / self.height
+        return x / self.width, lower, width / self.width, height / self.height
 
     def text(self, x: float, y: float, text: str, **more: object) -> None:
         style = {"fontsize": 8.5, "color": INK, "va": "center"} | more
@@ -61,11 +71,12 @@ class Page:
 
     def box(self, x: float, y: float, width: float, height: float, **more: object) -> None:
         style = {"facecolor": "white", "edgecolor": "#dcdee1", "linewidth": 0.8, "zorder": -1} | more
-        place = (x / self.width, 1 - (y + height) / self.height)
-        self.figure.add_artist(Rectangle(place, width / self.width, height / self.height, transform=self.figure.transFigure, **style))
+        left, lower, wide, high = self.place(x, y, width, height)
+        frame = self.figure.transFigure
+        self.figure.add_artist(Rectangle((left, lower), wide, high, transform=frame, **style))
 
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        return self.figure.add_axes((x / self.width, 1 - (y + height) / self.height, width / self.width, height / self.height))
+        return self.figure.add_axes(self.place(x, y, width, height))
 
 
 class Series:
@@ -100,13 +111,32 @@ def marks(axes: Axes, recorded: dict) -> None:
         axes.axvspan(first, last, color=RED, alpha=0.06, linewidth=0)
 
 
-def draw(page: Page, recorded: dict, panel: dict, x: float, y: float, width: float, height: float) -> None:
+def lines(axes: Axes, custom: dict, series: list[Series], step: int) -> None:
+    """Lines, or bars on top of each other."""
+    floor = [0.0] * len(series[0].times)
+    for one in series:
+        if custom["drawStyle"] == "bars":
+            heights = [0 if math.isnan(value) else value for value in one.values]
+            axes.bar(one.times, heights, step, floor, color=one.colour, linewidth=0)
+            floor = [below + height for below, height in zip(floor, heights, strict=True)]
+        else:
+            if opacity := custom["fillOpacity"] / 100:
+                axes.fill_between(one.times, one.values, color=one.colour, alpha=opacity, linewidth=0)
+            axes.plot(one.times, one.values, color=one.colour, linewidth=1.1)
+
+
+def draw(
+    page: Page, recorded: dict, panel: dict, x: float, y: float, width: float, height: float
+) -> None:
     """One panel: its title, its lines and its legend."""
     defaults = panel["fieldConfig"]["defaults"]
     unit, decimals = defaults["unit"], defaults.get("decimals")
     custom = defaults["custom"]
-    answers = [(target["legendFormat"], answer) for target in panel["targets"] for answer in target["answer"]]
-    series = [Series(recorded, template, answer, COLOURS[place % len(COLOURS)]) for place, (template, answer) in enumerate(answers)]
+    series: list[Series] = []
+    for target in panel["targets"]:
+        for answer in target["answer"]:
+            colour = COLOURS[len(series) % len(COLOURS)]
+            series.append(Series(recorded, target["legendFormat"], answer, colour))
     page.box(x, y, width, height)
     page.text(x + 10, y + 15, panel["title"], fontsize=9.5, weight="bold")
     if not series:
@@ -114,19 +144,27 @@ def draw(page: Page, recorded: dict, panel: dict, x: float, y: float, width: flo
         return
     rows = min(len(series), int(LEGEND * height / LINE) - 1)
     axes = page.axes(x + 66, y + 32, width - 82, height - 32 - 24 - (rows + 1) * LINE - 10)
-    for one in series:
-        style = {"step": "post"} if custom.get("lineInterpolation") == "stepAfter" else {}
-        axes.fill_between(one.times, one.values, color=one.colour, alpha=custom["fillOpacity"] / 100, linewidth=0, **style)
-        axes.plot(one.times, one.values, color=one.colour, linewidth=1.1, drawstyle="steps-post" if style else "default")
+    base = custom.get("scaleDistribution", {}).get("log")
+    if base:
+        axes.set_yscale("log", base=base)
+    lines(axes, custom, series, recorded["step"])
     marks(axes, recorded)
     axes.set_xlim(0, recorded["seconds"])
-    axes.set_ylim(bottom=defaults.get("min"))
-    if axes.get_ylim()[1] < 0.1 and unit in ("short", "ops"):
-        axes.set_ylim(top=1)  # all zero
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    if "min" in defaults:
+        axes.set_ylim(bottom=defaults["min"])
+    if not any(value > 0 for one in series for value in one.known()):
+        axes.set_ylim(0, 1)
+    if base:
+        axes.yaxis.set_major_locator(LogLocator(base, numticks=7))
+        axes.yaxis.set_minor_locator(NullLocator())
+    elif unit == "bytes":
+        axes.yaxis.set_major_locator(MultipleLocator(2 ** round(math.log2(axes.get_ylim()[1] / 3))))
+    else:
+        steps = [1, 2, 2.5, 5, 10]
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=decimals == 0, steps=steps))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, unit, decimals)))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[3, 6]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{int(at) // 60}:{int(at) % 60:02}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: clock(int(at))))
     axes.tick_params(labelsize=7.5, length=0, colors=PALE)
     axes.grid(color="#e8e9eb", linewidth=0.7)
     axes.spines[:].set_visible(False)
@@ -134,19 +172,27 @@ def draw(page: Page, recorded: dict, panel: dict, x: float, y: float, width: flo
     legend(page, panel, series, rows, x, y + height - (rows + 1) * LINE - 8, width)
 
 
-def legend(page: Page, panel: dict, series: list[Series], rows: int, x: float, y: float, width: float) -> None:
-    defaults = panel["fieldConfig"]["defaults"]
-    columns = [(CALCS[calc], x + width - 12 - 90 * place) for place, calc in enumerate(reversed(panel["options"]["legend"]["calcs"]))]
+def legend(
+    page: Page, panel: dict, series: list[Series], rows: int, x: float, y: float, width: float
+) -> None:
+    """As many of the series as have room, in the order that the panel sorts them."""
+    defaults, options = panel["fieldConfig"]["defaults"], panel["options"]["legend"]
+    calcs = reversed(options["calcs"])
+    columns = [(CALCS[calc], x + width - 12 - 90 * place) for place, calc in enumerate(calcs)]
     for (title, _), right in columns:
         page.text(right, y + LINE / 2, title, color=PALE, ha="right", fontsize=7.5)
+    for title, calc in CALCS.values():
+        if title == options.get("sortBy"):
+            series.sort(key=lambda one: calc(one.known()), reverse=options["sortDesc"])
     hidden = len(series) - rows
     page.text(x + 12, y + LINE / 2, f"Name ({hidden} more below)" if hidden else "Name", color=PALE, fontsize=7.5)
     for place, one in enumerate(series[:rows]):
         middle = y + (place + 1.5) * LINE
-        page.box(x + 12, middle - 1, 12, 3, facecolor=one.colour, edgecolor="none", zorder=1)
+        page.box(x + 12, middle - 1, 12, 3, facecolor=one.colour, linewidth=0, zorder=1)
         page.text(x + 30, middle, one.name)
         for (_, calc), right in columns:
-            page.text(right, middle, shown(calc(one.known()), defaults["unit"], defaults.get("decimals")), ha="right")
+            value = shown(calc(one.known()), defaults["unit"], defaults.get("decimals"))
+            page.text(right, middle, value, ha="right")
 
 
 def main() -> None:
@@ -159,21 +205,24 @@ def main() -> None:
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])
     page = Page(width, top + rows * CELL + GAP)
     page.text(12, 20, board["title"], fontsize=13, weight="bold")
-    names = [variable["label"] for variable in board["templating"]["list"] if variable["type"] == "query"]
-    page.text(75, 21, "     ".join(f"{name}: All" for name in names), color=PALE)
+    variables = [one for one in board["templating"]["list"] if one["type"] == "query"]
+    page.text(75, 21, "     ".join(f"{one['label']}: All" for one in variables), color=PALE)
     for place, (at, text) in enumerate(incidents):
-        page.text(12 + place % 4 * width / 4, 46 + place // 4 * LINE, f"{at // 60}:{at % 60:02}  {text}", color=PALE)
+        x, y = 12 + place % 4 * width / 4, 46 + place // 4 * LINE
+        page.text(x, y, f"{clock(at)}  {text}", color=PALE)
     for panel in board["panels"]:
         place = panel["gridPos"]
         x, y = place["x"] * (width - GAP) / 24 + GAP, top + place["y"] * CELL
         if panel["type"] == "row":
-            page.text(x, y + 15, "\N{BLACK DOWN-POINTING SMALL TRIANGLE} " + panel["title"], fontsize=11, weight="bold")
+            page.text(x, y + 15, f"\u25be {panel['title']}", fontsize=11, weight="bold")
         else:
-            draw(page, recorded, panel, x, y, place["w"] * (width - GAP) / 24 - GAP, place["h"] * CELL - GAP)
+            wide = place["w"] * (width - GAP) / 24 - GAP
+            draw(page, recorded, panel, x, y, wide, place["h"] * CELL - GAP)
     page.figure.savefig(sys.argv[2], dpi=DPI)
     from PIL import Image  # a dependency of matplotlib
 
-    Image.open(sys.argv[2]).convert("RGB").quantize(200, dither=Image.Dither.NONE).save(sys.argv[2], optimize=True)
+    picture = Image.open(sys.argv[2]).convert("RGB").quantize(200, dither=Image.Dither.NONE)
+    picture.save(sys.argv[2], optimize=True)
 
 
 main()
