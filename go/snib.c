@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f1e645c93f14ec4c"
+#define SNIB_BUILD_ID "e673354b0c301dba"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28565,7 +28565,7 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (now > due + e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal was sent %d ms late: this process gets too little CPU time",
+                         "a renewal is %d ms late: this process gets too little CPU time",
                          (int)((now - due) / SNIB__MS));
 }
 
@@ -28687,6 +28687,10 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
 static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
                           struct snib__renewals *list, snib__time now)
 {
+    /* The first to end was due and not renewed, although its server is there: this process stood still. */
+    if (list->head && list->head == list->cursor && list->head->deadline <= now &&
+        snib__node_ready(node))
+        watchdog_note_lateness(e, list->head, now);
     while (list->head && list->head->deadline <= now)
         snib__hold_over(e, list->head, now);
     while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)

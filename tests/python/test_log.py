@@ -247,7 +247,7 @@ TRIED = {
     "%s refused the subscription to +switch-master",
     "a broken connection to %s could not be killed",
     "broken connections to %s cannot be killed",
-    "a renewal was sent %d ms late",
+    "a renewal is %d ms late",
     "connected to %s",
     "debug",
     'lock \\"%.*s%s\\" %s %s',

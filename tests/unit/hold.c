@@ -491,6 +491,34 @@ static void hand_over_without_a_lock(void **state)
     }
 }
 
+/* A process that is stopped until a lease has ended sends no renewal, and it shows all the same why the lock was lost. */
+static void stopped_for_a_lease(void **state)
+{
+    (void)state;
+    const char *text;
+    int32_t level;
+    bool told = false;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    granted(engine, gate(engine, SNIB_SEMAPHORE, "connects"), &renewed);
+    now += SNIB__MS;
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    granted(engine, gate(engine, SNIB_MUTEX, "n"), &renewed);
+    snib_client_stats_data stats = {.size = sizeof stats};
+    now += 40 * SECOND;
+    snib__engine_tick(engine, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_stats(engine, &stats);
+    assert_int_equal(stats.renewals, 0);
+    assert_int_equal(stats.watchdog_late_us, 30000000);
+    while ((text = snib__engine_take_log(engine, &level))) {
+        assert_false(told && strstr(text, " ms late")); /* once */
+        told = told || strstr(text, "a renewal is 30000 ms late");
+    }
+    assert_true(told);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +541,7 @@ int main(void)
         cmocka_unit_test(closed_and_refused),
         cmocka_unit_test(refused_after_a_renewal),
         cmocka_unit_test(logged_name),
+        cmocka_unit_test(stopped_for_a_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

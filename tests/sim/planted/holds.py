@@ -228,6 +228,13 @@ MUTANTS = [
         "return sent_at + lease - lease / 200 - SNIB__MARGIN;",
     ),
     Mutant(
+        "a process that stood still for a lease was never late",
+        "engine/watchdog.c",
+        "if (list->head && list->head == list->cursor && list->head->deadline <= now &&",
+        "if (false && list->head &&",
+        "unit_hold",
+    ),
+    Mutant(
         "a renewal that comes too late counts",
         "engine/watchdog.c",
         "hold->phase != SNIB__HELD ||\n"
