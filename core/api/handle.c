@@ -6,7 +6,7 @@
  *
  *     state     word            left by
  *     free      (g, 1, 0)       new:   object stored, then (g, 0, 1)
- *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n);  end: (g, 1, 0) if n = 2
+ *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n)
  *     ended     (g, 1, n > 0)   put:   n - 1;  at 0 destroy, then free with g + 1
  *
  * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and
@@ -219,20 +219,6 @@ void *snib__handle_take(int kind, const void *handle)
     } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | HANDLE_ENDED,
                                                     memory_order_acquire, memory_order_relaxed));
     return slot->object;
-}
-
-void *snib__handle_end(int kind, const void *handle)
-{
-    struct handle_slot *slot = handle_slot_of(handle);
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
-    do {
-        if (!handle_matches(word, kind, handle) || (word & HANDLE_REFERENCES) != 2)
-            return NULL;
-    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, (word | HANDLE_ENDED) - 2,
-                                                    memory_order_acq_rel, memory_order_relaxed));
-    void *object = slot->object;
-    handle_recycle(slot, handle_index_of(handle), (uint32_t)(word >> 32));
-    return object;
 }
 
 void snib__handle_free_fn(int kind, void (*destroy)(void *object))

@@ -44,11 +44,6 @@ void snib__handle_put(const void *handle);
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
 void *snib__handle_take(int kind, const void *handle);
 
-/* snib__handle_end - end the handle, if the caller's reference from get and the handle's own are the
- * only ones: gives both back and returns the object, which is the caller's to destroy, because no
- * destructor runs.  Otherwise NULL, and nothing has changed. */
-void *snib__handle_end(int kind, const void *handle);
-
 /* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
  * the thread of the last put, under no mutex of this table. */
 void snib__handle_free_fn(int kind, void (*destroy)(void *object));

@@ -28,15 +28,6 @@ static void held_leave(struct snib__client *client, snib_hold *handle)
     snib__handle_put(handle);
 }
 
-/* Inside: no handle refers to the hold any more.  True: its end leaves nothing to send, and nothing to wait for. */
-static bool held_unslot(struct snib__client *client, struct snib__hold *hold)
-{
-    bool still = hold->phase == SNIB__GONE;
-    hold->slots--;
-    snib__hold_let_go(client, hold);
-    return still;
-}
-
 void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
@@ -44,7 +35,11 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
-    if (held_unslot(client, hold))
+    bool still =
+        hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
+    hold->slots--;
+    snib__hold_let_go(client, hold);
+    if (still)
         snib__driver_leave_collecting(&client->driver);
     else
         snib__driver_leave(&client->driver);
@@ -72,22 +67,15 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     struct snib__client *client;
     int32_t code = SNIB_OK;
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
-    struct snib__hold *ended = NULL;
     bool last = code == SNIB_EFORKED;
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
-        if (last)
-            ended = snib__handle_end(SNIB__HOLD, handle);
-        if ((!ended || held_unslot(client, ended)) && !abandoned)
+        if (abandoned)
+            snib__driver_leave(&client->driver);
+        else
             snib__driver_leave_collecting(
                 &client->driver); /* the last reference is what releases */
-        else
-            snib__driver_leave(&client->driver);
-        if (ended) {
-            snib__client_unref(client);
-            return;
-        }
         snib__handle_put(handle);
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))

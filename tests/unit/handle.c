@@ -51,30 +51,6 @@ static void life_of_a_handle(void **state)
     assert_null(snib__handle_get(SNIB__HOLD, handle));
 }
 
-static void ended_in_one_step(void **state)
-{
-    (void)state;
-    struct object object = {7, 0};
-    void *handle = snib__handle_new(SNIB__HOLD, &object);
-    assert_non_null(snib__handle_get(SNIB__HOLD, handle));
-    assert_non_null(snib__handle_get(SNIB__HOLD, handle));
-    assert_null(snib__handle_end(SNIB__HOLD, handle)); /* another has a reference */
-    assert_non_null(snib__handle_get(SNIB__HOLD, handle));
-    snib__handle_put(handle);
-    snib__handle_put(handle);
-    assert_ptr_equal(snib__handle_end(SNIB__HOLD, handle), &object);
-    assert_null(snib__handle_get(SNIB__HOLD, handle));
-    void *next = snib__handle_new(SNIB__HOLD, &object); /* of the same slot */
-    assert_int_equal((uintptr_t)next >> 32, (uintptr_t)handle >> 32);
-    assert_non_null(snib__handle_get(SNIB__HOLD, next));
-    assert_non_null(snib__handle_take(SNIB__HOLD, next));
-    assert_null(snib__handle_end(SNIB__HOLD, next)); /* it has ended already */
-    snib__handle_put(next);
-    assert_int_equal(object.destroyed, 0);
-    snib__handle_put(next);
-    assert_int_equal(object.destroyed, 1);
-}
-
 /* The slot is reused, the handle is not. */
 static void stale_handles(void **state)
 {
@@ -259,13 +235,9 @@ static void fork_keeps_the_table_usable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(life_of_a_handle),
-        cmocka_unit_test(ended_in_one_step),
-        cmocka_unit_test(stale_handles),
-        cmocka_unit_test(foreign_handles),
-        cmocka_unit_test(many_handles),
-        cmocka_unit_test(threads),
-        cmocka_unit_test(fork_keeps_the_table_usable),
+        cmocka_unit_test(life_of_a_handle), cmocka_unit_test(stale_handles),
+        cmocka_unit_test(foreign_handles),  cmocka_unit_test(many_handles),
+        cmocka_unit_test(threads),          cmocka_unit_test(fork_keeps_the_table_usable),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
