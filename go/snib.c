@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e673354b0c301dba"
+#define SNIB_BUILD_ID "4393f72227e0dc59"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -72,11 +72,6 @@ void snib__handle_put(const void *handle);
 
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
 void *snib__handle_take(int kind, const void *handle);
-
-/* snib__handle_end - end the handle, if the caller's reference from get and the handle's own are the
- * only ones: gives both back and returns the object, which is the caller's to destroy, because no
- * destructor runs.  Otherwise NULL, and nothing has changed. */
-void *snib__handle_end(int kind, const void *handle);
 
 /* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
  * the thread of the last put, under no mutex of this table. */
@@ -5954,7 +5949,7 @@ void snib__carrier_steps(void *list)
  *
  *     state     word            left by
  *     free      (g, 1, 0)       new:   object stored, then (g, 0, 1)
- *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n);  end: (g, 1, 0) if n = 2
+ *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n)
  *     ended     (g, 1, n > 0)   put:   n - 1;  at 0 destroy, then free with g + 1
  *
  * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and
@@ -6168,20 +6163,6 @@ void *snib__handle_take(int kind, const void *handle)
     return slot->object;
 }
 
-void *snib__handle_end(int kind, const void *handle)
-{
-    struct handle_slot *slot = handle_slot_of(handle);
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
-    do {
-        if (!handle_matches(word, kind, handle) || (word & HANDLE_REFERENCES) != 2)
-            return NULL;
-    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, (word | HANDLE_ENDED) - 2,
-                                                    memory_order_acq_rel, memory_order_relaxed));
-    void *object = slot->object;
-    handle_recycle(slot, handle_index_of(handle), (uint32_t)(word >> 32));
-    return object;
-}
-
 void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 {
     assert(kind > 0 && kind < HANDLE_KINDS);
@@ -6341,15 +6322,6 @@ static void held_leave(struct snib__client *client, snib_hold *handle)
     snib__handle_put(handle);
 }
 
-/* Inside: no handle refers to the hold any more.  True: its end leaves nothing to send, and nothing to wait for. */
-static bool held_unslot(struct snib__client *client, struct snib__hold *hold)
-{
-    bool still = hold->phase == SNIB__GONE;
-    hold->slots--;
-    snib__hold_let_go(client, hold);
-    return still;
-}
-
 void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
@@ -6357,7 +6329,11 @@ void snib__hold_destroy(void *object)
     if (snib__client_forked(client))
         return;
     snib__driver_enter(&client->driver);
-    if (held_unslot(client, hold))
+    bool still =
+        hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
+    hold->slots--;
+    snib__hold_let_go(client, hold);
+    if (still)
         snib__driver_leave_collecting(&client->driver);
     else
         snib__driver_leave(&client->driver);
@@ -6385,22 +6361,15 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     struct snib__client *client;
     int32_t code = SNIB_OK;
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
-    struct snib__hold *ended = NULL;
     bool last = code == SNIB_EFORKED;
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
-        if (last)
-            ended = snib__handle_end(SNIB__HOLD, handle);
-        if ((!ended || held_unslot(client, ended)) && !abandoned)
+        if (abandoned)
+            snib__driver_leave(&client->driver);
+        else
             snib__driver_leave_collecting(
                 &client->driver); /* the last reference is what releases */
-        else
-            snib__driver_leave(&client->driver);
-        if (ended) {
-            snib__client_unref(client);
-            return;
-        }
         snib__handle_put(handle);
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
