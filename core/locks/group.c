@@ -185,6 +185,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
     }
     group_set(group, i, code == SNIB_OK ? GROUP_HELD : GROUP_REFUSED);
     member->deadline = deadline;
+    if (code == SNIB_OK && group->extending) /* it may be needed, if another one is silent */
+        member->leased = GROUP_TO_EXTEND;
     if (code >= 0)
         group_answered(group, i);
     if (code != SNIB_OK)

@@ -128,6 +128,22 @@ static void a_late_vote_gets_it_as_well(void **state)
     expect_nothing();
 }
 
+/* The lock is held by two of three, and one of them does not answer: the third, which comes meanwhile, makes up for it. */
+static void a_vote_that_comes_meanwhile_is_asked(void **state)
+{
+    (void)state;
+    hold(true, 3, 2);
+    snib__group_extend(&group);
+    expect_wishes(SNIB__GROUP_EXTEND, 0, 2);
+    snib__group_member_leased(&group, 0, SNIB_OK);
+    expect_nothing();
+    snib__group_member_done(&group, 2, SNIB_OK, 100);
+    expect_wishes(SNIB__GROUP_EXTEND, 2, 3);
+    expect_nothing();
+    snib__group_member_leased(&group, 2, SNIB_OK);
+    expect_result(SNIB_OK);
+}
+
 static void a_cancelled_one_changes_nothing(void **state)
 {
     (void)state;
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(one_refusal_is_enough),
         cmocka_unit_test(most_are_enough),
         cmocka_unit_test(a_late_vote_gets_it_as_well),
+        cmocka_unit_test(a_vote_that_comes_meanwhile_is_asked),
         cmocka_unit_test(a_cancelled_one_changes_nothing),
         cmocka_unit_test(the_next_one_replaces_it),
         cmocka_unit_test(a_release_ends_it),

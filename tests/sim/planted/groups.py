@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a vote that comes during an extension is not asked for it",
+        "locks/group.c",
+        "if (code == SNIB_OK && group->extending) /*",
+        "if (false && group->extending) /*",
+        "unit_group_extend",
+    ),
+    Mutant(
         "a semaphore's request is repeated",
         "locks/semaphore.c",
         ".traits = SNIB__UNOWNED",
