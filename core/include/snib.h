@@ -982,8 +982,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
- *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are semaphores; readers do
- *       not wait for readers.
+ *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
+ *       semaphores; readers do not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
@@ -991,8 +991,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
  *
  * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
- * no call waits for that.  They lie in the string snib_client:{orders}, each for 60 s after a process was last there that
- * takes locks in that order, at most 64 KiB of them.
+ * no call waits for that.  They are kept in the string snib_client:{orders}, at most 64 KiB of them, each until 60 s after
+ * the last process that takes locks in that order has written it.
  *
  * With SNIB_DEBUG_PLACES defined before this header is included, every acquisition gives its own file and line, and so
  * do the calls that open clients and make locks: of those that were never freed, the process writes the places to its
