@@ -340,6 +340,14 @@ static void read_only_replica(void **state)
     snib_client_free(client);
 }
 
+static bool saving_failed(struct server *server)
+{
+    redisReply *reply = server_command(server, "INFO persistence");
+    bool failed = strstr(reply->str, "rdb_last_bgsave_status:err");
+    freeReplyObject(reply);
+    return failed;
+}
+
 static void cannot_save(void **state)
 {
     struct server *server = *state;
@@ -350,14 +358,7 @@ static void cannot_save(void **state)
     mkdir(path, 0700);
     server_do(server, "CONFIG SET save %s", "3600 1000000");
     server_do(server, "BGSAVE");
-    redisReply *reply = NULL;
-    for (int64_t end = now_ms() + 5000; !reply && now_ms() < end; nap_us(1000)) {
-        reply = server_command(server, "INFO persistence");
-        if (!strstr(reply->str, "rdb_last_bgsave_status:err"))
-            freeReplyObject(reply), reply = NULL;
-    }
-    assert_non_null(reply);
-    freeReplyObject(reply);
+    AWAIT(saving_failed(server), 5000);
     acquire_refused(client, "x", SNIB_EMISCONF, NULL);
     server_do(server, "CONFIG SET save %s", "");
     must_release(must_acquire(must_lock(client, "x"), 0));

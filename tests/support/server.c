@@ -144,7 +144,7 @@ static void server_launch(struct server *server)
     assert_true(server->pid >= 0);
     if (server->pid == 0)
         server_exec(server, parent);
-    int64_t end = now_ms() + 10000;
+    int64_t end = now_ms() + patient_ms(10000);
     for (;;) {
         server->admin = redisConnectUnix(server->socket);
         if (server->admin && !server->admin->err)
