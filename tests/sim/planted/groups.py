@@ -341,7 +341,7 @@ MUTANTS = [
         "locks/group.c",
         "group->members[i].wished = false; group->members[i].again = false;",
         "group->members[i].wished = false;",
-        "unit_group",
+        "unit_group_walk",
     ),
     Mutant(
         "the kinds of the last multi lock renewed are those of all",
