@@ -96,6 +96,9 @@ def test_redis_py_waits_out_our_renewals(
 # ---- redsync -------------------------------------------------------------------------------------
 
 
+LONG_MS = 600_000  # redsync allows a server a twentieth of the lease for its answer
+
+
 class Redsync:
     def __init__(self, program: str, server: SharedServer) -> None:
         self.process = subprocess.Popen(
@@ -123,14 +126,14 @@ def redsync(server: SharedServer) -> Iterator[Redsync]:
 
 def test_ours_waits_for_redsync(redsync: Redsync, client: snib.Client, name: str) -> None:
     mine = client.plain_lock(name)
-    assert redsync("lock", name, 20_000) == "ok"
+    assert redsync("lock", name, LONG_MS) == "ok"
     with pytest.raises(snib.Busy):
         mine.hold(timeout=0)
     taker = ours_waits(client, mine)
     assert redsync("extend", name) == "ok"
     assert redsync("unlock", name) == "ok"
     with taker.get():
-        assert redsync("try", name, 1_000) == "taken"
+        assert redsync("try", name, LONG_MS) == "taken"
     assert redsync("unlock", name) == "lost"
 
 
@@ -138,8 +141,8 @@ def test_redsync_waits_for_ours(
     redsync: Redsync, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     hold = client.plain_lock(name).hold()
-    assert redsync("try", name, 1_000) == "taken"
-    waiting = Waiting(lambda: redsync("lock", name, 20_000))
+    assert redsync("try", name, LONG_MS) == "taken"
+    waiting = Waiting(lambda: redsync("lock", name, LONG_MS))
     calls = server.admin.info("commandstats")["cmdstat_set"]["calls"]
     eventually(lambda: server.admin.info("commandstats")["cmdstat_set"]["calls"] > calls + 3)
     assert waiting.waits
