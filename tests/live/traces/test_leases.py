@@ -30,6 +30,7 @@ class Row(NamedTuple):
 ROWS = [
     Row("mutex_acquire", ["k"], [A], [], ["k"], "mutex_renew", ["k"], [A]),
     Row("mutexes_acquire", ["k", "l"], [A], [], ["k", "l"], "mutex_renew", ["k", "l"], [A, A]),
+    Row("quorum_acquire", ["k", "epoch"], [A], ["run1", 0], ["k"], "mutex_renew", ["k"], [A]),
     Row("plain_acquire", ["k"], [A], [], ["k"], "plain_renew", ["k"], [A]),
     Row("fenced_acquire", ["k", TOKEN], [A], [], ["k"], "mutex_renew", ["k"], [A]),
     Row("fair_acquire", FAIR, [A], [0, 0, MUTEX, 0, 0], ["k"], "fair_renew", FAIR[:3], [A]),
