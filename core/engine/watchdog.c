@@ -407,6 +407,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     if (!snib__watchdog_prune(e, batch))
         return;
     batch->node = batch->of[0].hold->gate->node;
+    /* It may have been delayed for long: what has been extended since is not shortened. */
+    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;
@@ -476,7 +478,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
-        if (hold->flags & SNIB__LISTED) {
+        bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);
+        if ((hold->flags & SNIB__LISTED) && whole) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)

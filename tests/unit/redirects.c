@@ -661,6 +661,34 @@ static void hold_is_confirmed_after_each_move(void **state)
     snib__engine_free(engine);
 }
 
+/* A renewal that shortens a lease, as for a member of a multi lock, was refused for a while.  When it is served at last,
+ * the lease has been extended: it is not shortened any more, and the reply says nothing about a longer one. */
+static void late_correction_shortens_no_extension(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (snib__time lease = 0; lease <= 90 * SECOND; lease += 90 * SECOND) {
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        struct snib__hold *hold = held(engine, "m");
+        snib__hold_fix(engine, hold, 20 * SECOND, now);
+        peers[0].says = "CLUSTERDOWN The cluster is down";
+        peers[0].times = -1;
+        pass(engine, now + SECOND);
+        assert_int_equal(engine->paused_n, 1);
+        peers[0].says = NULL;
+        struct snib__op *op = snib__engine_extend(engine, hold, lease, now, &code);
+        serve(engine);
+        assert_true(op && op->done && op->code == SNIB_OK);
+        const snib__time deadline = hold->deadline;
+        peers[0].renewals = 0;
+        pass(engine, now + SECOND);
+        assert_int_equal(peers[0].renewals, 1);
+        assert_true(peers[0].lease_ms > 0);
+        assert_int_equal(hold->deadline, deadline);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -674,6 +702,7 @@ int main(void)
         cmocka_unit_test(renewals_go_by_slot),
         cmocka_unit_test(node_that_comes_back_by_moved),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
+        cmocka_unit_test(late_correction_shortens_no_extension),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
         cmocka_unit_test(each_failover_is_asked_for_as_often),
