@@ -15,12 +15,18 @@
 
 #include <string.h>
 
+/* Whether it is the operation's hold, and not a later one in its memory. */
+static bool extend_is_of(const struct snib__op *op, const struct snib__hold *hold)
+{
+    return op->asked->hold == hold && op->asked->number == hold->number &&
+           op->asked->acquired_at == hold->acquired_at;
+}
+
 /* Whether the operation's hold is still held.  If its time is over it is lost now, which ends the operation. */
 static bool extend_held(struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
-    return hold->number == op->asked->number && hold->phase == SNIB__HELD &&
-           !snib__hold_over(e, hold, now);
+    return extend_is_of(op, hold) && hold->phase == SNIB__HELD && !snib__hold_over(e, hold, now);
 }
 
 /* What the server must give for the deadline to hold that the hold has, or may get from a renewal meanwhile. */
@@ -55,6 +61,7 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
         return op;
     op->asked->hold = hold;
     op->asked->number = hold->number;
+    op->asked->acquired_at = hold->acquired_at;
     op->asked->permits = hold->permits;
     op->asked->n = (int64_t)(lease / SNIB__MS);
     op->asked->least_ms = extend_least_ms(e, hold, now);
@@ -76,8 +83,7 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        if (op->kind != SNIB__OP_EXTEND || op->asked->hold != hold ||
-            op->asked->number != hold->number)
+        if (op->kind != SNIB__OP_EXTEND || !extend_is_of(op, hold))
             continue;
         op->reason = hold->reason;
         snib__gate_leave(e, op, now);

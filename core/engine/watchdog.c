@@ -466,7 +466,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
+        /* A read under a write hold may have the number of an earlier one, and its memory. */
+        bool later = (hold->flags & SNIB__LENT) && hold->acquired_at > sent_at;
+        if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (lost && (hold->flags & SNIB__INHERITED))

@@ -654,6 +654,48 @@ static void first_sent_is_due_first(void **state)
     snib__engine_free(engine);
 }
 
+/* A read under a write hold has its number, and perhaps the memory of an earlier one.  An answer about that one, which
+ * another lane has overtaken, is not about it. */
+static void answers_are_about_one_hold(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int extends = 0; extends < 2; extends++) {
+        struct snib__engine *engine = begin_with_lane();
+        const struct snib__acquire writes = {.owner = 7, .wait = SNIB__NEVER};
+        const struct snib__acquire reads = {.owner = 7, .wait = SNIB__NEVER, .lease = 2 * SECOND};
+        granted(engine, gate(engine, SNIB_WRITE, "rw"), &writes);
+        struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+        struct snib__hold *first = granted(engine, read, &reads);
+        struct snib__op *op =
+            extends ? snib__engine_extend(engine, first, 90 * SECOND, now, &code) : NULL;
+        assert_true(extends || snib__watchdog_single(engine, first, 30000, now) == 0);
+        struct snib__op *back = call_back(engine, first);
+        assert_ptr_equal(snib__op_link(back), lane(engine, 1));
+        answer_own_on(engine, lane(engine, 1), "abc");
+        answer_on(engine, lane(engine, 1), "abc", ":1\r\n");
+        done(engine, back, SNIB_OK);
+        snib__hold_drop(engine, first, now);
+        now += SNIB__MS;
+        snib__engine_call(engine, true);
+        struct snib__op *again = snib__engine_acquire(engine, read, &reads, now, &code);
+        snib__engine_call(engine, false);
+        assert_ptr_equal(snib__op_link(again), lane(engine, 1));
+        answer_own_on(engine, lane(engine, 1), "abc");
+        answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
+        struct snib__hold *second = acquired(engine, again);
+        assert_ptr_equal(second, first);
+        const snib__time deadline = second->deadline;
+        answer_own_on(engine, lane(engine, 0), "abc");
+        answer_on(engine, lane(engine, 0), "abc", extends ? "*0\r\n" : "*2\r\n:1\r\n:1\r\n");
+        assert_int_equal(second->phase, SNIB__HELD);
+        assert_int_equal(second->deadline, deadline);
+        if (extends)
+            done(engine, op, SNIB_NOT_HELD);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -665,6 +707,7 @@ int main(void)
         cmocka_unit_test(idle_lane_is_taken),
         cmocka_unit_test(order_of_a_name_is_kept),
         cmocka_unit_test(extension_follows_renewals),
+        cmocka_unit_test(answers_are_about_one_hold),
         cmocka_unit_test(lost_lane_is_killed_before_anything_is_repeated),
         cmocka_unit_test(kill_is_repeated),
         cmocka_unit_test(lost_lane_that_cannot_be_killed),
