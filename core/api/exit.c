@@ -74,17 +74,25 @@ static void exit_fork_child(void)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
+/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
+ * exit_mutex to take it off the list. */
+static bool exit_ref(struct snib__client *client)
+{
+    uint32_t refs = atomic_load(&client->refs);
+    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
+        ;
+    return refs > 0;
+}
+
 /* Take a client off the list, with a reference; NULL: none is left. */
 static struct snib__client *exit_take(bool with_tls)
 {
     pthread_mutex_lock(&exit_mutex);
     struct snib__client *client = exit_first;
-    while (client && with_tls && !client->url.tls)
+    while (client && ((with_tls && !client->url.tls) || !exit_ref(client)))
         client = client->exit_next;
-    if (client) {
+    if (client)
         exit_unlink(client);
-        snib__client_ref(client);
-    }
     pthread_mutex_unlock(&exit_mutex);
     return client;
 }

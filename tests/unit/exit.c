@@ -3,6 +3,28 @@
 
 #include "api/objects.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void __real_snib__exit_remove(struct snib__client *client);
+void __wrap_snib__exit_remove(struct snib__client *client);
+
+static _Atomic bool stops;
+static _Atomic uint32_t leaving;
+
+/* Clients whose last reference is gone come here: one waits, and is still on the list when the process exits. */
+void __wrap_snib__exit_remove(struct snib__client *client)
+{
+    uint32_t before = atomic_fetch_add(&leaving, 1);
+    if (stops && before > 0)
+        _exit(1); /* somebody else had one again, and lost it */
+    while (stops)
+        snib__park(&leaving, 1, SNIB__NEVER);
+    __real_snib__exit_remove(client);
+}
+
 enum { CLIENTS = 3 };
 
 static const int orders[][CLIENTS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
@@ -45,8 +67,39 @@ static void leaving_in_any_order(void **state)
     }
 }
 
+static void *free_client(void *handle)
+{
+    snib_client_free(handle);
+    return NULL;
+}
+
+/* A thread frees a client while the process exits: it is the thread's. */
+static void leaving_at_the_exit(void **state)
+{
+    (void)state;
+    snib_client *handle;
+    pthread_t thread;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        stops = true;
+        leaving = 0;
+        if (snib_client_open("unix:///nowhere", NULL, &handle, NULL) != SNIB_OK ||
+            pthread_create(&thread, NULL, free_client, handle) != 0)
+            _exit(2);
+        while (leaving == 0)
+            snib__park(&leaving, 0, SNIB__NEVER);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
+                                       cmocka_unit_test(leaving_at_the_exit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
