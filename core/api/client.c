@@ -441,7 +441,7 @@ void snib__client_destroy(void *object)
     else if (heir)
         snib__client_destroy(heir);
     else
-        snib__driver_forked(&client->driver); /* the parent's connections live on */
+        snib__client_shed(client); /* the parent's connections live on */
     snib__client_unref(client);
 }
 

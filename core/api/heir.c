@@ -14,17 +14,28 @@
 
 #include <stdlib.h>
 
-/* If two threads make an heir at the same time, the first to store it wins. */
+void snib__client_shed(struct snib__client *client)
+{
+    if (!atomic_exchange(&client->shed, true)) /* the numbers may be used again by now */
+        snib__driver_forked(&client->driver);
+}
+
+/* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
+ * one gets none: its locks are closed. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
         struct snib__client *made = NULL;
+        if (!heir && atomic_load(&client->shed) && !(heir = atomic_load(&client->heir))) {
+            *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+            return NULL;
+        }
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            snib__client_shed(client);
             heir = made;
         } else if (made) {
             snib__client_unref(made);

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MEMBERS = 3 };
 
@@ -245,6 +246,27 @@ static void without_heirs(void **state)
     end(state);
 }
 
+/* A client that is freed before its first use there has closed the descriptors once: their numbers may be another's by
+ * the time that one of its locks is used, which is closed. */
+static void freed_unused(void **state)
+{
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    int others[2];
+    begin(state);
+    count_fork();
+    snib_client_free(w.clients[0]);
+    for (size_t i = 0; i < COUNT(others); i++)
+        assert_true((others[i] = dup(0)) >= 0);
+    int code = snib_lock_acquire(w.mutex, 0, 0, &hold, &error);
+    for (size_t i = 0; i < COUNT(others); i++)
+        assert_int_equal(close(others[i]), 0);
+    assert_int_equal(code, SNIB_ECLOSED);
+    assert_int_equal(error.code, SNIB_ECLOSED);
+    assert_int_equal(snib_lock_acquire(w.group, 0, 0, &hold, &error), SNIB_ECLOSED);
+    end(state);
+}
+
 /* Whatever was made goes with the last handle, and the parent's descriptors are not ours. */
 static void nothing_is_left(void **state)
 {
@@ -269,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heirs),
         cmocka_unit_test(without_heirs),
+        cmocka_unit_test(freed_unused),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
