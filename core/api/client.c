@@ -292,8 +292,8 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     return NULL;
 }
 
-int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
-                     snib_error *err)
+static int client_open(const char *url, const snib_client_options *options,
+                       snib_client **out_client, snib_error *err)
 {
     snib_client_options o;
     struct snib__url where;
@@ -315,6 +315,17 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         snib__debug_made(client, client, "a client");
     *out_client = handle;
     return SNIB_OK;
+}
+
+/* Random numbers, and the files that OpenSSL reads when it is first used, come from calls that are cancellation points. */
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
+                     snib_error *err)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = client_open(url, options, out_client, err);
+    pthread_setcancelstate(old, NULL);
+    return code;
 }
 
 bool snib__client_forked(const struct snib__client *client)
@@ -411,7 +422,10 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
         snib__fail(err, *out_code, 0, NULL);
         return NULL;
     }
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old); /* as in snib_client_open() */
     struct snib__client *client = client_new(&where, &from->options, err, out_code);
+    pthread_setcancelstate(old, NULL);
     if (client && from->stopped)
         client_close(client, 0, NULL); /* it stays closed */
     return client;
