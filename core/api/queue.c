@@ -471,6 +471,12 @@ void snib__queue_destroy(void *object)
 
 void snib_queue_free(snib_queue *handle)
 {
-    if (snib__handle_take(SNIB__QUEUE, handle))
-        snib__handle_put(handle);
+    struct snib__queue *queue = snib__handle_take(SNIB__QUEUE, handle);
+    if (!queue)
+        return;
+    if (!snib__client_forked(queue->client)) { /* a consumer that sleeps has a reference */
+        queue->woken = true;
+        snib__sys_ring(queue->bell->fd);
+    }
+    snib__handle_put(handle);
 }

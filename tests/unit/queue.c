@@ -5,8 +5,11 @@
 #include "driver/sys.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { MANY = 20 };
 
@@ -192,6 +195,40 @@ static void freed_with_the_log(void **state)
     assert_null(queue->client->log_queue);
 }
 
+static void *consume(void *arg)
+{
+    int *code = arg;
+    snib_event event = {.size = sizeof event};
+    *code = snib_queue_wait(queue_handle, &event, 1, -1, NULL);
+    return NULL;
+}
+
+/* A consumer that sleeps is not left behind with the queue. */
+static void freed_under_a_consumer(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int code = -1;
+    snib_queue *before = queue_handle;
+    struct snib__queue *first = queue;
+    assert_int_equal(snib_queue_new(client_handle, &queue_handle, NULL), SNIB_OK);
+    int32_t unused;
+    queue = snib__queue_enter(queue_handle, NULL, &unused);
+    assert_non_null(queue);
+    assert_int_equal(pthread_create(&thread, NULL, consume, &code), 0);
+    while (!queue->busy)
+        sched_yield();
+    snib_queue_free(queue_handle);
+    struct timespec late;
+    clock_gettime(CLOCK_REALTIME, &late);
+    late.tv_sec += 60;
+    assert_int_equal(pthread_timedjoin_np(thread, NULL, &late), 0);
+    assert_int_equal(code, 0);
+    snib__handle_put(queue_handle);
+    queue_handle = before;
+    queue = first;
+}
+
 /* However much room the caller has: at most as many at a time as the queue can keep to be freed. */
 static void large_drain(void **state)
 {
@@ -295,6 +332,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(descriptor, start, stop),
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
+        cmocka_unit_test_setup_teardown(freed_under_a_consumer, start, stop),
         cmocka_unit_test_setup_teardown(large_drain, start, stop),
         cmocka_unit_test(question_is_told_once),
         cmocka_unit_test(freed_with_the_question),
