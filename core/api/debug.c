@@ -340,6 +340,13 @@ static void debug_pair(const struct debug_use *held, const struct debug_use *use
     }
 }
 
+/* Whether it still holds.  Of the holds of other clients only those know which are lost. */
+static bool debug_holds(const struct debug_use *use, const struct snib__client *inside)
+{
+    const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    return hold && (use->client != inside || hold->phase == SNIB__HELD);
+}
+
 /* A name that both have, except where both only read; NULL: none. */
 static const struct snib__order_name *debug_shared(const struct debug_use *one,
                                                    const struct debug_use *other, bool may_read)
@@ -359,10 +366,11 @@ static void debug_check_order(const struct debug_use *use)
 {
     const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
     for (held = first; held; held = held->by_actor)
-        if (held->what == DEBUG_HELD && held->actor == use->actor && debug_shared(held, use, true))
+        if (held->actor == use->actor && debug_holds(held, use->client) &&
+            debug_shared(held, use, true))
             return;
     for (held = first; held; held = held->by_actor)
-        if (held->what == DEBUG_HELD && held->actor == use->actor && held->ordered)
+        if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
             debug_pair(held, use);
 }
 
@@ -451,7 +459,7 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     const struct debug_use *held = *debug_actor_bucket(use->actor);
     if (now - use->since < DEBUG_WAIT || !use->alone)
         return;
-    while (held && !(held->what == DEBUG_HELD && held->actor == use->actor && held->alone &&
+    while (held && !(held->actor == use->actor && debug_holds(held, use->client) && held->alone &&
                      debug_shared(held, use, false)))
         held = held->by_actor;
     if (!held)

@@ -196,6 +196,37 @@ static void itself(void **state)
     world_free(&world);
 }
 
+/* Its hold has been lost: now another has the lock.  A caller that does wait for itself, begun later, is told. */
+static void lost_before(void **state)
+{
+    (void)state;
+    struct world world = world_open(0);
+    snib_client *other = must_open(server.url);
+    snib_lock *lock = must_lock_lease(world.client, "gone", SHORT_MS, 0);
+    snib_lock *theirs = must_lock(other, "gone"), *self = must_lock(world.client, "self");
+    snib_hold *lost, *hold;
+    snib_op *again, *op;
+    EXPECT((AT(0), snib_lock_acquire(lock, 0, PROMPT_MS, &lost, err)), SNIB_OK);
+    EXPECT(snib_hold_wait(lost, patient_ms(PROMPT_MS), NULL, err), SNIB_LOST);
+    assert_non_null(strstr(warning(&world), "was lost: expired"));
+    snib_hold *held = must_acquire(theirs, PROMPT_MS);
+    EXPECT((AT(1), snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &again, err)), SNIB_OK);
+    EXPECT((AT(2), snib_lock_acquire(self, 0, PROMPT_MS, &hold, err)), SNIB_OK);
+    EXPECT((AT(3), snib_lock_acquire_submit(self, 0, -1, NULL, 0, &op, err)), SNIB_OK);
+    assert_non_null(strstr(warning(&world), "mutex \"self\" is awaited at"));
+    assert_int_equal(must_stats(world.client).debug_warnings, 1);
+    snib_op_free(again);
+    snib_op_free(op);
+    must_release(held);
+    must_release(hold);
+    snib_hold_free(lost);
+    snib_lock_free(lock);
+    snib_lock_free(theirs);
+    snib_lock_free(self);
+    world_free(&world);
+    snib_client_free(other);
+}
+
 static void too_long(void **state)
 {
     (void)state;
@@ -438,12 +469,19 @@ static void many(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_order), cmocka_unit_test(circle_of_three),
-        cmocka_unit_test(long_circle), cmocka_unit_test(itself),
-        cmocka_unit_test(too_long),    cmocka_unit_test(held_at_the_close),
-        cmocka_unit_test(never_freed), cmocka_unit_test(one_order),
-        cmocka_unit_test(together),    cmocka_unit_test(handed_over),
-        cmocka_unit_test(off),         cmocka_unit_test(many),
+        cmocka_unit_test(other_order),
+        cmocka_unit_test(circle_of_three),
+        cmocka_unit_test(long_circle),
+        cmocka_unit_test(itself),
+        cmocka_unit_test(lost_before),
+        cmocka_unit_test(too_long),
+        cmocka_unit_test(held_at_the_close),
+        cmocka_unit_test(never_freed),
+        cmocka_unit_test(one_order),
+        cmocka_unit_test(together),
+        cmocka_unit_test(handed_over),
+        cmocka_unit_test(off),
+        cmocka_unit_test(many),
     };
     if (argc == 3 && strcmp(argv[1], "leaky") == 0)
         return leaky(argv[2]);
