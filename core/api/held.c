@@ -62,6 +62,15 @@ static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool
     return true;
 }
 
+/* Inside: threads that wait for a hold's end have references, and would keep one that is freed. */
+static void held_wake(struct snib__driver *driver)
+{
+    if (driver->hold_watchers == 0)
+        return;
+    atomic_fetch_add(&driver->hold_word, 1);
+    snib__unpark_all(&driver->hold_word);
+}
+
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -71,6 +80,8 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
+        if (last)
+            held_wake(&client->driver);
         if (abandoned)
             snib__driver_leave(&client->driver);
         else
@@ -196,10 +207,12 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     struct snib__driver *d = &client->driver;
     int state, how = SNIB__PARKED_NO;
+    bool freed;
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
-        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until ||
+        freed = hold->handle != handle;
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || freed ||
             how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
@@ -216,6 +229,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     held_leave(client, handle);
     if (code != SNIB_OK)
         return code;
+    if (freed)
+        return snib__fail(err, SNIB_EHANDLE, 0, NULL);
     return how == SNIB__PARKED_SIGNAL
                ? snib__fail(err, SNIB_AGAIN, 0, NULL)
                : snib__fail(err, SNIB_TIMEDOUT, 0,

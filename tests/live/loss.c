@@ -5,7 +5,12 @@
  */
 #include "../support/support.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { LEASE_MS = 5000, NEXT_RENEWAL_MS = LEASE_MS / 2 };
 static const char *const stranger = "0aa00000-0000-4000-8000-000000000000:1";
@@ -293,6 +298,50 @@ static void end_of_an_idle_connection(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
+struct watcher {
+    snib_hold *hold;
+    _Atomic int code; /* 1000: it waits */
+    _Atomic int thread;
+};
+
+static void *watch(void *argument)
+{
+    struct watcher *watcher = argument;
+    watcher->thread = (int)syscall(SYS_gettid);
+    watcher->code = snib_hold_wait(watcher->hold, -1, NULL, NULL);
+    return NULL;
+}
+
+static bool sleeps(int thread)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    const char *state = n ? strrchr(text, ')') : NULL;
+    return state && state[2] == 'S';
+}
+
+/* Whoever waits for its end does not keep it from being released. */
+static void freed_while_watched(void **state)
+{
+    struct world *world = *state;
+    struct watcher watcher = {.hold = world->hold, .code = 1000};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, watch, &watcher), 0);
+    AWAIT(watcher.thread && sleeps(watcher.thread), 10000);
+    snib_hold_free(world->hold);
+    world->hold = NULL;
+    AWAIT(watcher.code != 1000, 10000);
+    assert_int_equal(watcher.code, SNIB_EHANDLE);
+    pthread_join(thread, NULL);
+    snib_lock *lock = must_lock(world->client, "loss");
+    must_release(must_acquire(lock, 10000));
+    snib_lock_free(lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +353,7 @@ int main(void)
         TEST(client_closed),
         TEST(max_hold),
         TEST(told_in_each_queue),
+        TEST(freed_while_watched),
         TEST(fixed_lease_expires),
         TEST(found_lost),
         TEST(counted_when_seen),
