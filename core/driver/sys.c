@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -24,6 +25,28 @@ void snib__sys_unlock(pthread_mutex_t *mutex)
     pthread_mutex_unlock(mutex);
 }
 
+static int sys_add_tls(struct dl_phdr_info *info, size_t size, void *total)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS)
+            *(size_t *)total += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+    return 0;
+}
+
+/* What the program's thread-local variables take from each thread's stack, at most.  Read once: what is loaded later
+ * must make do with a reserve that the C library has added. */
+static size_t sys_tls(void)
+{
+    static _Atomic size_t known;
+    size_t total = known;
+    if (total == 0) {
+        dl_iterate_phdr(sys_add_tls, &total);
+        known = total;
+    }
+    return total;
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     pthread_t thread;
@@ -31,7 +54,7 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
     sigset_t all, old;
     pthread_attr_init(&attr);
     if (stack)
-        pthread_attr_setstacksize(&attr, stack);
+        pthread_attr_setstacksize(&attr, stack + sys_tls());
     if (!out_thread)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
