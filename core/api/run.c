@@ -265,7 +265,8 @@ void snib_op_free(snib_op *handle)
             op->awaited = false; /* nobody waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
-        op->handle = handle; /* another thread waits for it and will take it */
+        op->handle = handle; /* another thread waits for it and will take it, now or very soon */
+        snib__engine_cancel(engine, op, snib__now());
     }
     bool gone = op->handle != handle;
     snib__driver_leave(&client->driver);

@@ -919,7 +919,8 @@ SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired. */
+/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired.  If a
+ * thread is in snib_op_wait() for it, that call returns, with the result. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */

@@ -229,6 +229,43 @@ static void freed_under_a_consumer(void **state)
     queue = first;
 }
 
+struct op_waiter {
+    snib_op *op;
+    snib_event event;
+    int code;
+};
+
+static void *wait_for_op(void *argument)
+{
+    struct op_waiter *waiter = argument;
+    waiter->code = snib_op_wait(waiter->op, -1, &waiter->event, NULL);
+    return NULL;
+}
+
+/* An operation that is freed while a thread waits for it is cancelled all the same, and that thread gets the result. */
+static void freed_while_awaited(void **state)
+{
+    (void)state;
+    struct op_waiter waiter = {.event = {.size = sizeof waiter.event}};
+    struct snib__driver *driver = &queue->client->driver;
+    snib_lock *lock;
+    pthread_t thread;
+    assert_int_equal(snib_lock_new(client_handle, SNIB_MUTEX, "n", 1, NULL, &lock, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &waiter.op, NULL), SNIB_OK);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_op, &waiter), 0);
+    for (bool waits = false; !waits; sched_yield()) {
+        snib__driver_enter(driver);
+        waits = driver->waiters != NULL;
+        snib__driver_leave(driver);
+    }
+    snib_op_free(waiter.op);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(waiter.code, SNIB_OK);
+    assert_int_equal(waiter.event.code, SNIB_CANCELLED);
+    assert_int_equal(snib_op_cancel(waiter.op), SNIB_EHANDLE);
+    snib_lock_free(lock);
+}
+
 /* However much room the caller has: at most as many at a time as the queue can keep to be freed. */
 static void large_drain(void **state)
 {
@@ -333,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
         cmocka_unit_test_setup_teardown(freed_under_a_consumer, start, stop),
+        cmocka_unit_test_setup_teardown(freed_while_awaited, start, stop),
         cmocka_unit_test_setup_teardown(large_drain, start, stop),
         cmocka_unit_test(question_is_told_once),
         cmocka_unit_test(freed_with_the_question),
