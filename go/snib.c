@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "841680c7ca8aba95"
+#define SNIB_BUILD_ID "878689910f9d909f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -927,7 +927,7 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1: no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
- *          SNIB_AGAIN when a signal handler ran, or an error. */
+ *          SNIB_AGAIN when a signal handler ran, SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 
@@ -1063,7 +1063,8 @@ SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired. */
+/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired.  If a
+ * thread is in snib_op_wait() for it, that call returns, with the result. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */
@@ -1099,7 +1100,8 @@ SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
 /* snib_queue_free - free the queue.  NULL is allowed.  Its running operations are cancelled; holds and texts in
- * undrained events are released and freed; other holds continue, without events. */
+ * undrained events are released and freed; other holds continue, without events.  A snib_queue_wait() in progress is
+ * woken and ends first. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
@@ -2724,7 +2726,8 @@ struct snib__client {
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     _Atomic(struct snib__client *) heir; /* heir.c: replaces a client inherited over a fork */
-    snib_client_options options;         /* in effect, without texts; for the heir */
+    _Atomic bool shed; /* inherited, and our copies of the parent's descriptors are closed */
+    snib_client_options options; /* in effect, without texts; for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
@@ -2801,6 +2804,8 @@ bool snib__client_forked(const struct snib__client *client);
 /* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
+/* Close our copies of the descriptors of the parent's client, once. */
+void snib__client_shed(struct snib__client *client);
 struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
 /* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
@@ -3739,8 +3744,8 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     return NULL;
 }
 
-int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
-                     snib_error *err)
+static int client_open(const char *url, const snib_client_options *options,
+                       snib_client **out_client, snib_error *err)
 {
     snib_client_options o;
     struct snib__url where;
@@ -3762,6 +3767,17 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         snib__debug_made(client, client, "a client");
     *out_client = handle;
     return SNIB_OK;
+}
+
+/* Random numbers, and the files that OpenSSL reads when it is first used, come from calls that are cancellation points. */
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
+                     snib_error *err)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    int code = client_open(url, options, out_client, err);
+    pthread_setcancelstate(old, NULL);
+    return code;
 }
 
 bool snib__client_forked(const struct snib__client *client)
@@ -3858,7 +3874,10 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
         snib__fail(err, *out_code, 0, NULL);
         return NULL;
     }
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old); /* as in snib_client_open() */
     struct snib__client *client = client_new(&where, &from->options, err, out_code);
+    pthread_setcancelstate(old, NULL);
     if (client && from->stopped)
         client_close(client, 0, NULL); /* it stays closed */
     return client;
@@ -3888,7 +3907,7 @@ void snib__client_destroy(void *object)
     else if (heir)
         snib__client_destroy(heir);
     else
-        snib__driver_forked(&client->driver); /* the parent's connections live on */
+        snib__client_shed(client); /* the parent's connections live on */
     snib__client_unref(client);
 }
 
@@ -5107,6 +5126,13 @@ static void debug_pair(const struct debug_use *held, const struct debug_use *use
     }
 }
 
+/* Whether it still holds.  Of the holds of other clients only those know which are lost. */
+static bool debug_holds(const struct debug_use *use, const struct snib__client *inside)
+{
+    const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    return hold && (use->client != inside || hold->phase == SNIB__HELD);
+}
+
 /* A name that both have, except where both only read; NULL: none. */
 static const struct snib__order_name *debug_shared(const struct debug_use *one,
                                                    const struct debug_use *other, bool may_read)
@@ -5126,10 +5152,11 @@ static void debug_check_order(const struct debug_use *use)
 {
     const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
     for (held = first; held; held = held->by_actor)
-        if (held->what == DEBUG_HELD && held->actor == use->actor && debug_shared(held, use, true))
+        if (held->actor == use->actor && debug_holds(held, use->client) &&
+            debug_shared(held, use, true))
             return;
     for (held = first; held; held = held->by_actor)
-        if (held->what == DEBUG_HELD && held->actor == use->actor && held->ordered)
+        if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
             debug_pair(held, use);
 }
 
@@ -5218,7 +5245,7 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     const struct debug_use *held = *debug_actor_bucket(use->actor);
     if (now - use->since < DEBUG_WAIT || !use->alone)
         return;
-    while (held && !(held->what == DEBUG_HELD && held->actor == use->actor && held->alone &&
+    while (held && !(held->actor == use->actor && debug_holds(held, use->client) && held->alone &&
                      debug_shared(held, use, false)))
         held = held->by_actor;
     if (!held)
@@ -5452,17 +5479,25 @@ static void exit_fork_child(void)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
+/* Another reference, unless the last one is gone: then another thread is about to free the client, which waits for
+ * exit_mutex to take it off the list. */
+static bool exit_ref(struct snib__client *client)
+{
+    uint32_t refs = atomic_load(&client->refs);
+    while (refs > 0 && !atomic_compare_exchange_weak(&client->refs, &refs, refs + 1))
+        ;
+    return refs > 0;
+}
+
 /* Take a client off the list, with a reference; NULL: none is left. */
 static struct snib__client *exit_take(bool with_tls)
 {
     pthread_mutex_lock(&exit_mutex);
     struct snib__client *client = exit_first;
-    while (client && with_tls && !client->url.tls)
+    while (client && ((with_tls && !client->url.tls) || !exit_ref(client)))
         client = client->exit_next;
-    if (client) {
+    if (client)
         exit_unlink(client);
-        snib__client_ref(client);
-    }
     pthread_mutex_unlock(&exit_mutex);
     return client;
 }
@@ -6186,17 +6221,28 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 #include <stdlib.h>
 
-/* If two threads make an heir at the same time, the first to store it wins. */
+void snib__client_shed(struct snib__client *client)
+{
+    if (!atomic_exchange(&client->shed, true)) /* the numbers may be used again by now */
+        snib__driver_forked(&client->driver);
+}
+
+/* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
+ * one gets none: its locks are closed. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
         struct snib__client *made = NULL;
+        if (!heir && atomic_load(&client->shed) && !(heir = atomic_load(&client->heir))) {
+            *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+            return NULL;
+        }
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            snib__client_shed(client);
             heir = made;
         } else if (made) {
             snib__client_unref(made);
@@ -6356,6 +6402,15 @@ static bool held_drop(struct snib__client *client, struct snib__hold *hold, bool
     return true;
 }
 
+/* Inside: threads that wait for a hold's end have references, and would keep one that is freed. */
+static void held_wake(struct snib__driver *driver)
+{
+    if (driver->hold_watchers == 0)
+        return;
+    atomic_fetch_add(&driver->hold_word, 1);
+    snib__unpark_all(&driver->hold_word);
+}
+
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -6365,6 +6420,8 @@ static void held_give_back(snib_hold *handle, bool abandoned)
     if (hold) {
         bool current = hold->handle == handle; /* else another thread frees it, too */
         last = current && held_drop(client, hold, abandoned);
+        if (last)
+            held_wake(&client->driver);
         if (abandoned)
             snib__driver_leave(&client->driver);
         else
@@ -6490,10 +6547,12 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     struct snib__driver *d = &client->driver;
     int state, how = SNIB__PARKED_NO;
+    bool freed;
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
-        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until ||
+        freed = hold->handle != handle;
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || freed ||
             how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
@@ -6510,6 +6569,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     held_leave(client, handle);
     if (code != SNIB_OK)
         return code;
+    if (freed)
+        return snib__fail(err, SNIB_EHANDLE, 0, NULL);
     return how == SNIB__PARKED_SIGNAL
                ? snib__fail(err, SNIB_AGAIN, 0, NULL)
                : snib__fail(err, SNIB_TIMEDOUT, 0,
@@ -9422,8 +9483,14 @@ void snib__queue_destroy(void *object)
 
 void snib_queue_free(snib_queue *handle)
 {
-    if (snib__handle_take(SNIB__QUEUE, handle))
-        snib__handle_put(handle);
+    struct snib__queue *queue = snib__handle_take(SNIB__QUEUE, handle);
+    if (!queue)
+        return;
+    if (!snib__client_forked(queue->client)) { /* a consumer that sleeps has a reference */
+        queue->woken = true;
+        snib__sys_ring(queue->bell->fd);
+    }
+    snib__handle_put(handle);
 }
 
 /* ---- api/run.c --------------------------------------------------------------------------------*/
@@ -9692,7 +9759,8 @@ void snib_op_free(snib_op *handle)
             op->awaited = false; /* nobody waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
-        op->handle = handle; /* another thread waits for it and will take it */
+        op->handle = handle; /* another thread waits for it and will take it, now or very soon */
+        snib__engine_cancel(engine, op, snib__now());
     }
     bool gone = op->handle != handle;
     snib__driver_leave(&client->driver);
@@ -11992,6 +12060,7 @@ void snib__sock_unuse(struct snib__sock *sock)
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -12014,6 +12083,28 @@ void snib__sys_unlock(pthread_mutex_t *mutex)
     pthread_mutex_unlock(mutex);
 }
 
+static int sys_add_tls(struct dl_phdr_info *info, size_t size, void *total)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS)
+            *(size_t *)total += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+    return 0;
+}
+
+/* What the program's thread-local variables take from each thread's stack, at most.  Read once: what is loaded later
+ * must make do with a reserve that the C library has added. */
+static size_t sys_tls(void)
+{
+    static _Atomic size_t known;
+    size_t total = known;
+    if (total == 0) {
+        dl_iterate_phdr(sys_add_tls, &total);
+        known = total;
+    }
+    return total;
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     pthread_t thread;
@@ -12021,7 +12112,7 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
     sigset_t all, old;
     pthread_attr_init(&attr);
     if (stack)
-        pthread_attr_setstacksize(&attr, stack);
+        pthread_attr_setstacksize(&attr, stack + sys_tls());
     if (!out_thread)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);

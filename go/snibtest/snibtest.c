@@ -4659,7 +4659,7 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1: no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
- *          SNIB_AGAIN when a signal handler ran, or an error. */
+ *          SNIB_AGAIN when a signal handler ran, SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 
@@ -4795,7 +4795,8 @@ SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired. */
+/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired.  If a
+ * thread is in snib_op_wait() for it, that call returns, with the result. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */
@@ -4831,7 +4832,8 @@ SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
 /* snib_queue_free - free the queue.  NULL is allowed.  Its running operations are cancelled; holds and texts in
- * undrained events are released and freed; other holds continue, without events. */
+ * undrained events are released and freed; other holds continue, without events.  A snib_queue_wait() in progress is
+ * woken and ends first. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
