@@ -173,16 +173,19 @@ func (c *Client) run(ctx context.Context, timed, changes bool, start func(token 
 	return e, withDeadline(ctx, err)
 }
 
-// waitMS returns the wait for the core: until the context's deadline, or without a limit. The core's longest wait is a
-// day; beyond that only the context limits it.
+// longestWait is the core's.
+const longestWait = 24 * time.Hour
+
+// waitMS returns the wait for the core: until the context's deadline, or without a limit. Beyond the core's longest wait
+// only the context limits it.
 func waitMS(ctx context.Context) int64 {
 	deadline, limited := ctx.Deadline()
 	if !limited {
 		return -1
 	}
-	ms := int64((time.Until(deadline) + time.Millisecond - 1) / time.Millisecond)
-	if ms > 86400000 {
+	left := time.Until(deadline)
+	if left > longestWait { // it may be the longest duration, to which nothing can be added
 		return -1
 	}
-	return max(ms, 1)
+	return max(int64((left+time.Millisecond-1)/time.Millisecond), 1)
 }

@@ -79,8 +79,10 @@ func (c *Client) ID() string { return clientID(c.handle) }
 // for the releases as long as the client's [Patience] lasts. A second Close does nothing.
 func (c *Client) Close() error { return c.closeWithin(-1) }
 
-// CloseTimeout is Close with an explicit time limit.
-func (c *Client) CloseTimeout(d time.Duration) error { return c.closeWithin(max(0, d.Milliseconds())) }
+// CloseTimeout is Close with an explicit time limit, of a day at most.
+func (c *Client) CloseTimeout(d time.Duration) error {
+	return c.closeWithin(min(max(0, d), longestWait).Milliseconds())
+}
 
 func (c *Client) closeWithin(ms int64) error {
 	if !c.closed.CompareAndSwap(false, true) {

@@ -1,0 +1,65 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// A deadline may be as far away as a Duration can say, or farther.
+func TestFarDeadline(t *testing.T) {
+	t.Parallel()
+	client := open(t, startServer(t).url())
+	mutex := client.Mutex("far")
+	far, cancel := context.WithDeadline(background, time.Now().AddDate(1000, 0, 0))
+	defer cancel()
+	longest, cancel := context.WithTimeout(background, math.MaxInt64)
+	defer cancel()
+	for _, ctx := range []context.Context{far, longest} {
+		hold := lock(t, mutex)
+		waiter := make(chan error, 1)
+		go func() {
+			hold, err := mutex.Lock(ctx)
+			if err == nil {
+				err = hold.Unlock(background)
+			}
+			waiter <- err
+		}()
+		brief, cancel := context.WithTimeout(background, 200*time.Millisecond)
+		_, err := mutex.Lock(brief)
+		expect(t, "a brief wait", err, snib.ErrTimeout)
+		cancel()
+		must(t, hold.Unlock(background))
+		must(t, soon(t, waiter))
+	}
+}
+
+// A client can be closed with any time limit, and ends what waits.
+func TestCloseTimeoutOfAnyLength(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, limit := range []time.Duration{math.MinInt64, -1, 0, 1, 25 * time.Hour, math.MaxInt64} {
+		client := open(t, s.url())
+		hold := lock(t, client.Mutex("close"))
+		waiter := make(chan error, 1)
+		go func() {
+			_, err := client.Mutex("close").Lock(background)
+			waiter <- err
+		}()
+		await(t, func() bool { return client.Stats().Waiting > 0 })
+		closed := make(chan error, 1)
+		go func() { closed <- client.CloseTimeout(limit) }()
+		if err := soon(t, closed); err != nil && !errors.Is(err, snib.ErrTimeout) || err != nil && limit > time.Second {
+			t.Errorf("%v: %v", limit, err)
+		}
+		expect(t, "the waiter", soon(t, waiter), snib.ErrClosed)
+		expect(t, "the hold", hold.Check(), snib.ErrLost)
+		s.do(t, "DEL", "close")
+	}
+}
