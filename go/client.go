@@ -14,6 +14,7 @@ import (
 // A Client holds the connections to one deployment. It is safe for use by many goroutines.
 type Client struct {
 	handle    uint64
+	id        string
 	events    *pump
 	records   *pump // of the log, if there is one
 	questions *pump // requests for credentials, if a function provides them
@@ -49,7 +50,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, calls: make([]*call, 1), watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, id: clientID(handle), calls: make([]*call, 1), watches: map[uint64][]*watch{}}
 	c.patience, c.debug = clientSettings(handle)
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
@@ -73,7 +74,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 }
 
 // ID returns the client's UUID, the first part of the owners it writes.
-func (c *Client) ID() string { return clientID(c.handle) }
+func (c *Client) ID() string { return c.id }
 
 // Close releases every hold, ends every operation with [ErrClosed] and stops the core's thread. It waits
 // for the releases as long as the client's [Patience] lasts. A second Close does nothing.

@@ -63,3 +63,13 @@ func TestCloseTimeoutOfAnyLength(t *testing.T) {
 		s.do(t, "DEL", "close")
 	}
 }
+
+// What a client was stays known after its Close, for a log.
+func TestIDAfterClose(t *testing.T) {
+	client := open(t, startServer(t).url())
+	id := client.ID()
+	must(t, client.Close())
+	if client.ID() != id || len(id) != 36 {
+		t.Errorf("%q was %q", client.ID(), id)
+	}
+}
