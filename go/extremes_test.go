@@ -73,3 +73,30 @@ func TestIDAfterClose(t *testing.T) {
 		t.Errorf("%q was %q", client.ID(), id)
 	}
 }
+
+// A call that panics because it has no context changes nothing.
+func TestNoContext(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hold := lock(t, client.Mutex("nil"))
+	work := hold.Context(background)
+	for name, call := range map[string]func(){
+		"Lock":    func() { _, _ = client.Mutex("nil").Lock(nil) },    //nolint:staticcheck
+		"TryLock": func() { _, _ = client.Mutex("nil").TryLock(nil) }, //nolint:staticcheck
+		"Extend":  func() { _ = hold.Extend(nil, time.Second) },       //nolint:staticcheck
+		"Unlock":  func() { _ = hold.Unlock(nil) },                    //nolint:staticcheck
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error(name, "does not panic")
+				}
+			}()
+			call()
+		}()
+	}
+	must(t, hold.Check())
+	must(t, work.Err())
+	must(t, hold.Unlock(background))
+	s.clean(t)
+}

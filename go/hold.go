@@ -177,6 +177,7 @@ func (h *Hold) Owner() string {
 // or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
 // continues in the background.
 func (h *Hold) Unlock(ctx context.Context) error {
+	_ = ctx.Err() // without a context it panics before anything has changed
 	w, over := h.leave()
 	if over != nil {
 		return over
