@@ -100,3 +100,20 @@ func TestNoContext(t *testing.T) {
 	must(t, hold.Unlock(background))
 	s.clean(t)
 }
+
+// The error of a lock is not changed by a group that has the lock as a member.
+func TestMemberKeepsItsError(t *testing.T) {
+	client := open(t, startServer(t).url())
+	bad := client.Mutex("")
+	_, before := bad.TryLock(background)
+	expect(t, "the member", before, snib.ErrInvalidName)
+	said := *before.(*snib.Error)
+	together(4, func(int) {
+		_, err := snib.Multi(client.Mutex("good"), bad).TryLock(background)
+		expect(t, "the group", err, snib.ErrInvalidName)
+	})
+	_, after := bad.TryLock(background)
+	if now := *after.(*snib.Error); now.Name != said.Name || now.Kind != said.Kind || now.Text != said.Text {
+		t.Errorf("%+v was %+v", now, said)
+	}
+}

@@ -3,7 +3,6 @@
 package snib
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 )
@@ -50,8 +49,9 @@ func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 			l.err = makeError(ErrInvalidArgument, fmt.Sprintf("member %d is not a lock", i+1), 0)
 			return g
 		}
-		if l.err = member.usable(); l.err != nil {
-			if errors.Is(l.err, ErrClosed) {
+		if err, bad := member.usable().(*Error); bad {
+			said := *err // a copy: the member's other users have the original
+			if l.err = &said; said.Code == ErrClosed {
 				l.err = makeError(ErrClosed, "a member's client is closed", 0)
 			}
 			return g
