@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,4 +118,34 @@ func TestMemberKeepsItsError(t *testing.T) {
 	if now := *after.(*snib.Error); now.Name != said.Name || now.Kind != said.Kind || now.Text != said.Text {
 		t.Errorf("%+v was %+v", now, said)
 	}
+}
+
+// A function for credentials may end its goroutine, as t.FailNow does.
+func TestLoginThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	ask := func(context.Context) (snib.Login, error) {
+		runtime.Goexit()
+		return snib.Login{}, nil
+	}
+	err := openError(t, startServer(t).url(), snib.LoginBy(ask), snib.Patience(time.Second))
+	expect(t, "open", err, snib.ErrCredentials)
+	if text := err.Error(); strings.Contains(text, "panic") || !strings.Contains(text, "Goexit") {
+		t.Error(text)
+	}
+}
+
+// The goroutine of the work may end without a return.
+func TestWorkThatEndsItsGoroutine(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = client.Mutex("exit").Do(background, func(context.Context) error {
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	soon(t, ended)
+	s.clean(t)
 }

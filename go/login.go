@@ -46,9 +46,12 @@ func answer(ctx context.Context, client, question uint64, ask func(context.Conte
 	answered := false
 	defer func() {
 		why := ""
+		panicked := recover()
 		switch {
+		case panicked != nil:
+			why = fmt.Sprintf("panic: %v", panicked)
 		case !answered:
-			why = fmt.Sprintf("panic: %v", recover())
+			why = "the function called runtime.Goexit"
 		case err != nil && err.Error() == "":
 			why = "no reason was given"
 		case err != nil:
