@@ -8,6 +8,7 @@ import (
 	"path"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -22,7 +23,12 @@ type here struct {
 
 var lastActor atomic.Uint64
 
-var ownFunctions = reflect.TypeOf(Client{}).PkgPath() + "."
+// ownPackages are this one and the one that wraps its locks.
+var ownPackages = []string{reflect.TypeOf(Client{}).PkgPath() + ".", reflect.TypeOf(Client{}).PkgPath() + "/snibotel."}
+
+func isOwn(function string) bool {
+	return slices.ContainsFunc(ownPackages, func(own string) bool { return strings.HasPrefix(function, own) })
+}
 
 func (l *lock) here(ctx context.Context) here {
 	if l == nil || l.client == nil || !l.client.debug || ctx == nil {
@@ -37,13 +43,13 @@ func (l *lock) here(ctx context.Context) here {
 	return h
 }
 
-// callerPlace returns the innermost place outside this package, such as "orders.go:31 in pay()".
+// callerPlace returns the innermost place outside these packages, such as "orders.go:31 in pay()".
 func callerPlace() string {
 	var counters [16]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
 	for {
 		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, ownFunctions) || !more {
+		if !isOwn(frame.Function) || !more {
 			_, function, _ := strings.Cut(path.Base(frame.Function), ".")
 			return fmt.Sprintf("%s:%d in %s()", path.Base(frame.File), frame.Line, function)
 		}

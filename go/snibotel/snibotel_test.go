@@ -18,6 +18,9 @@ import (
 // address is that of the tests' own server.
 var address string
 
+// Address is for tests outside this package.
+func Address() string { return address }
+
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "snib-otel-") // t.TempDir() can be too long for a socket
 	if err == nil {
