@@ -156,7 +156,7 @@ func (c *Client) run(ctx context.Context, timed, changes bool, start func(token 
 	if ctx.Err() != nil {
 		return event{}, contextError(ctx)
 	}
-	if c.closed.Load() {
+	if c.closed.Load() || c.events == nil { // or Open did not make the client
 		return event{}, makeError(ErrClosed, "", 0)
 	}
 	k := c.begin()

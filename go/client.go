@@ -86,7 +86,7 @@ func (c *Client) CloseTimeout(d time.Duration) error {
 }
 
 func (c *Client) closeWithin(ms int64) error {
-	if !c.closed.CompareAndSwap(false, true) {
+	if !c.closed.CompareAndSwap(false, true) || c.events == nil { // without events, Open did not make the client
 		return nil
 	}
 	err := c.closeInTurn(ms)

@@ -26,6 +26,9 @@ func Quorum(locks ...Locker) *Group { return newLockGroup(kindQuorum, members(lo
 
 // With returns the group with these options.
 func (g *Group) With(options ...LockOption) *Group {
+	if g.lock == nil { // a zero Group
+		return g
+	}
 	return newLockGroup(g.kind, g.members, options)
 }
 

@@ -235,4 +235,14 @@ func TestUnmade(t *testing.T) {
 	if _, err := client.Mutex("x").Lock(background); !errors.Is(err, snib.ErrClosed) {
 		t.Error(err)
 	}
+	expect(t, "ping", client.Ping(background), snib.ErrClosed)
+	_, err := client.List(background, "")
+	expect(t, "list", err, snib.ErrClosed)
+	must(t, client.Close())
+	if !client.Closed() || client.ID() != "" || client.Stats() != (snib.Stats{}) {
+		t.Error("the client says something of itself")
+	}
+	var group snib.Group
+	_, err = group.With(snib.Lease(time.Second)).TryLock(background)
+	expect(t, "a group", err, snib.ErrInvalidArgument)
 }
