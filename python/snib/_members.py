@@ -33,6 +33,13 @@ class _Several(BaseHoldable[H], Generic[H, M]):
         self._begin()
         return tuple(member._handle for member in self.members)
 
+    def _number(self, caller: int, n: int) -> int:
+        """Called before each acquisition: the clients of all members begin, not only the first."""
+        for member in self.members:
+            if not member._client._begun:
+                member._client._used()
+        return super()._number(caller, n)
+
     # Home and key must not depend on the order of the members.
     def _home(self) -> int:
         return min(member._client._number for member in self.members)

@@ -115,6 +115,38 @@ def test_function_in_asyncio(server: Server, issuer: Issuer) -> None:
     assert len(issuer.calls) >= 2
 
 
+def test_members_of_one_lock(server: Server, issuer: Issuer) -> None:
+    """One function for each server, as a quorum has them; only the lock over all uses the clients."""
+    server.admin.execute_command(*USER.format("secret").split())
+    functions = [lambda: snib.Credentials("secret", None, "app")] * 3
+
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(snib.connect(server.url, credentials=ask)) for ask in functions]
+        with snib.MultiLock([client.lock(f"x{at}") for at, client in enumerate(clients)]) as hold:
+            hold.check()
+        clients = [stack.enter_context(snib.connect(server.url, credentials=ask)) for ask in functions]
+        queue = snib.Queue(clients[0])
+        lock = snib.MultiLock([client.lock(f"x{at}") for at, client in enumerate(clients)])
+        ticket = queue.acquire(lock)
+        events: list[snib.Event] = []
+        eventually(lambda: events.extend(queue.drain()) or events)
+        assert events[0].ticket == ticket and isinstance(events[0].result, snib.Hold)
+        events[0].result.release()
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(snib.aio.connect(server.url, credentials=ask))
+                for ask in functions
+            ]
+            async with snib.aio.MultiLock(
+                [client.lock(f"x{at}") for at, client in enumerate(clients)]
+            ) as hold:
+                hold.check()
+
+    asyncio.run(main())
+
+
 def test_connections_log_in_anew(server: Server, issuer: Issuer) -> None:
     issuer.valid = 1.0
     with snib.connect(server.url, credentials=issuer) as client, client.lock("x") as hold:
