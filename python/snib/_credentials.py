@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from . import _core, _native
+from ._codes import CredentialsError
 from ._error import Error
 from ._log import logger
 from ._reader import Reader
@@ -45,11 +46,20 @@ _reader = Reader("snib credentials")
 
 
 def begin(client: BaseClient) -> None:
-    """Called before a client's first operation."""
+    """Called before a client's first operation.
+
+    Raises CredentialsError if there is no descriptor or thread left.
+    """
     queue = _core.queue_new(client._handle)
-    _core.client_credentials(client._handle, queue)
-    client._login_queue = queue
-    _reader.add(client, queue, _deliver)
+    try:
+        client._login_queue = queue
+        _core.client_credentials(client._handle, queue)
+        _reader.add(client, queue, _deliver)
+    except BaseException as error:
+        client._login_queue = None  # nobody reads it: the next operation begins anew
+        if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, Error):
+            raise CredentialsError(f"credentials cannot be asked for: {error}") from error
+        raise
 
 
 def _deliver(client: BaseClient) -> None:
@@ -91,7 +101,7 @@ def _answer(client: BaseClient, number: int) -> None:
         _core.client_login(
             client._handle, number, answer.username, answer.password, _valid_ms(answer.valid), None
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a SystemExit would end this thread alone
         logger.warning("no credentials", exc_info=error, extra={"client": client.id})
         _refuse(client, number, error)
 

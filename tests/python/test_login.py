@@ -147,6 +147,20 @@ def test_members_of_one_lock(server: Server, issuer: Issuer) -> None:
     asyncio.run(main())
 
 
+def test_no_thread_to_ask_in(
+    server: Server, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with snib.connect(server.url, credentials=issuer) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(snib._credentials._reader, "add", refuse)  # type: ignore[attr-defined]
+            with pytest.raises(snib.CredentialsError, match="can't start new thread"):
+                client.ping()
+        client.ping()
+
+
 def test_connections_log_in_anew(server: Server, issuer: Issuer) -> None:
     issuer.valid = 1.0
     with snib.connect(server.url, credentials=issuer) as client, client.lock("x") as hold:
@@ -168,6 +182,9 @@ def test_function_that_raises(
         ):
             client.ping()
         assert any(record.exc_info for record in caplog.records)
+        issuer.error = SystemExit("no account")
+        with pytest.raises(snib.CredentialsError, match="SystemExit: no account"):
+            client.ping()
         issuer.error = None
         client.ping()
 
