@@ -16,7 +16,7 @@ spans.  Requires the package opentelemetry-api; without a provider nothing is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
@@ -386,17 +386,24 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     acquisition it ends.
     """
 
-    async def acquire(
-        self, blocking: bool = True, timeout: float | None = -1, **options: Any
-    ) -> bool:
-        """As the lock's own."""
-        with self._waiting() as wait:
-            granted = await self.lock.acquire(blocking, timeout, **options)
-            return wait.answer(granted, blocking, timeout)
+    # The owner of a re-entrant lock is the task that calls, not the one that awaits: so these two
+    # call the lock at once.
 
-    async def release(self, *arguments: Any) -> None:
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = -1, **options: Any
+    ) -> Coroutine[Any, Any, bool]:
         """As the lock's own."""
-        await self.lock.release(*arguments)
+        return self._acquire(self.lock.acquire(blocking, timeout, **options), blocking, timeout)
+
+    async def _acquire(
+        self, acquiring: Coroutine[Any, Any, bool], blocking: bool, timeout: float | None
+    ) -> bool:
+        with self._waiting() as wait:
+            return wait.answer(await acquiring, blocking, timeout)
+
+    def release(self, *arguments: Any) -> Coroutine[Any, Any, None]:
+        """As the lock's own."""
+        return self.lock.release(*arguments)
 
     def hold(self, *, timeout: float | None = None, **options: Any) -> AsyncTracedHolding:
         """As the lock's own."""

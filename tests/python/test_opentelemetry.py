@@ -410,6 +410,19 @@ def test_tasks_have_their_own_spans(server: Server, spans: Spans) -> None:
     assert {span.parent.span_id for span in holds if span.parent} == works and len(holds) == 20
 
 
+def test_the_task_that_calls_is_the_owner(server: Server, spans: Spans) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.rlock("x"), tracer_provider=spans.provider)
+            [granted] = await asyncio.gather(lock.acquire())  # in a task of its own
+            assert granted
+            await asyncio.gather(lock.release())
+            assert not await client.lock("x").locked()
+
+    asyncio.run(main())
+    assert spans.take() == [("wait", "granted")]
+
+
 def test_refusals_and_losses_in_tasks(server: Server, spans: Spans) -> None:
     async def main() -> None:
         async with snib.aio.connect(server.url) as client:
