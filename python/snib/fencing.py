@@ -24,6 +24,7 @@ may write many times.  Tokens are compared as integers below 2**63.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -69,7 +70,7 @@ class Fence:
     token, owner  the last ones seen, if they were saved before a restart
     """
 
-    __slots__ = ("_mutex", "_token", "_owner")
+    __slots__ = ("_mutex", "_token", "_owner", "_inside")
 
     def __init__(self, token: int = 0, owner: str = "") -> None:
         if token != 0:
@@ -77,6 +78,7 @@ class Fence:
         self._mutex = threading.Lock()
         self._token = token
         self._owner = owner
+        self._inside = 0  # the thread in guard()
 
     @property
     def token(self) -> int:
@@ -88,6 +90,14 @@ class Fence:
         """The owner that used that token."""
         return self._owner
 
+    def _begin(self, token: int, owner: str) -> None:
+        _checked(token, owner)
+        if self._inside == threading.get_ident():
+            raise InvalidArgument(
+                "this thread is inside guard() of this fence and would wait for itself; "
+                "tasks of asyncio need an asyncio.Lock around guard()"
+            )
+
     def _advance(self, token: int, owner: str) -> None:
         if token < self._token or (token == self._token and owner != self._owner):
             raise _stale(token, "the resource")
@@ -95,17 +105,26 @@ class Fence:
 
     def check(self, token: int, owner: str) -> None:
         """Record a token, or raise StaleToken; a newer hold may still write first, see guard()."""
-        _checked(token, owner)
+        self._begin(token, owner)
         with self._mutex:
             self._advance(token, owner)
 
     @contextlib.contextmanager
     def guard(self, token: int, owner: str) -> Iterator[None]:
-        """Like check(), and keep all other tokens out while the block writes."""
-        _checked(token, owner)
+        """Like check(), and keep all other tokens out while the block writes.
+
+        Other threads wait for the end of the block.  The thread itself cannot wait for it: there,
+        guard() and check() raise InvalidArgument.  Tasks of asyncio that await inside the block
+        therefore need an asyncio.Lock around it.
+        """
+        self._begin(token, owner)
         with self._mutex:
             self._advance(token, owner)
-            yield
+            self._inside = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._inside = 0
 
 
 # ---- In an SQL database --------------------------------------------------------------------------
@@ -204,6 +223,17 @@ class Evaluates(Protocol):
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any: ...
 
 
+def _accepted(answer: Any) -> bool:
+    if isinstance(answer, int):
+        return answer == 1
+    if inspect.iscoroutine(answer):
+        answer.close()  # nothing was sent
+    raise TypeError(
+        f"eval() must wait for the answer, but gave a {type(answer).__name__}; with an asyncio "
+        "client or a pipeline call snib.fencing.REDIS_ACCEPT yourself"
+    )
+
+
 def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
     """Record a token in the hash `fence`, or raise StaleToken.
 
@@ -212,7 +242,7 @@ def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
     redis.eval(REDIS_ACCEPT, 1, fence, token, owner)` returns 1, or 0 for a stale token.
     """
     _checked(token, owner)
-    if redis.eval(REDIS_ACCEPT, 1, fence, str(token), owner) != 1:
+    if not _accepted(redis.eval(REDIS_ACCEPT, 1, fence, str(token), owner)):
         raise _stale(token, repr(fence))
 
 
@@ -232,7 +262,7 @@ def redis_set(
     """
     _checked(token, owner)
     noted = f"{key}:fence" if fence is None else fence
-    if redis.eval(REDIS_ACCEPT, 2, noted, key, str(token), owner, value) != 1:
+    if not _accepted(redis.eval(REDIS_ACCEPT, 2, noted, key, str(token), owner, value)):
         raise _stale(token, repr(key))
 
 

@@ -127,6 +127,19 @@ def test_guard_keeps_others_out() -> None:
     fence.check(3, "c")
 
 
+def test_guard_does_not_wait_for_its_own_thread() -> None:
+    fence = fencing.Fence()
+    with fence.guard(2, "b"):
+        with pytest.raises(snib.InvalidArgument, match="would wait for itself"):
+            fence.check(2, "b")
+        with pytest.raises(snib.InvalidArgument, match="asyncio.Lock"), fence.guard(3, "c"):
+            pass
+    assert (fence.token, fence.owner) == (2, "b")
+    with fence.guard(3, "c"):
+        pass
+    fence.check(4, "d")
+
+
 def test_sql_check_and_change_are_one(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "orders")
     fencing.sql_create(database)
@@ -149,6 +162,20 @@ def test_sql_wants_a_connection_that_it_knows() -> None:
     for other in [None, object(), "sqlite3", sqlite3.connect]:
         with pytest.raises(TypeError, match="is not a connection of sqlite3"):
             fencing.sql_check(other, "stock", 1, "a")
+
+
+def test_redis_wants_a_client_that_waits(server: Server) -> None:
+    """What is not an answer is not a stale token."""
+
+    class Awaitable:
+        async def eval(self, script: str, numkeys: int, /, *keys_and_args: object) -> int:
+            return 1
+
+    for redis in (Awaitable(), server.admin.pipeline()):
+        with pytest.raises(TypeError, match="eval.. must wait for the answer"):
+            fencing.redis_check(redis, "fence", 1, "a")
+        with pytest.raises(TypeError, match="eval.. must wait for the answer"):
+            fencing.redis_set(redis, "key", "value", 1, "a")
 
 
 def test_redis_set_leaves_the_value_of_the_newer(server: Server) -> None:
