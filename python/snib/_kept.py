@@ -69,13 +69,12 @@ class Kept(Generic[H]):
 
         Permits that were acquired together stay together.
         """
-        sums: dict[int, list[int]] = {0: []}
-        for number in self._order(caller, True):
-            permits = self._holds.get(number, (0, None, wanted + 1))[2]
-            for total, numbers in [*sums.items()]:
-                if total + permits <= wanted:
-                    sums.setdefault(total + permits, [*numbers, number])
-        numbers = sums.get(wanted, [])
+        order = [
+            (number, entry[2])
+            for number in self._order(caller, True)
+            if (entry := self._holds.get(number)) is not None
+        ]
+        numbers = _next_that_fit(order, wanted) or _any_that_fit(order, wanted)
         taken = [entry for number in numbers if (entry := self._pop(number)) is not None]
         if len(taken) < len(numbers):  # another thread was faster
             for entry in taken:
@@ -104,6 +103,29 @@ class Kept(Generic[H]):
     def clear(self) -> None:
         for number in self._holds.copy():
             self._pop(number)
+
+
+_Order = list[tuple[int, int]]  # numbers of holds, each with its permits
+
+
+def _next_that_fit(order: _Order, wanted: int) -> list[int]:
+    """Take each that still fits: enough unless the permits were taken in different amounts."""
+    numbers = []
+    for number, permits in order:
+        if permits <= wanted:
+            numbers.append(number)
+            wanted -= permits
+    return [] if wanted else numbers
+
+
+def _any_that_fit(order: _Order, wanted: int) -> list[int]:
+    """Try all sums."""
+    sums: dict[int, list[int]] = {0: []}
+    for number, permits in order:
+        for total, numbers in [*sums.items()]:
+            if total + permits <= wanted:
+                sums.setdefault(total + permits, [*numbers, number])
+    return sums.get(wanted, [])
 
 
 _new_number = itertools.count().__next__

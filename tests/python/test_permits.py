@@ -104,6 +104,28 @@ def test_a_thread_gives_back_its_own_first(pool) -> None:
     pool.release()
 
 
+def test_equal_amounts_need_no_search(pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To try all sums of thousands of permits takes minutes, in which no task of a loop runs."""
+    monkeypatch.setattr("snib._kept._any_that_fit", lambda order, wanted: pytest.fail("a search"))
+    for _ in range(3):
+        assert pool.acquire()
+    pool.release(2)
+    assert pool.available() == 2
+    pool.release(1)
+    assert pool.available() == 3
+    assert pool.acquire(n=2) and pool.acquire()
+    pool.release(3)
+
+
+def test_amounts_that_need_a_search(pool) -> None:
+    pool.add(7)
+    for n in (2, 2, 3):  # the newest first: 3 and nothing that fits beside it
+        assert pool.acquire(n=n)
+    pool.release(4)
+    assert pool.available() == 7
+    pool.release(3)
+
+
 def test_never_more_than_there_are(pool) -> None:
     inside = turns = most = 0
     mutex = threading.Lock()
