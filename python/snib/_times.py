@@ -18,11 +18,19 @@ class TimeoutOverflow(InvalidArgument, OverflowError):
     """A wait that is too long for any clock; the threading module raises OverflowError for it."""
 
 
+def shown(value: object) -> str:
+    """The beginning of a value's text; Python writes no int of thousands of digits."""
+    try:
+        return f"{value!r:.40}"
+    except ValueError:
+        return "a number of thousands of digits"
+
+
 def seconds(value: object, what: str, error: type[Exception]) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
     if not -_SECONDS_MAX < value < _SECONDS_MAX:
-        raise error(f"{what} must be a finite number of seconds, not {value!r:.40}")
+        raise error(f"{what} must be a finite number of seconds, not {shown(value)}")
     return value
 
 
@@ -31,7 +39,7 @@ def wait_ms(timeout: float | None) -> int:
     if timeout is None:
         return -1
     if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:
-        raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {timeout!r:.40}")
+        raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {shown(timeout)}")
     limit = seconds(timeout, "timeout", InvalidArgument)
     if limit == -1:
         return -1
@@ -46,7 +54,7 @@ def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
     if blocking not in (False, True):  # it was meant as a timeout, or as a number of permits
         raise TypeError(
-            f"blocking must be a bool, not {blocking!r:.40}; a wait's limit is timeout="
+            f"blocking must be a bool, not {shown(blocking)}; a wait's limit is timeout="
             ", a number of permits n="
         )
     if blocking:

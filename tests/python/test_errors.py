@@ -97,6 +97,21 @@ def test_waits(client: snib.Client, timeout: float) -> None:
             call()
 
 
+def test_numbers_that_cannot_be_shown(client: snib.Client) -> None:
+    """Python refuses to write an int of that many digits."""
+    huge = 10**5000
+    for call in [
+        lambda: client.lock("x").hold(timeout=huge),
+        lambda: client.lock("x", lease=-huge),
+        lambda: client.lock("x", max_hold=huge),
+        lambda: snib.connect(patience=huge),
+    ]:
+        with pytest.raises(snib.UsageError, match="thousands of digits"):
+            call()
+    with pytest.raises(TypeError, match="blocking must be a bool"):
+        client.lock("x").acquire(huge)  # type: ignore[arg-type]
+
+
 BAD_URLS = [
     "",
     "redis",
