@@ -52,6 +52,14 @@ def thread_owner() -> int:
     return _thread.owner
 
 
+def _later(function: object) -> TypeError:
+    name = getattr(function, "__qualname__", repr(function))  # a partial has none
+    return TypeError(
+        f"{name} would run after its call, without the lock; "
+        "coroutines want a lock of snib.aio, generators a `with` inside"
+    )
+
+
 class Loss:
     """The loss of a hold; behaves like threading.Event."""
 
@@ -201,15 +209,16 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
                 inspect.isasyncgenfunction,
             ):
                 if later(function):
-                    raise TypeError(
-                        f"{function.__qualname__} would run after its call, without the lock; "
-                        "coroutines want a lock of snib.aio, generators a `with` inside"
-                    )
+                    raise _later(function)
 
             @functools.wraps(function)
             def protected(*args: P.args, **kwargs: P.kwargs) -> T:
                 with self._hold(n, wait):
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    if inspect.iscoroutine(result):  # another decorator has hidden its function
+                        result.close()
+                        raise _later(function)
+                    return result
 
             return protected
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -552,11 +553,26 @@ def test_what_would_run_later_is_not_protected(client: snib.Client) -> None:
     def generator():
         yield
 
-    for function in [coroutine, generator]:
+    for function in [coroutine, generator, functools.partial(coroutine)]:
         with pytest.raises(TypeError, match="without the lock"):
             client.lock("name").protect()(function)
     with pytest.raises(TypeError, match="coroutine functions"):
         aio.connect("redis://127.0.0.1:1").lock("name").protect()(generator)  # type: ignore[arg-type]
+
+
+def test_a_hidden_coroutine_is_not_protected(client: snib.Client) -> None:
+    """As another decorator may hide it; that it would run without the lock shows at the call."""
+
+    async def coroutine() -> None:
+        pytest.fail("ran without the lock")
+
+    class Callable:
+        async def __call__(self) -> None:
+            await coroutine()
+
+    for function in [lambda: coroutine(), Callable()]:
+        with pytest.raises(TypeError, match="without the lock"):
+            client.lock("name").protect()(function)()
 
 
 def test_a_protected_function_whose_lock_was_lost(client: snib.Client) -> None:
