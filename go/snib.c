@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "878689910f9d909f"
+#define SNIB_BUILD_ID "f9c73c39561ff82c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4065,6 +4065,7 @@ struct snib__asked {
     int64_t n;       /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
+    snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
@@ -16436,14 +16437,15 @@ static const struct snib__script_text {
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
      "    return left\n"
      "end\n"
+     "local longer = left < tonumber(ARGV[2]) -- a late copy shortens no extended lease: see mutex_acquire\n"
      "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
-     "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "local set = longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1\n"
      "if set ~= 1 then\n"
      "    redis.call('hdel', KEYS[1], ARGV[1])\n"
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     872, "26da3f15e69f29a2af77aa405a0e4f9c0affc1cb"},
+     989, "9325f321e2b9aad0aabfad08d69d8cb4cc2c2b74"},
     {"read_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"
@@ -22146,12 +22148,18 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 
 #include <string.h>
 
+/* Whether it is the operation's hold, and not a later one in its memory. */
+static bool extend_is_of(const struct snib__op *op, const struct snib__hold *hold)
+{
+    return op->asked->hold == hold && op->asked->number == hold->number &&
+           op->asked->acquired_at == hold->acquired_at;
+}
+
 /* Whether the operation's hold is still held.  If its time is over it is lost now, which ends the operation. */
 static bool extend_held(struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
-    return hold->number == op->asked->number && hold->phase == SNIB__HELD &&
-           !snib__hold_over(e, hold, now);
+    return extend_is_of(op, hold) && hold->phase == SNIB__HELD && !snib__hold_over(e, hold, now);
 }
 
 /* What the server must give for the deadline to hold that the hold has, or may get from a renewal meanwhile. */
@@ -22186,6 +22194,7 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
         return op;
     op->asked->hold = hold;
     op->asked->number = hold->number;
+    op->asked->acquired_at = hold->acquired_at;
     op->asked->permits = hold->permits;
     op->asked->n = (int64_t)(lease / SNIB__MS);
     op->asked->least_ms = extend_least_ms(e, hold, now);
@@ -22207,8 +22216,7 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        if (op->kind != SNIB__OP_EXTEND || op->asked->hold != hold ||
-            op->asked->number != hold->number)
+        if (op->kind != SNIB__OP_EXTEND || !extend_is_of(op, hold))
             continue;
         op->reason = hold->reason;
         snib__gate_leave(e, op, now);
@@ -28871,6 +28879,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
     if (!snib__watchdog_prune(e, batch))
         return;
     batch->node = batch->of[0].hold->gate->node;
+    /* It may have been delayed for long: what has been extended since is not shortened. */
+    batch->exact = batch->exact && (batch->of[0].hold->exact || watchdog_corrects(e, batch->node));
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
         return;
@@ -28928,7 +28938,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
+        /* A read under a write hold may have the number of an earlier one, and its memory. */
+        bool later = (hold->flags & SNIB__LENT) && hold->acquired_at > sent_at;
+        if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (lost && (hold->flags & SNIB__INHERITED))
@@ -28940,7 +28952,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
-        if (hold->flags & SNIB__LISTED) {
+        bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);
+        if ((hold->flags & SNIB__LISTED) && whole) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)
