@@ -80,8 +80,8 @@ MUTANTS = [
     Mutant(
         "a child keeps its parent's connections open",
         "api/heir.c",
-        "snib__driver_forked(&client->driver); /* our",
-        "/* our",
+        "        snib__driver_forked(&client->driver);",
+        "        (void)client;",
         "faults/fork descriptors_closed",
     ),
     Mutant(
@@ -462,8 +462,8 @@ MUTANTS = [
     Mutant(
         "a re-entry has a place in the order of locks",
         "api/debug.c",
-        "held->actor == use->actor && debug_shared(held, use, true))",
-        "held->actor == use->actor && !debug_shared(held, use, true) && !held->n)",
+        "            debug_shared(held, use, true))",
+        "            !debug_shared(held, use, true) && !held->n)",
         "live/debug one_order",
     ),
 ]
