@@ -42,10 +42,14 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
     return moved;
 }
 
-/* A new connection: the server may be another one. */
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now)
+/* A new connection.  What is known of the clock stays only if it leads to the same process again: a machine that
+ * stood still loses its connections and has its clock set. */
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
 {
-    node->clock = (struct snib__clock){.next = now + clock_period(e)};
+    if (!same)
+        node->clock = (struct snib__clock){0};
+    node->clock.next = now + clock_period(e);
+    node->clock.refused = false;
 }
 
 static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)

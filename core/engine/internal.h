@@ -743,7 +743,7 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
  * explains; 0: it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
 void snib__clock_tick(struct snib__engine *e, snib__time now);
 snib__time snib__clock_deadline(const struct snib__engine *e);
 void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,

@@ -313,6 +313,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     struct snib__conn *conn = &link->conn;
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
+    bool same = node->ever_ready && !other && conn->run_id[0];
     /* Demoted and promoted again, the same process has the data of the master between. */
     bool replaced = node->ever_ready && !other && node->history && conn->history &&
                     node->history != conn->history;
@@ -349,7 +350,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
-    snib__clock_begin(e, node, now);
+    snib__clock_begin(e, node, same, now);
     snib__lane_first_ready(e, node, now);
     if (snib__lane_kill(e, node, now) < 0) { /* nothing may be sent before it */
         snib__link_close(e, link, SNIB_ENOMEM, now);

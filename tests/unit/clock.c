@@ -197,13 +197,44 @@ static void another_server(void **state)
         go_on(engine);
     cut_link(engine);
     server_error_ns = 3600 * SECOND;
+    server_id = "xyz";
     await_connect(engine);
     connect_link(engine);
+    server_id = "abc";
     engine->home->clock.refused = false;
     while (now < START + 60 * SECOND)
         go_on(engine);
     assert_true(engine->home->clock.known);
     assert_int_equal(stats_of(engine).clock_moves, 0);
+    snib__engine_free(engine);
+}
+
+/* The server stood still, so that the connection was given up, and its clock was set when it went on: what was known of
+ * the clock of the same process still counts. */
+static void set_while_cut_off(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 80000 * SNIB__MS};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "f"), &fixed);
+    engine->home->clock.refused = false;
+    server_error_ns = 0;
+    while (!engine->home->clock.known)
+        go_on(engine);
+    cut_link(engine);
+    server_error_ns = 20 * SECOND;
+    await_connect(engine);
+    connect_link(engine);
+    engine->home->clock.refused = false;
+    while (!engine->home->moved_at) {
+        assert_true(now < START + 60 * SECOND);
+        go_on(engine);
+    }
+    assert_int_equal(stats_of(engine).clock_moves, 1);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+    answer(engine, "*0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     snib__engine_free(engine);
 }
 
@@ -280,10 +311,15 @@ static void no_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates),          cmocka_unit_test(steps),
-        cmocka_unit_test(slow_answers),   cmocka_unit_test(set_while_asked),
-        cmocka_unit_test(set_while_held), cmocka_unit_test(another_server),
-        cmocka_unit_test(not_told),       cmocka_unit_test(no_times),
+        cmocka_unit_test(rates),
+        cmocka_unit_test(steps),
+        cmocka_unit_test(slow_answers),
+        cmocka_unit_test(set_while_asked),
+        cmocka_unit_test(set_while_held),
+        cmocka_unit_test(another_server),
+        cmocka_unit_test(set_while_cut_off),
+        cmocka_unit_test(not_told),
+        cmocka_unit_test(no_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -355,8 +355,15 @@ MUTANTS = [
     Mutant(
         "another server's clock is compared with the last one's",
         "engine/clock.c",
-        "node->clock = (struct snib__clock){.next = now + clock_period(e)};",
-        "node->clock.next = now + clock_period(e);",
+        "    if (!same)\n",
+        "    if (0 && !same)\n",
+        "unit_clock",
+    ),
+    Mutant(
+        "what is known of a server's clock is forgotten with the connection",
+        "engine/clock.c",
+        "    if (!same)\n",
+        "    if (same || !same)\n",
         "unit_clock",
     ),
     Mutant(
