@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f9c73c39561ff82c"
+#define SNIB_BUILD_ID "cac8fb8c8baef673"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14854,7 +14854,7 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
  * explains; 0: it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
 void snib__clock_tick(struct snib__engine *e, snib__time now);
 snib__time snib__clock_deadline(const struct snib__engine *e);
 void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
@@ -20587,10 +20587,14 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
     return moved;
 }
 
-/* A new connection: the server may be another one. */
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now)
+/* A new connection.  What is known of the clock stays only if it leads to the same process again: a machine that
+ * stood still loses its connections and has its clock set. */
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
 {
-    node->clock = (struct snib__clock){.next = now + clock_period(e)};
+    if (!same)
+        node->clock = (struct snib__clock){0};
+    node->clock.next = now + clock_period(e);
+    node->clock.refused = false;
 }
 
 static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)
@@ -24816,6 +24820,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     struct snib__conn *conn = &link->conn;
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
+    bool same = node->ever_ready && !other && conn->run_id[0];
     /* Demoted and promoted again, the same process has the data of the master between. */
     bool replaced = node->ever_ready && !other && node->history && conn->history &&
                     node->history != conn->history;
@@ -24852,7 +24857,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
-    snib__clock_begin(e, node, now);
+    snib__clock_begin(e, node, same, now);
     snib__lane_first_ready(e, node, now);
     if (snib__lane_kill(e, node, now) < 0) { /* nothing may be sent before it */
         snib__link_close(e, link, SNIB_ENOMEM, now);
