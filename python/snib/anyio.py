@@ -39,12 +39,12 @@ class _ScopeGuard(Guard):
 
     __slots__ = ("_scope",)
 
-    def __init__(self, hold: aio.Hold) -> None:
+    def __init__(self, hold: aio.Hold, loop: Loop) -> None:
         self._hold = hold
         self._lost: Lost | None = None
         self._scope = anyio.CancelScope()
         self._scope.__enter__()
-        hold._loop.watch(_core.hold_id(hold._handle), self._tell)
+        loop.watch(_core.hold_id(hold._handle), self._tell)
         try:
             # After watch(): an earlier loss was not reported here.
             hold.check()
@@ -59,7 +59,7 @@ class _ScopeGuard(Guard):
             self._scope.cancel()
 
     def end(self, error: BaseException | None) -> BaseException | None:
-        self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+        self._unwatch()
         try:
             caught = self._scope.__exit__(
                 type(error) if error else None, error, error.__traceback__ if error else None
@@ -71,7 +71,7 @@ class _ScopeGuard(Guard):
 
 class _AsyncioLoop(Loop):
     def guard(self, hold: aio.Hold) -> Guard:
-        return NoGuard() if hold._lock.kind == "semaphore" else _ScopeGuard(hold)
+        return NoGuard() if hold._lock.kind == "semaphore" else _ScopeGuard(hold, self)
 
 
 class _Future:

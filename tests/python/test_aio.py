@@ -398,6 +398,34 @@ def test_close_reaches_other_loops(server: Server) -> None:
     assert results == [snib.Closed]
 
 
+def test_a_hold_keeps_no_wait_of_a_closed_loop(server: Server) -> None:
+    """Else that wait would get the lock when the hold is released, and nobody would know."""
+    client = aio.connect(server.url)
+
+    async def leave_a_wait() -> aio.Hold:
+        lock = client.lock("outlived")
+        assert await lock.acquire()
+        asyncio.ensure_future(lock.acquire())
+        await soon(lambda: client.stats().waiting)
+        return await client.lock("other").hold()
+
+    loop = asyncio.new_event_loop()
+    hold = loop.run_until_complete(leave_a_wait())
+    loop.close()  # with a task that nobody has cancelled
+    del loop
+
+    async def main() -> None:
+        gc.collect()
+        await soon(lambda: not client.stats().waiting)
+        hold.check()
+        await hold.release()
+        await client.lock("outlived").release()
+        assert not await client.lock("outlived").locked()
+        await client.close()
+
+    asyncio.run(main())
+
+
 def test_closed_loops_leave_no_descriptor(server: Server, run) -> None:
     client = aio.connect(server.url)
 

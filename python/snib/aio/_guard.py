@@ -12,6 +12,7 @@ from .._hold import LEAVING
 
 if TYPE_CHECKING:
     from ._lock import Hold
+    from ._loop import Loop
 
 
 class Guard:
@@ -24,7 +25,7 @@ class Guard:
 
     __slots__ = ("_hold", "_task", "_before", "_lost", "_message", "_later")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, loop: Loop) -> None:
         task = current_task()
         assert task is not None
         self._hold = hold
@@ -36,12 +37,12 @@ class Guard:
         self._message: str | None = None
         self._later: Handle | None = None
         identity = _core.hold_id(hold._handle)
-        hold._loop.watch(identity, self._tell)
+        loop.watch(identity, self._tell)
         try:
             # After watch(): an earlier loss was not reported here.
             hold.check()
         except BaseException:
-            hold._loop.unwatch(identity, self._tell)
+            loop.unwatch(identity, self._tell)
             hold._stage = LEAVING
             raise
 
@@ -59,9 +60,14 @@ class Guard:
         self._message = str(self._lost)
         self._task.cancel(self._message)
 
+    def _unwatch(self) -> None:
+        loop = self._hold._loop
+        if loop is not None:
+            loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+
     def end(self, error: BaseException | None) -> BaseException | None:
         """Called when the body has ended: the exception to raise instead, after the release."""
-        self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+        self._unwatch()
         lost = self._lost
         if lost is None:
             return None

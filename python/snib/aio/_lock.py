@@ -66,8 +66,8 @@ class Loss:
 
     async def wait(self) -> bool:
         """Wait until the hold is lost (True) or released (False)."""
-        hold, loop = self._hold, self._hold._loop
-        if loop is not hold._lock._client._loop():
+        hold, loop = self._hold, self._hold._lock._client._loop()
+        if loop is not hold._loop:
             raise InvalidArgument("the hold was acquired in another event loop")
         future = loop.new_future()
 
@@ -95,13 +95,19 @@ class Hold(BaseHold):
     when its lease has ended; a ResourceWarning says so.
     """
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_known",)
 
     _lock: Holdable
 
     def __init__(self, lock: Holdable, handle: _core.HoldHandle, loop: Loop) -> None:
         super().__init__(lock, handle)
-        self._loop = loop
+        # Weak: a hold may outlive its event loop, whose waits end with it, see Loop.
+        self._known = weakref.ref(loop)
+
+    @property
+    def _loop(self) -> Loop | None:
+        """Of the task that acquired; None if that event loop is gone."""
+        return self._known()
 
     @property
     def lost(self) -> Loss:
@@ -149,8 +155,9 @@ class Hold(BaseHold):
             except BaseException:
                 loop.abandon(token, operation, future)
                 raise
-            if self._loop.losses and self.state is State.RELEASED:
-                self._loop.tell_release(_core.hold_id(self._handle), loop)
+            origin = self._loop
+            if origin and origin.losses and self.state is State.RELEASED:
+                origin.tell_release(_core.hold_id(self._handle), loop)
             if code != OK:
                 raise value
         except Error as failure:
@@ -199,7 +206,7 @@ class Holding:
 
     async def __aenter__(self) -> Hold:
         hold = await self._get()
-        self._guard = hold._loop.guard(hold)
+        self._guard = self._lock._client._loop().guard(hold)
         self._hold = hold
         return hold
 
@@ -320,7 +327,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
-        guard = hold._loop.guard(hold)
+        guard = self._client._loop().guard(hold)
         self._keep(caller, hold)
         self._inside.setdefault(caller, []).append((hold, guard))
         return hold

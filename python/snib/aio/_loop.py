@@ -98,7 +98,7 @@ class Loop:
 
     def guard(self, hold: Hold) -> Guard:
         """The guard for the body of an `async with`."""
-        return NoGuard() if hold._lock.kind == "semaphore" else Guard(hold)
+        return NoGuard() if hold._lock.kind == "semaphore" else Guard(hold, self)
 
     def detach(self) -> None:
         """In the loop's thread, after the client has ended: deliver the last events and stop."""
