@@ -16,10 +16,12 @@ spans.  Requires the package opentelemetry-api; without a provider nothing is re
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
@@ -105,6 +107,7 @@ class _Wait:
         return "error"
 
 
+_UNSHOWN = Exception("not shown")  # a body's failure that nobody handles any more
 _UNSEEN = _Wait(None)  # has no state, so it serves all
 
 
@@ -145,21 +148,23 @@ class _Traced(Generic[L]):
         span = self._start("snib.wait")
         return _UNSEEN if span is None else _Wait(span)
 
-    def _enter(self, inside: Any) -> None:
+    def _note(self, inside: Any) -> None:
         """Remember what the end of this `with` on the lock itself is about."""
         inside._token = _INNERMOST.set(inside)
         self._inside.append(inside)
 
-    def _leave(self) -> Any:
+    def _noted(self) -> Any:
         inside: Any = _INNERMOST.get(None)
-        if inside not in self._inside:  # it ends in another context
-            inside = self._inside[0]
-        self._inside.remove(inside)
+        return inside if inside in self._inside else self._inside[0]  # it ends in another context
+
+    def _forget(self, inside: Any) -> Any:
+        """May be called again."""
+        if inside in self._inside:
+            self._inside.remove(inside)
         token, inside._token = inside._token, None
-        try:
-            _INNERMOST.reset(token)
-        except ValueError:  # the same
-            pass
+        with contextlib.suppress(ValueError):  # the same
+            if token is not None:
+                _INNERMOST.reset(token)
         return inside
 
     def __repr__(self) -> str:
@@ -277,7 +282,7 @@ class TracedHold(_Held[protocols.Hold]):
             self.hold.__exit__(kind, error, trace)
 
 
-class TracedLock(_Traced[protocols.Lock]):
+class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     """A lock whose waits and holds have spans; `lock` is the original, for whatever else it has.
 
     acquire() and release() have a span for the wait only, because a release does not say which
@@ -300,19 +305,26 @@ class TracedLock(_Traced[protocols.Lock]):
             hold = self.lock.hold(timeout=timeout, **options)
         return TracedHold(self, hold)
 
-    def __enter__(self) -> TracedHold:
+    # The steps of __enter__ and __exit__, see bindings/python_scope.c: a signal's exception may end
+    # each of them between any two operations; another call of _leave() then finishes the work.
+
+    def _enter(self, slot: list[TracedHold]) -> TracedHold:
         hold = self.hold()
+        slot.append(hold)
         hold.__enter__()
-        self._enter(hold)
+        self._note(hold)
         return hold
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave().__exit__(kind, error, trace)
+    def _leave(self, slot: list[TracedHold], failed: bool) -> None:
+        if not slot:
+            slot.append(self._noted())
+        error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
+        self._forget(slot[0])
+        slot[0].__exit__(type(error) if error else None, error, None)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> TracedHold: ...
 
 
 # ---- Programs with asyncio or anyio --------------------------------------------------------------
@@ -412,7 +424,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     async def __aenter__(self) -> AsyncTracedHold:
         holding = self.hold()
         hold = await holding.__aenter__()
-        self._enter(holding)
+        self._note(holding)
         return hold
 
     async def __aexit__(
@@ -421,7 +433,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._leave().__aexit__(kind, error, trace)
+        await self._forget(self._noted()).__aexit__(kind, error, trace)
 
 
 @overload

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -157,6 +158,28 @@ def test_such_a_leak_is_seen(server: Server) -> None:
             leaves_nothing(server, "naive", plain, everywhere=True)
     finally:
         del KINDS["naive"]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_with_a_traced_lock(server: Server) -> None:
+    """A hold may be dropped on entry, and then ends with its lease; none stays held and renewed."""
+    traced = pytest.importorskip("snib.opentelemetry").traced
+    provider = pytest.importorskip("opentelemetry.sdk.trace").TracerProvider()
+    with snib.connect(server.url) as client:
+        lock = traced(client.lock("x"), tracer_provider=provider)
+        for n in itertools.count():
+            with Interrupted(n, everywhere=True) as interrupted:
+                try:
+                    plain(lock)
+                except Interrupt:
+                    pass
+            if client.stats().held:
+                gc.collect()
+            eventually(lambda: client.stats().held == 0, TIDY)
+            if not interrupted.fired:
+                break
+            server.admin.delete("x")  # of a hold that was dropped
+        assert n > 100
 
 
 # ---- Dropped objects -----------------------------------------------------------------------------
