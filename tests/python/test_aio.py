@@ -9,7 +9,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import uvloop
@@ -396,6 +396,41 @@ def test_close_reaches_other_loops(server: Server) -> None:
         asyncio.run(main())
     thread.join(PATIENCE)
     assert results == [snib.Closed]
+
+
+def test_a_block_discarded_elsewhere_is_no_other_tasks(server: Server, run) -> None:
+    """A generator that its task left behind gives back its own permit, not that of a task at work."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = client.permits("left")
+            await pool.init(2)
+            inside, go_on = asyncio.Event(), asyncio.Event()
+
+            async def work() -> None:
+                async with pool as hold:
+                    inside.set()
+                    await go_on.wait()
+                    hold.check()
+
+            async def generator() -> AsyncIterator[aio.Hold]:
+                async with pool as hold:
+                    yield hold
+
+            worker = asyncio.ensure_future(work())
+            await inside.wait()
+            generated = generator()
+            hold = await asyncio.ensure_future(generated.__anext__())
+            await asyncio.ensure_future(generated.aclose())  # type: ignore[attr-defined]
+            assert hold.state is snib.State.RELEASED
+            go_on.set()
+            await worker
+            assert await pool.available() == 2
+            with pytest.raises(snib.NotHeld):
+                await pool.__aexit__(None, None, None)
+            await pool.force_release()
+
+    run(main())
 
 
 def test_a_hold_keeps_no_wait_of_a_closed_loop(server: Server) -> None:

@@ -60,6 +60,11 @@ class Guard:
         self._message = str(self._lost)
         self._task.cancel(self._message)
 
+    def is_over(self) -> bool:
+        """Whether the task has ended, though not this block, as far as that is known."""
+        task: Task[Any] | None = getattr(self, "_task", None)
+        return task is not None and task.done()
+
     def _unwatch(self) -> None:
         loop = self._hold._loop
         if loop is not None:

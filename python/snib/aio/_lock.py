@@ -323,6 +323,15 @@ class Holdable(Named, BaseHoldable[Hold]):
     async def locked(self) -> bool:
         raise NotImplementedError
 
+    def _discarded(self) -> int:
+        """The caller of a block that ends in another task: one that has ended, or else the first."""
+        for caller, blocks in self._inside.items():
+            if blocks[-1][1].is_over():
+                return caller
+        for caller in self._inside:
+            return caller
+        raise self._not_held()
+
     async def __aenter__(self) -> Hold:
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
@@ -339,8 +348,8 @@ class Holdable(Named, BaseHoldable[Hold]):
         trace: TracebackType | None,
     ) -> None:
         caller = self._caller()
-        if caller not in self._inside:  # the block was discarded in another task
-            caller = next(iter(self._inside))
+        if caller not in self._inside:
+            caller = self._discarded()
         hold, guard = self._inside[caller].pop()
         if not self._inside[caller]:
             del self._inside[caller]
