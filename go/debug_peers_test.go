@@ -35,6 +35,11 @@ func TestDebugOrderOfProcesses(t *testing.T) {
 		must(t, p.child.Start())
 		p.out, p.leave = bufio.NewReader(out), func() { _ = in.Close() }
 		t.Cleanup(func() { _ = p.child.Process.Kill(); _ = p.child.Wait() })
+		took, err := p.out.ReadString('\n') // or else they do deadlock, now and then
+		must(t, err)
+		if took != "took\n" {
+			t.Fatal(took)
+		}
 	}
 	for _, p := range programs { // each stays until both are told
 		told := ""
@@ -74,6 +79,7 @@ func TestDebugOrderChild(t *testing.T) {
 	must(t, client.Mutex(words[1]).Do(background, func(ctx context.Context) error {
 		return client.Mutex(words[2]).Do(ctx, nothingMore)
 	}))
+	fmt.Println("took")
 	told := ""
 	for !strings.Contains(told, " in pay (pid ") || !strings.Contains(told, " in refund (pid ") { // in one record, or in two
 		told += log.until(t, "WARN", "lock order")
