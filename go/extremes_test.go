@@ -103,6 +103,16 @@ func TestNoContext(t *testing.T) {
 	s.clean(t)
 }
 
+// To unlock with the context of the work is to unlock with one that has ended.
+func TestUnlockWithItsOwnContext(t *testing.T) {
+	s := startServer(t)
+	hold := lock(t, open(t, s.url()).Mutex("own"))
+	if err := hold.Unlock(hold.Context(background)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in the background") {
+		t.Error(err)
+	}
+	s.clean(t)
+}
+
 // The error of a lock is not changed by a group that has the lock as a member.
 func TestMemberKeepsItsError(t *testing.T) {
 	client := open(t, startServer(t).url())

@@ -175,7 +175,8 @@ func (h *Hold) Owner() string {
 //
 // The error matches [ErrLost] if the lock was no longer held, and [ErrNotHeld] on a second call. If ctx ends,
 // or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
-// continues in the background.
+// continues in the background. A context that comes from [Hold.Context] of this hold is one that has ended, because
+// Unlock cancels it first.
 func (h *Hold) Unlock(ctx context.Context) error {
 	_ = ctx.Err() // without a context it panics before anything has changed
 	w, over := h.leave()
