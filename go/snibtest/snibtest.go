@@ -183,6 +183,9 @@ func (s *Server) Heal() { s.must("heal", "") }
 
 // Has reports whether the server has this key.
 func (s *Server) Has(key string) bool {
+	if noNUL(key) != nil { // a text of C would end there
+		return false
+	}
 	given := C.CString(key)
 	defer C.free(unsafe.Pointer(given))
 	s.mutex.Lock()

@@ -48,6 +48,9 @@ func TestASilentServerAndTheClock(t *testing.T) {
 		if !server.Has("name") {
 			t.Error("the lock's key is not there")
 		}
+		if server.Has("name\x00") {
+			t.Error("it has a key that nothing has set")
+		}
 		server.Stall()
 		server.Advance(lease)
 	})
