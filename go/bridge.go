@@ -329,11 +329,7 @@ func rawLockOptions(o *lockOptions) C.snib_lock_options {
 	C.snib_lock_options_init(&raw, C.sizeof_snib_lock_options)
 	raw.flags = C.uint32_t(o.flags)
 	setMillis(&raw.lease_ms, o.lease)
-	if o.unlimited {
-		raw.max_hold_ms = -1
-	} else {
-		setMillis(&raw.max_hold_ms, o.maxHold)
-	}
+	setMillis(&raw.max_hold_ms, o.maxHold)
 	return raw
 }
 

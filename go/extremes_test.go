@@ -5,6 +5,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"strings"
@@ -63,6 +64,20 @@ func TestCloseTimeoutOfAnyLength(t *testing.T) {
 		expect(t, "the waiter", soon(t, waiter), snib.ErrClosed)
 		expect(t, "the hold", hold.Check(), snib.ErrLost)
 		s.do(t, "DEL", "close")
+	}
+}
+
+// The longest hold is one that is allowed, none, or refused: such as the rest of a time that is over.
+func TestMaxHoldOfAnyLength(t *testing.T) {
+	client := open(t, startServer(t).url(), snib.DefaultMaxHold(time.Hour))
+	for _, d := range []time.Duration{math.MinInt64, -time.Hour, -time.Millisecond, -2, 0, 1, math.MaxInt64} {
+		_, err := client.Mutex("max", snib.MaxHold(d)).TryLock(background)
+		expect(t, fmt.Sprint(int64(d)), err, snib.ErrInvalidOption)
+	}
+	for _, d := range []time.Duration{-1, time.Minute} {
+		hold, err := client.Mutex("max", snib.MaxHold(d)).TryLock(background)
+		must(t, err)
+		must(t, hold.Unlock(background))
 	}
 }
 

@@ -53,7 +53,6 @@ func Logger(logger *slog.Logger) Option {
 
 type lockOptions struct {
 	lease, maxHold time.Duration
-	unlimited      bool
 	owner          uint64
 	owned          bool
 	flags          uint32
@@ -68,7 +67,7 @@ func Lease(d time.Duration) LockOption { return func(o *lockOptions) { o.lease =
 
 // MaxHold ends renewal, and makes the hold lost, after d. -1 lifts the client's [DefaultMaxHold].
 func MaxHold(d time.Duration) LockOption {
-	return func(o *lockOptions) { o.maxHold, o.unlimited = atLeastTick(d), d == -1 }
+	return func(o *lockOptions) { o.maxHold = optionalTick(d) }
 }
 
 // Owner makes a lock reentrant: while owner (any number but 0) holds it through this client, further calls with
