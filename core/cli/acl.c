@@ -185,12 +185,14 @@ int cli_acl(const struct cli *cli)
     struct rules rules = {.cli = cli};
     if (strlen(cli->name) > 500)
         return cli_usage(cli, "the prefix is longer than any name", "");
-    for (const char *at = cli->name; *at; at++)
-        if ((unsigned char)*at <= ' ' || *at == 0x7f)
-            return cli_usage(cli,
-                             "an ACL rule cannot contain spaces or control characters, so "
-                             "neither can the prefix ",
-                             cli->name);
+    char *printable = cli_printable(cli->name);
+    bool is_plain = strcmp(printable, cli->name) == 0 && !strchr(cli->name, ' ');
+    free(printable);
+    if (!is_plain)
+        return cli_usage(cli,
+                         "a rule has no spaces and a name is UTF-8 without control characters, so "
+                         "this cannot be the prefix: ",
+                         cli->name);
     add_all(&rules);
     int code = cli->has_url ? add_what_server_knows(&rules) : 0;
     if (code == 0)

@@ -243,4 +243,7 @@ char *cli_address(const char *url);
 /* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */
 char *cli_printable(const char *s);
 
+/* cli_copy - as much of a text as there is room for, without a part of a character at its end; in place, too. */
+void cli_copy(char *out, size_t cap, const char *text);
+
 #endif

@@ -10,6 +10,8 @@
 #include <wchar.h>
 #include <wctype.h>
 
+#define QUOTED_MAX 300 /* bytes of an argument in a message; an error's sentence is shorter */
+
 char *cli_printable(const char *s)
 {
     size_t n = strlen(s);
@@ -37,6 +39,16 @@ char *cli_printable(const char *s)
     }
     out[used] = '\0';
     return out;
+}
+
+void cli_copy(char *out, size_t cap, const char *text)
+{
+    size_t n = strnlen(text, cap);
+    if (n == cap)
+        for (n--; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80;)
+            n--;
+    memmove(out, text, n);
+    out[n] = '\0';
 }
 
 char *cli_names(const struct cli *cli, const char *between)
@@ -135,20 +147,42 @@ int cli_fail(const struct cli *cli, const snib_error *err)
     return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;
 }
 
+/* An argument as a message quotes it, to be freed: one long word must not push out the rest of the sentence. */
+static char *quoted(const char *text)
+{
+    char *printable = cli_printable(text);
+    if (strlen(printable) > QUOTED_MAX) {
+        cli_copy(printable, QUOTED_MAX - 2, printable);
+        strcat(printable, "...");
+    }
+    return printable;
+}
+
+/* Report the error `text`, which is freed. */
+static int fail_with(const struct cli *cli, char *text)
+{
+    tell(cli, "error", NULL, text);
+    free(text);
+    return EXIT_USAGE;
+}
+
 int cli_fail_errno(const struct cli *cli, const char *what)
 {
-    char text[256];
-    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
-    tell(cli, "error", NULL, text);
-    return EXIT_USAGE;
+    const char *why = strerror(errno);
+    char *text, *shown = quoted(what); /* which changes errno */
+    if (asprintf(&text, "%s: %s", shown, why) < 0)
+        abort();
+    free(shown);
+    return fail_with(cli, text);
 }
 
 int cli_usage(const struct cli *cli, const char *what, const char *which)
 {
-    char text[256];
-    snprintf(text, sizeof text, "%s%s; see snib --help", what, which);
-    tell(cli, "error", NULL, text);
-    return EXIT_USAGE;
+    char *text, *shown = quoted(which);
+    if (asprintf(&text, "%s%s; see snib --help", what, shown) < 0)
+        abort();
+    free(shown);
+    return fail_with(cli, text);
 }
 
 void cli_print_json(cJSON *object)

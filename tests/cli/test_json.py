@@ -89,6 +89,20 @@ class Json(CommandCase):
         done = self.snib("run", "c", "-v", "--json", "--", "true")
         self.assertIn("log", [json.loads(line)["event"] for line in done.stderr.splitlines()])
 
+    def test_messages_about_anything(self):
+        """A message that quotes an argument is UTF-8 and has no control character, and its end is not cut off."""
+        for part in (b"\xff", b"\x1b[2J", b"\n", "\u00e4".encode() * 5000, b"x" * 5000, b"\xff" * 5000):
+            for words, end in (([b"no" + part], "; see snib --help"), ([b"hold", b"a", b"--wait", part], "; see snib --help"),
+                               ([b"hold", b"--no" + part], "; see snib --help"),
+                               ([b"latch", b"a", part], "; see snib --help"), ([b"acl", part], "; see snib --help"),
+                               ([b"stats", b"--output", self.folder.name.encode() + b"/none/" + part], " directory|name too long"),
+                               ([b"run", b"a", b"--", b"./" + part], " directory|name too long")):
+                with self.subTest(words=words[:2], part=part[:3]):
+                    told = json.loads(self.snib("--json", *words).stderr)
+                    self.assertRegex(told["text"], f"({end})$")
+                    self.assertRegex(told["text"], r"^[^\x00-\x1f]*$")
+                    self.assertEqual("snib: " + told["text"] + "\n", self.snib(*words).stderr)
+
     # ---- the schemas -----------------------------------------------------------------------------
 
     def test_schemas_are_schemas(self):
