@@ -20,7 +20,7 @@ static const char *value_of(const char *texts, size_t used, const char *word)
 
 static void copy_value(char *out, size_t cap, const char *value)
 {
-    snprintf(out, cap, "%s", value ? value : "");
+    cli_copy(out, cap, value ? value : "");
 }
 
 #define TIME_MAX 253402300799 /* the end of the year 9999 */

@@ -180,7 +180,7 @@ static int by_process(const void *a, const void *b)
     return hosts ? hosts : strcmp(one->program, two->program);
 }
 
-/* Copy what somebody may have written and what may be cut within a character. */
+/* Copy what somebody may have written. */
 static void copy_printable(char *out, size_t cap, const char *text)
 {
     char *printable = cli_printable(text);

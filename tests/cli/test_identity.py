@@ -89,6 +89,7 @@ class Identity(CommandCase):
             ("since 99999999999999999", None),
             ("since 1000000000\npid 99999999999999999999", "    since 2001-09-09 01:46:40 UTC"),
             ("label " + "x" * 5000, "    label " + "x" * 159),
+            ("host " + "\u00e4" * 100, "    host " + "\u00e4" * 63), # not cut within a character
             ("nothing", None),
             ("\xff" * 3, None),
         ):
