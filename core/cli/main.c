@@ -1,11 +1,13 @@
 /* main.c - the snib command: its arguments and its help. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
     "usage: snib run NAME... [KIND] [--fenced] [--wait TIME] [--busy-code N] [--lease TIME]\n"
@@ -484,6 +486,15 @@ static int check(const struct cli *cli, const struct command *command, uint64_t 
     return 0;
 }
 
+/* Let no socket take the place of a standard descriptor that is missing, where messages are written.  Reading and
+ * writing fail as they did, and COMMAND does not inherit it. */
+static void fill_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 /* If the output could not be written, the exit code says so. */
 static int finish(const struct cli *cli, int code)
 {
@@ -503,6 +514,7 @@ int main(int argc, char **argv)
     const struct command *command = NULL;
     uint64_t given = 0;
     int id;
+    fill_descriptors();
     setlocale(LC_CTYPE, "C.UTF-8");
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

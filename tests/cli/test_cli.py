@@ -422,6 +422,22 @@ class Cli(CommandCase):
         done = self.snib("--version")
         self.assertRegex(done.stdout, r"^snib \d+\.\d+\.\d+ \([0-9a-f]{16}\)\n$")
 
+    def test_missing_descriptors(self):
+        """Nothing that snib opens takes their place, and COMMAND misses them, too."""
+        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", SNIB]
+        for words in (["hold", "a"], ["run", "b", "--", "sleep", "60"]):
+            process = subprocess.Popen([*closed, *words], env=self.env)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            wait_for(lambda: self.server("EXISTS", words[1]), "the lock")
+            self.assertEqual(["/dev/null"] * 3, [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in range(3)])
+        script = "import os\nfor fd in range(3):\n try: os.fstat(fd)\n except OSError: continue\n os._exit(fd + 1)"
+        self.assertEqual(0, subprocess.run([*closed, "run", "c", "--", PYTHON, "-c", script], env=self.env).returncode)
+        self.server("EVAL", "for i = 1, 300 do redis.call('HSET', string.rep('x', 400) .. i, ARGV[1], 1) end", 0,
+                    "11111111-1111-8111-8111-111111111111:1")
+        done = subprocess.run(["sh", "-c", 'exec "$0" list >&-', SNIB], env=self.env, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((USAGE, "snib: standard output: Bad file descriptor\n"), (done.returncode, done.stderr))
+
 
 def is_gone(pid):
     try:
