@@ -140,7 +140,9 @@ static int add_what_server_knows(struct rules *rules)
     else if (!valkey && redis * 100 + minor >= 804)
         add_rule(rules, '+', "delex");
     if (cluster)
-        add_commands(rules, "cluster|slots asking ssubscribe sunsubscribe spublish");
+        add_commands(rules, "cluster|slots cluster|info asking");
+    if (cluster && (valkey || redis >= 7))
+        add_commands(rules, "ssubscribe sunsubscribe spublish");
     return 0;
 }
 

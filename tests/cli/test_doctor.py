@@ -55,6 +55,25 @@ class Acl(CommandCase):
             self.assertEqual(SERVER, other.returncode)
             self.assertIn("NOPERM", other.stderr)
 
+    def test_cluster(self):
+        """The client asks nodes of a cluster for more, and nothing of that is refused."""
+        port = 65535
+        while port > 55535: # and 10,000 more, for the node's own port
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+        node = Server("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes")
+        self.addCleanup(node.stop)
+        node("CLUSTER", "ADDSLOTS", *range(16384))
+        wait_for(lambda: "cluster_state:ok" in node("CLUSTER", "INFO"), "the slots")
+        url = f"127.0.0.1:{port}{PATIENT}"
+        done = self.snib("acl", "app:", "--url", f"redis+cluster://{url}")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertEqual("OK", node("ACL", "SETUSER", "locker", "reset", "on", ">secret", *done.stdout.splitlines()))
+        done = self.snib("run", "app:x", "--url", f"redis+cluster://locker:secret@{url}", "--", "true")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertEqual([], node("ACL", "LOG"))
+
     def test_each_kind_alone(self):
         for option in (None, "--fenced", "--fair", "--read", "--write", "--spin", "--plain", "--permits"):
             kind = [option] if option else []
