@@ -1,6 +1,7 @@
 /* take.c - see take.h. */
 #include "take.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
@@ -80,8 +81,18 @@ static int open_all(struct take *take)
     return code;
 }
 
+/* A message to a pipe that nobody reads any more must not end snib, and COMMAND or the hold with it. */
+static void block_sigpipe(void)
+{
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipe, NULL);
+}
+
 int take_open(struct take *take, const struct cli *cli)
 {
+    block_sigpipe();
     *take = (struct take){.cli = cli, .set = epoll_create1(EPOLL_CLOEXEC)};
     if (take->set < 0)
         return cli_fail_errno(cli, "epoll");

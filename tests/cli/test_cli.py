@@ -422,6 +422,24 @@ class Cli(CommandCase):
         done = self.snib("--version")
         self.assertRegex(done.stdout, r"^snib \d+\.\d+\.\d+ \([0-9a-f]{16}\)\n$")
 
+    def test_nobody_reads_the_messages(self):
+        """COMMAND runs all the same, with the usual effect of a closed pipe, and the lock is released."""
+        for words, codes in ((["run", "a", "-v", "--", "sh", "-c", "exit 5"], [5]),
+                             (["run", "a", "-v", "--", "sh", "-c", "exec >&2; while :; do echo x; done"],
+                              [128 + signal.SIGPIPE]),
+                             (["hold", "a", "-v"], [0, 128 + signal.SIGTERM])): # it may not know yet that it has the lock
+            with self.subTest(words=words):
+                reader, writer = os.pipe()
+                os.close(reader)
+                process = subprocess.Popen([SNIB, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=writer)
+                self.addCleanup(process.kill)
+                os.close(writer)
+                if words[0] == "hold":
+                    wait_for(lambda: self.server("EXISTS", "a") or process.poll() is not None, "the lock")
+                    process.terminate()
+                self.assertIn(process.wait(60), codes)
+                self.assertFree("a")
+
     def test_missing_descriptors(self):
         """Nothing that snib opens takes their place, and COMMAND misses them, too."""
         closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", SNIB]
