@@ -131,7 +131,7 @@ static void look_at_role(struct doctor *doctor)
                  : NOTE,
           "min-replicas", least,
           none ? "an isolated master keeps granting locks: set min-replicas-to-write 1 and "
-                 "min-replicas-max-lag 10"
+                 "min-replicas-max-lag 2"
                : "");
 }
 
