@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STEPS_MAX 30  /* of the search in one refresh, of about 100 keys each */
 #define SEARCH_MS 500 /* and about how long they may take */
@@ -459,6 +460,10 @@ int top_run(const struct cli *cli, struct stats *stats)
 int cli_top(const struct cli *cli)
 {
     if (!cli->is_once && !cli->is_json && !terminal_usable())
-        return cli_usage(cli, "standard output is not a terminal: add --once or --json", "");
+        return cli_usage(cli,
+                         isatty(STDOUT_FILENO)
+                             ? "TERM names no terminal with a cursor: add --once or --json"
+                             : "standard output is not a terminal: add --once or --json",
+                         "");
     return top_run(cli, NULL);
 }

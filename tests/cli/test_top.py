@@ -444,6 +444,7 @@ class Top(CommandCase):
         screen = Screen(["sh", "-c", f"TERM=dumb exec {SNIB} top"], self.env)
         self.screens.append(screen)
         self.assertEqual(screen.end(), USAGE)
+        self.assertIn("TERM", " ".join(screen.lines()))
 
     def test_bad_usage(self):
         bad = {("--interval", "99ms"): "--interval needs a time from 100ms to 24h", ("--interval", "x"): "--interval",
