@@ -12,8 +12,8 @@ func (c *Client) newMutex(k kind, name string, options []LockOption) *Mutex {
 	return &Mutex{locker{c.newLock(k, name, newLockOptions(options))}}
 }
 
-// Mutex creates a lock for a name: 1 to 512 bytes of UTF-8 without control characters; braces, if any, must form
-// one hash tag as in "{tenant}orders". The first call on the lock reports an invalid name or option.
+// Mutex creates a lock for a name: 1 to 512 bytes of UTF-8 without control characters; the first braces, if any, must
+// enclose a hash tag as in "{tenant}orders". The first call on the lock reports an invalid name or option.
 func (c *Client) Mutex(name string, options ...LockOption) *Mutex {
 	return c.newMutex(kindMutex, name, options)
 }

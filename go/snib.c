@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cac8fb8c8baef673"
+#define SNIB_BUILD_ID "33c1ff8c55c4f659"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -584,8 +584,8 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 /* snib_lock_new - create a lock object for a name.  This sends nothing.
  *
  * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
- * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
- *          well-placed non-empty hash tag, as in "{tenant}orders".
+ * name     1 to 512 bytes of UTF-8 without control characters.  The first braces, if any, must enclose
+ *          something, as in "{tenant}orders": it is the hash tag of a cluster.
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ECLOSED.
  * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.
@@ -2812,6 +2812,8 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
  * the replies. */
 void snib__client_close_begin(struct snib__client *client);
 bool snib__client_close_end(struct snib__client *client, snib__time until);
+/* End the client's threads, unless another caller does, and nothing else. */
+void snib__client_stop(struct snib__client *client);
 
 /* exit.c's: the list of clients to be closed when the process exits. */
 void snib__exit_init(void);
@@ -3842,13 +3844,29 @@ void snib__client_close_begin(struct snib__client *client)
     snib__driver_leave(&client->driver); /* sends the releases */
 }
 
+/* Inside: whether the caller is the first, which ends the client's threads. */
+static bool client_stops(struct snib__client *client)
+{
+    bool first = !client->stopped;
+    client->stopped = true;
+    return first;
+}
+
+void snib__client_stop(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    bool mine = client_stops(client);
+    snib__driver_leave(&client->driver);
+    if (mine)
+        snib__driver_stop(&client->driver);
+}
+
 bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
     bool quiet = client_settle(client, until);
-    bool mine = !client->stopped;
-    client->stopped = true;
+    bool mine = client_stops(client);
     snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)
@@ -5522,7 +5540,7 @@ static void exit_close(bool with_tls)
         if (ms > 0)
             snib__client_close_end(client, until);
         else
-            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
+            snib__client_stop(client); /* no thread may be left that uses OpenSSL */
         snib__client_unref(client);
     }
 }

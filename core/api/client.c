@@ -390,13 +390,29 @@ void snib__client_close_begin(struct snib__client *client)
     snib__driver_leave(&client->driver); /* sends the releases */
 }
 
+/* Inside: whether the caller is the first, which ends the client's threads. */
+static bool client_stops(struct snib__client *client)
+{
+    bool first = !client->stopped;
+    client->stopped = true;
+    return first;
+}
+
+void snib__client_stop(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    bool mine = client_stops(client);
+    snib__driver_leave(&client->driver);
+    if (mine)
+        snib__driver_stop(&client->driver);
+}
+
 bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
     bool quiet = client_settle(client, until);
-    bool mine = !client->stopped;
-    client->stopped = true;
+    bool mine = client_stops(client);
     snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)

@@ -116,7 +116,7 @@ static void exit_close(bool with_tls)
         if (ms > 0)
             snib__client_close_end(client, until);
         else
-            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
+            snib__client_stop(client); /* no thread may be left that uses OpenSSL */
         snib__client_unref(client);
     }
 }

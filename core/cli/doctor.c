@@ -114,8 +114,8 @@ static void look_at_role(struct doctor *doctor)
 {
     const char *role = info(doctor, "role"), *replicas = info(doctor, "connected_slaves");
     char text[128], least[64];
-    snprintf(text, sizeof text, "%s, %s replicas", *role ? role : "unknown",
-             *replicas ? replicas : "?");
+    snprintf(text, sizeof text, "%s, %s replica%s", *role ? role : "unknown",
+             *replicas ? replicas : "?", strcmp(replicas, "1") == 0 ? "" : "s");
     if (strcmp(role, "slave") == 0)
         found(doctor, BROKEN, "role", text, "locks live on the master: give its address");
     else

@@ -4316,8 +4316,8 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 /* snib_lock_new - create a lock object for a name.  This sends nothing.
  *
  * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
- * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
- *          well-placed non-empty hash tag, as in "{tenant}orders".
+ * name     1 to 512 bytes of UTF-8 without control characters.  The first braces, if any, must enclose
+ *          something, as in "{tenant}orders": it is the hash tag of a cluster.
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ECLOSED.
  * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.

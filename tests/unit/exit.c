@@ -3,6 +3,7 @@
 
 #include "api/objects.h"
 
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -23,6 +24,26 @@ void __wrap_snib__exit_remove(struct snib__client *client)
     while (stops)
         snib__park(&leaving, 1, SNIB__NEVER);
     __real_snib__exit_remove(client);
+}
+
+void __real_snib__driver_stop(struct snib__driver *driver);
+void __wrap_snib__driver_stop(struct snib__driver *driver);
+
+static _Atomic bool holds_up;
+static _Atomic uint32_t stopping;
+
+/* One that closes a client is still ending its threads when the process exits. */
+void __wrap_snib__driver_stop(struct snib__driver *driver)
+{
+    if (!holds_up) {
+        __real_snib__driver_stop(driver);
+        return;
+    }
+    if (atomic_fetch_add(&stopping, 1) > 0)
+        _exit(1); /* the same thread would be joined twice */
+    snib__unpark_all(&stopping);
+    for (;;)
+        snib__park(&stopping, 1, SNIB__NEVER);
 }
 
 enum { CLIENTS = 3 };
@@ -97,9 +118,43 @@ static void leaving_at_the_exit(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void *close_client(void *handle)
+{
+    snib_client_close(handle, 0, NULL);
+    return NULL;
+}
+
+/* A thread closes a client with TLS while the process exits, and nothing is to be given back: only OpenSSL's end is
+ * prepared, and that thread does it. */
+static void closing_at_the_exit(void **state)
+{
+    (void)state;
+    snib_client *handle;
+    pthread_t thread;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        holds_up = true;
+        OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS,
+                            NULL); /* other code's, whose exit handler tears OpenSSL down */
+        if (snib_set_exit_timeout(0, NULL) != SNIB_OK ||
+            snib_client_open("rediss://127.0.0.1:1", NULL, &handle, NULL) != SNIB_OK ||
+            pthread_create(&thread, NULL, close_client, handle) != 0)
+            _exit(2);
+        while (stopping == 0)
+            snib__park(&stopping, 0, SNIB__NEVER);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
-                                       cmocka_unit_test(leaving_at_the_exit)};
+                                       cmocka_unit_test(leaving_at_the_exit),
+                                       cmocka_unit_test(closing_at_the_exit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

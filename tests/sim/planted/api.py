@@ -460,6 +460,13 @@ MUTANTS = [
         "live/debug together",
     ),
     Mutant(
+        "the exit ends a client's threads while another thread does",
+        "api/exit.c",
+        "snib__client_stop(client);",
+        "snib__driver_stop(&client->driver);",
+        "unit_exit",
+    ),
+    Mutant(
         "a re-entry has a place in the order of locks",
         "api/debug.c",
         "            debug_shared(held, use, true))",
