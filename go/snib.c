@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "33c1ff8c55c4f659"
+#define SNIB_BUILD_ID "788425bb181fad53"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -619,7 +619,8 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
  * the Redlock algorithm.
  *
  * A node that has restarted or lost its data does not vote until every lease that it may have forgotten has
- * ended; nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
+ * ended; nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).  It takes all
+ * leases to be as long as the one that asks: all programs must use the same lease for this lock.
  *
  * locks    3 to 15 mutexes of the same name, each of a different client.
  * Returns  as snib_multi_new().
