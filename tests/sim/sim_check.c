@@ -356,7 +356,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* After a lost reply the second try cannot know what the first one found; while the lease
      * cannot have ended, it was the first that released.  A process that was stopped since may
      * learn of it later. */
-    bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
+    bool stopped = (sim.enabled >> FAULT_STOP & 1) != 0; /* it may still be when all faults end */
+    bool lasts = sim_clock(process) < hold->hold->deadline || stopped;
     /* What a release found or missed may be back when its reply arrives: an acquisition came later
      * over a connection that could not be killed, or a stale data set has it. */
     bool honest =
