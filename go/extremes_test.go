@@ -152,7 +152,7 @@ func TestLoginThatEndsItsGoroutine(t *testing.T) {
 		runtime.Goexit()
 		return snib.Login{}, nil
 	}
-	err := openError(t, startServer(t).url(), snib.LoginBy(ask), snib.Patience(time.Second))
+	err := openError(t, startServer(t).url(), snib.LoginBy(ask), snib.Patience(5*time.Second))
 	expect(t, "open", err, snib.ErrCredentials)
 	if text := err.Error(); strings.Contains(text, "panic") || !strings.Contains(text, "Goexit") {
 		t.Error(text)

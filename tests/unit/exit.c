@@ -94,61 +94,54 @@ static void *free_client(void *handle)
     return NULL;
 }
 
-/* A thread frees a client while the process exits: it is the thread's. */
-static void leaving_at_the_exit(void **state)
-{
-    (void)state;
-    snib_client *handle;
-    pthread_t thread;
-    int status;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        stops = true;
-        leaving = 0;
-        if (snib_client_open("unix:///nowhere", NULL, &handle, NULL) != SNIB_OK ||
-            pthread_create(&thread, NULL, free_client, handle) != 0)
-            _exit(2);
-        while (leaving == 0)
-            snib__park(&leaving, 0, SNIB__NEVER);
-        exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void *close_client(void *handle)
 {
     snib_client_close(handle, 0, NULL);
     return NULL;
 }
 
-/* A thread closes a client with TLS while the process exits, and nothing is to be given back: only OpenSSL's end is
- * prepared, and that thread does it. */
-static void closing_at_the_exit(void **state)
+/* In a child that exits while a thread ends a client, and has come as far as to count in *there: the exit must leave the
+ * client to that thread. */
+static void exits_beside(void *(*end)(void *), const char *url, _Atomic uint32_t *there)
 {
-    (void)state;
     snib_client *handle;
     pthread_t thread;
     int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        holds_up = true;
-        OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS,
-                            NULL); /* other code's, whose exit handler tears OpenSSL down */
-        if (snib_set_exit_timeout(0, NULL) != SNIB_OK ||
-            snib_client_open("rediss://127.0.0.1:1", NULL, &handle, NULL) != SNIB_OK ||
-            pthread_create(&thread, NULL, close_client, handle) != 0)
+        if (snib_client_open(url, NULL, &handle, NULL) != SNIB_OK ||
+            pthread_create(&thread, NULL, end, handle) != 0)
             _exit(2);
-        while (stopping == 0)
-            snib__park(&stopping, 0, SNIB__NEVER);
+        while (*there == 0)
+            snib__park(there, 0, SNIB__NEVER);
         exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* A thread frees a client while the process exits. */
+static void leaving_at_the_exit(void **state)
+{
+    (void)state;
+    leaving = 0;
+    stops = true;
+    exits_beside(free_client, "unix:///nowhere", &leaving);
+    stops = false;
+}
+
+/* A thread closes a client with TLS while the process exits, and nothing is to be given back: only OpenSSL's end is
+ * prepared, because other code has an exit handler that tears it down. */
+static void closing_at_the_exit(void **state)
+{
+    (void)state;
+    assert_int_equal(OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL), 1);
+    assert_int_equal(snib_set_exit_timeout(0, NULL), SNIB_OK);
+    holds_up = true;
+    exits_beside(close_client, "rediss://127.0.0.1:1", &stopping);
+    holds_up = false;
 }
 
 int main(void)

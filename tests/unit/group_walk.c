@@ -163,6 +163,7 @@ static void no_walk_leaves_anything(void **state)
     for (uint64_t seed = 1; seed <= STEPS / 100; seed++)
         walk(seed);
 }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
