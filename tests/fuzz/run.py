@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Fuzz the core with clang's libFuzzer: the corpus in the tree, then new inputs for some seconds a target.
 
-    run.py [--build FOLDER] [--seconds N] [--jobs N] [--planted N [--draw WORD]] [TARGET...]
+    run.py [--build FOLDER] [--seconds N] [--jobs N] [--fuzzed N] [--planted N] [--draw WORD] [TARGET...]
     run.py --repeat FILE TARGET    one input, as an earlier run wrote it
     run.py --long HOURS [TARGET...]    for people: fuzz for hours, and put what was found into the corpus
     run.py --fit    only check that the planted mistakes still apply
 
-Each target's head comment says what it checks.  An input that fails is kept in build/logs.  --planted also
-plants some of the mistakes of mistakes.py, which the targets must find from their corpus within the number
-of runs that is stated there; by default, all of them when targets are named, else none.
+Each target's head comment says what it checks.  An input that fails is kept in build/logs.  --fuzzed: only so many of
+the targets, drawn by WORD, get new inputs, the others their corpus.  --planted also plants some of the mistakes of
+mistakes.py, which the targets must find from their corpus within the number of runs that is stated there; by default,
+all of them when targets are named, else none.
 """
 
 import argparse
@@ -151,12 +152,12 @@ def plant(fuzzers: list[Fuzzer], chosen: list[Mistake], build: Path, jobs: int, 
         return [text for text in pool.map(try_one, chosen) if text]
 
 
-def fuzz_all(fuzzers: list[Fuzzer], seconds: float, jobs: int) -> list[str]:
-    """What failed."""
+def fuzz_all(fuzzers: list[Fuzzer], fuzzed: set[str], seconds: float, jobs: int) -> list[str]:
+    """What failed; of those that are not to be fuzzed, with their corpus."""
 
     def one(fuzzer: Fuzzer) -> str:
         try:
-            say(fuzzer.fuzz(seconds))
+            say(fuzzer.fuzz(seconds if fuzzer.target in fuzzed else 0))
         except Failed as failed:
             say(str(failed))
             return str(failed)
@@ -172,7 +173,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of fuzzing a target; default {SECONDS}")
     parser.add_argument("--jobs", type=int, default=2, help="targets at once; default 2")
     parser.add_argument("--planted", type=int, help="how many of the planted mistakes to try")
-    parser.add_argument("--draw", default="", help="with --planted: which of them")
+    parser.add_argument("--fuzzed", type=int, help="how many of the targets get more than their corpus; default all")
+    parser.add_argument("--draw", default="", help="with --fuzzed and --planted: which of them")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one input")
     parser.add_argument("--long", type=float, metavar="HOURS", help="fuzz, and put what is found into the corpus")
     parser.add_argument("--fit", action="store_true", help="check that the planted mistakes apply")
@@ -215,7 +217,8 @@ def main() -> None:
         work = Path(folder)
         fuzzers = [Fuzzer(target, build, work) for target in targets]
         seconds = given.long * 3600 * given.jobs / len(targets) if given.long else given.seconds
-        bad = fuzz_all(fuzzers, seconds, given.jobs)
+        order = random.Random(given.draw).sample(targets, len(targets))
+        bad = fuzz_all(fuzzers, set(order[: given.fuzzed]), seconds, given.jobs)
         chosen = [] if bad else drawn(given, targets)
         missed = plant(fuzzers, chosen, build, given.jobs, work) if chosen else []
         if given.long and not bad:

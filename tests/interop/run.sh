@@ -5,7 +5,8 @@
 #
 #   run.sh [PYTEST ARGUMENT...]
 #
-# Sentinels, clusters and TLS are tested in part; SNIB_TEST_ALL=1: every kind in every language.
+# Sentinels, clusters and TLS are tested in part; SNIB_TEST_ALL=1: every kind in every language.  SNIB_TEST_HALF=WORD: of
+# each test half of the cases, drawn by the word.
 #
 # The jars, the classes and the Go program are in $SNIB_BUILD/interop (default build/interop) and
 # are rebuilt only when their sources change.  Without a JVM or Maven the tests against Redisson are
@@ -51,7 +52,7 @@ rm -f "$BUILD/interop.json"
 status=0
 # Several at once, because most tests wait; those that share a client of Redisson or a deployment stay together.
 # Each process would load and rewrite the other plugins, which these tests do not use.
-python -m pytest -q -p no:cacheprovider -p no:anyio -p no:hypothesispytest -n 3 --dist loadgroup --max-worker-restart 0 "$@" || status=$?
+PYTHONPATH=../support python -m pytest -q -p no:cacheprovider -p no:anyio -p no:hypothesispytest -p halves -n 3 --dist loadgroup --max-worker-restart 0 "$@" || status=$?
 # docs/redisson.md must match the results; a subset of the tests is not compared.
 if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
     python table.py --check ${SNIB_TEST_ALL:+--all} "$BUILD/interop.json"

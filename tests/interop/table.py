@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the tables of docs/redisson.md from the results of a test run, or check them.
 
-A short run covers only some of the deployments; the other cells keep the page's results.
+A short run covers only some of the cases; what it does not contradict keeps the page's results.
 """
 
 from __future__ import annotations
@@ -74,10 +74,9 @@ def merged(page: Cells, run: Cells) -> Cells:
     """The cells of the run, or those of the page where the run did not test as much."""
     cells = dict(run)
     for key, (word, notes) in page.items():
-        if key[1] in ELSEWHERE:
-            said = run.get(key)
-            if said is None or (said[0] == word and set(said[1]) <= set(notes)):
-                cells[key] = word, notes
+        said = run.get(key)
+        if said is None or (said[0] == word and set(said[1]) <= set(notes)):
+            cells[key] = word, notes
     return cells
 
 
