@@ -451,6 +451,51 @@ void short_rounds(void *argument)
     end_clients();
 }
 
+/* ---- After the limit ------------------------------------------------------------------------------- */
+
+/* A lock of all that loses a member after its limit, while another has not answered yet, does not start
+ * over.  Its result is what happened to the member; nothing says that somebody else has the lock.
+ *
+ *     0 ms   asked, for 600 ms; a rival has the first member
+ *   500 ms   the first member is granted, with a lease of 600 ms, and its node becomes silent; the second
+ *            node has been silent all the time, and has the patience of a single try: until 1,500 ms
+ *  1000 ms   the group's own patience ends
+ *  1100 ms   the first member is lost */
+void late_loss(void *argument)
+{
+    enum { SHORT_MS = 600 };
+    snib_lock *locks[2], *rival, *both;
+    snib_hold *theirs;
+    snib_queue *queue;
+    snib_event event;
+    (void)argument;
+    open_nodes_with(SHORT_MS, LONG_MS);
+    open_rivals(&rival, 1);
+    for (int i = 0; i < 2; i++)
+        locks[i] = lock_of(i, "vote", 1, 0);
+    MUST(snib_multi_new(locks, 2, NULL, &both, err), SNIB_OK);
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    take_all(&rival, &theirs, 1);
+    world.held_back = 2u << 1;
+    snib__time since = world.now;
+    MUST(snib_lock_acquire_submit(both, 0, SHORT_MS, queue, 1, NULL, err), SNIB_OK);
+    world_sleep(500 * SNIB__MS);
+    give_all(&theirs, 1);
+    while (stats_of(0).held == 0)
+        world_sleep(SNIB__MS);
+    world.held_back |= 2u << 0;
+    next_event(queue, &event);
+    if (world.now - since < SNIB__SECOND || world.now - since > 1400 * SNIB__MS)
+        world_fail("ended after %.3f s", (double)(world.now - since) / 1e9);
+    expect_code(&event, SNIB_EUNREACHABLE);
+    world.held_back = 0;
+    expect_given_back(0);
+    snib_queue_free(queue);
+    free_locks(&rival, 1, NULL);
+    free_locks(locks, 2, both);
+    close_clients();
+}
+
 /* ---- Random groups --------------------------------------------------------------------------------- */
 
 enum { SERVERS = 3, PROCESSES = 2, GROUPS = 3, THREADS = 6, WHOLE = SERVERS };

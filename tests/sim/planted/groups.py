@@ -56,6 +56,13 @@ MUTANTS = [
         "live/votes quarantine",
     ),
     Mutant(
+        "a lock of all that starts over too late is called not free",
+        "api/carrier.c",
+        "return error ? error : SNIB_TIMEDOUT;",
+        "(void)error;\n    return SNIB_TIMEDOUT;",
+        "sim/driver late_loss",
+    ),
+    Mutant(
         "a lock of several scripts waits twice",
         "api/carrier.c",
         "op->within = client == c->home && !c->parts->majority;",
