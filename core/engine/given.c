@@ -4,13 +4,18 @@
  * client, until the lease ends.  So the client remembers the last numbers it released, for a while,
  * and repeats each release once if another server than the one that replied now serves the name.  A
  * number is never used twice, so this is harmless where the release had arrived.
+ *
+ * They are in a ring, from the oldest on.  A few are enough for a client that releases now and then; one
+ * that releases more of them in a second than the ring has places gets a larger ring, up to a limit.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 
-#define GIVEN_MAX 128
-#define GIVEN_FOR (10000 * SNIB__MS) /* a failover becomes known within this time */
+#define GIVEN_FEW 128
+#define GIVEN_MANY 8192
+#define GIVEN_FOR (10000 * SNIB__MS)   /* a failover becomes known within this time */
+#define GIVEN_LATELY (1000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
@@ -19,6 +24,7 @@ struct snib__given {
     uint32_t lease_ms : 28;
     uint32_t options : 4;
     uint64_t number;
+    snib__time at;    /* when it was confirmed */
     snib__time until; /* the end of the lease, or of remembering */
     int64_t fencing;  /* or its permits */
 };
@@ -39,13 +45,40 @@ static void given_forget(struct snib__engine *e, struct snib__given *given)
         snib__gate_put(e, gate);
 }
 
+static bool given_grow(struct snib__engine *e)
+{
+    uint32_t size = e->given ? 2 * e->given_size : GIVEN_FEW;
+    struct snib__given *more = calloc(size, sizeof *more);
+    if (!more)
+        return false;
+    for (uint32_t i = 0; i < e->given_size; i++)
+        more[i] = e->given[(e->given_next + i) % e->given_size];
+    free(e->given);
+    e->given = more;
+    e->given_next = e->given_size;
+    e->given_size = size;
+    return true;
+}
+
+/* A place for one more, or NULL: that of the oldest, unless it is recent. */
+static struct snib__given *given_place(struct snib__engine *e, snib__time now)
+{
+    const struct snib__given *oldest = e->given ? &e->given[e->given_next] : NULL;
+    bool recent = oldest && oldest->gate && now < oldest->until && now < oldest->at + GIVEN_LATELY;
+    if ((!oldest || (recent && e->given_size < GIVEN_MANY)) && !given_grow(e) && !oldest)
+        return NULL;
+    struct snib__given *given = &e->given[e->given_next];
+    e->given_next = (e->given_next + 1) % e->given_size;
+    return given;
+}
+
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (!given_counts(e, hold))
         return;
-    if (!e->given && !(e->given = calloc(GIVEN_MAX, sizeof *e->given)))
+    struct snib__given *given = given_place(e, now);
+    if (!given)
         return;
-    struct snib__given *given = &e->given[e->given_n++ % GIVEN_MAX];
     given_forget(e, given);
     snib__gate_ref(hold->gate);
     *given = (struct snib__given){.gate = hold->gate,
@@ -53,6 +86,7 @@ void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, sni
                                   .identity = hold->gate->node->identity,
                                   .lease_ms = hold->lease_ms,
                                   .number = hold->number,
+                                  .at = now,
                                   .until = hold->deadline < now + GIVEN_FOR ? hold->deadline
                                                                             : now + GIVEN_FOR,
                                   .fencing = hold->fencing,
@@ -74,7 +108,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
 
 void snib__given_redo(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; e->given && i < GIVEN_MAX; i++) {
+    for (uint32_t i = 0; i < e->given_size; i++) {
         struct snib__given *given = &e->given[i];
         const struct snib__node *node = given->gate ? given->gate->node : NULL;
         bool same = node && node == given->node && node->identity == given->identity;
@@ -92,4 +126,5 @@ void snib__given_end(struct snib__engine *e)
 {
     free(e->given);
     e->given = NULL;
+    e->given_size = e->given_next = 0;
 }

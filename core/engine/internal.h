@@ -341,7 +341,7 @@ struct snib__engine {
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
     struct snib__given *given; /* given.c; NULL: none yet */
-    uint32_t given_n;
+    uint32_t given_next, given_size;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */

@@ -54,10 +54,49 @@ static void release_is_repeated_as_it_was(void **state)
     }
 }
 
+/* However many there were in the last second; else the newest. */
+static void all_of_the_last_second(void **state)
+{
+    (void)state;
+    static const struct {
+        int n;
+        snib__time pause; /* after each */
+        int again;
+    } rates[] = {{100, 0, 100},
+                 {1000, 0, 1000},
+                 {1000, SNIB__MS, 1000},
+                 {600, 5 * SNIB__MS, 256}, /* a second's 200 have made it that large */
+                 {400, 10 * SNIB__MS, 128},
+                 {9000, 0, 8192}};
+    for (size_t i = 0; i < COUNT(rates); i++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        for (int k = 0; k < rates[i].n; k++) {
+            struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+            serve(engine);
+            snib__hold_drop(engine, acquired(engine, op), now);
+            serve(engine);
+            pass(engine, now + rates[i].pause);
+        }
+        assert_int_equal(peers[1].releases, rates[i].n); /* each is confirmed */
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        crash(engine, 'b');
+        acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+        peers[0].says = "CLUSTERDOWN Hash slot not served";
+        peers[0].times = 1;
+        acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + 3 * SECOND);
+        assert_int_equal(peers[2].releases, rates[i].again);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_is_repeated_as_it_was),
+        cmocka_unit_test(all_of_the_last_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

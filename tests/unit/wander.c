@@ -357,12 +357,12 @@ static void come_to_rest(void)
             while (holds[h].hold)
                 leave(h);
         if (i > 200 && ops_n == 0 && snib__engine_quiet(engine) && engine->live_n == 0 &&
-            (engine->gates_n == 0 || engine->given_n > 0) && engine->chans_n == 0)
+            (engine->gates_n == 0 || engine->given) && engine->chans_n == 0)
             break;
     }
     assert_int_equal(ops_n, 0);
     assert_true(snib__engine_quiet(engine));
-    assert_true(engine->gates_n == 0 || engine->given_n > 0); /* given.c remembers some */
+    assert_true(engine->gates_n == 0 || engine->given); /* given.c remembers some */
     assert_int_equal(engine->chans_n, 0);
     assert_int_equal(engine->stats.held, 0);
 }

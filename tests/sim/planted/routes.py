@@ -448,6 +448,13 @@ MUTANTS = [
         "unit_deposed",
     ),
     Mutant(
+        "of a second's releases only a few are repeated",
+        "engine/given.c",
+        "(recent && e->given_size < GIVEN_MANY)",
+        "(recent && e->given_size < GIVEN_FEW)",
+        "unit_given",
+    ),
+    Mutant(
         "permits are given back again without their number",
         "engine/given.c",
         ".fencing = given->fencing,",
