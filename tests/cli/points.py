@@ -115,7 +115,7 @@ def renewed(point, holds=20000, clients=10, lease_ms=15000):
             Row("renewals a second", server["renewals"], renewals / seconds, .2, is_limit=True),
             Row("bytes of a lock at the server", (server["memory"] - plan("--locks", 1, "--clients", clients)["server"]
                                                   ["memory"]) / (holds - 1), memory / holds, .6),
-            Row("bytes of a client", told["client"]["memory"], stats["memory"] / clients, .1)]
+            Row("bytes of a client", told["client"]["memory"], stats["memory"] / clients, .25)]
 
 
 def waiting(point, locks=50, clients=10):

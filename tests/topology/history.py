@@ -180,6 +180,15 @@ class History:
             times[hold.who] = waited if before is None else min(before, waited)
         return times
 
+    def taken(self, since: int, names: Sequence[str]) -> dict[str, int | None]:
+        """For each name, the time from then until anybody had its lock; None: nobody had it."""
+        times: dict[str, int | None] = dict.fromkeys(names)
+        for hold in self.grants(since, names):
+            before = times[hold.name]
+            waited = hold.granted - since
+            times[hold.name] = waited if before is None else min(before, waited)
+        return times
+
     def missing(self, since: int, names: Sequence[str] = ()) -> list[str]:
         return sorted(who for who, time in self.back(since, names).items() if time is None)
 

@@ -168,13 +168,14 @@ class Load:
 
 
 class Tail:
-    """Follows the logs of a load: which workers have started, and when each last had a lock."""
+    """Follows the logs of a load: which workers have started, and when each last had a lock, and each lock was had."""
 
     def __init__(self, load: Load) -> None:
         self._logs = load.logs
         self._read = dict.fromkeys(load.logs, 0)
         self.started: set[str] = set()
         self.granted: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
 
     def read(self) -> None:
         for me, path in self._logs.items():
@@ -188,7 +189,7 @@ class Tail:
                 if words[0] == "start":
                     self.started.add(words[2])
                 elif words[0] == "grant":
-                    self.granted[words[2]] = int(words[1])
+                    self.granted[words[2]] = self.taken[words[3]] = int(words[1])
 
 
 def main() -> None:

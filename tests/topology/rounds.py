@@ -9,8 +9,9 @@ master returns as a replica.  Each round is a line of JSON in LOG/TOPOLOGY-WAY.j
     cut     packets to and from it vanish
     lag     its replicas no longer receive anything, then it is killed: its grants meanwhile vanish
 
-Two loads: one of short holds, whose workers must be back; and one of long holds, which last from before a failover
-until after it, with workers that wait for them.
+Two loads: one of short holds, whose workers must be back, and whose locks must all be taken again, long before a lease
+ends: what the new master has of a hold that was released is released again.  And one of long holds, which last from before
+a failover until after it, with workers that wait for them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ WAYS = ("kill", "stop", "manual", "cut", "lag")
 NETWORKED = ("cut", "lag")
 LAG_S = 0.7
 TOPOLOGIES = ("sentinel", "cluster")
-LEASE_MS, LONG_MS = 3000, 4000
+LEASE_MS, LONG_MS = 3000, 4000  # of the long holds, and how long they are
+SHORT_LEASE_MS = 120_000
 CLUSTER_TIMEOUT_MS = 1000
 LANGUAGES = {"c": 1, "python": 1, "go": 1}
 
@@ -51,6 +53,7 @@ class Round:
     announced: float  # from the failure until a sentinel, or a node, announced another master
     first: float  # ... until any worker had a lock after that
     back: dict[str, float]  # ... until each worker had one
+    taken: dict[str, float]  # ... until each lock was taken
     late: float  # by how much the latest call exceeded its limit; below 0: none did
     overlaps: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
@@ -137,12 +140,13 @@ def world(topology: str, way: str, folder: Path) -> Iterator[World]:
         yield made
 
 
-def _await_back(tail: Tail, workers: int, since: int) -> None:
-    """Wait until each worker has had a lock since then."""
+def _await_back(tail: Tail, workers: int, names: list[str], since: int) -> None:
+    """Wait until each worker has had a lock since then, and each lock was taken."""
 
     def missing() -> list[str]:
         tail.read()
         late = [who for who in sorted(tail.started) if tail.granted.get(who, 0) <= since]
+        late += [name for name in names if tail.taken.get(name, 0) <= since]
         return late if len(tail.started) == workers else ["a worker that has not started"]
 
     eventually(lambda: not missing(), PATIENCE, 0.02)
@@ -152,13 +156,15 @@ def _ms(ns: int) -> float:
     return round(ns / MS, 1)
 
 
-def _judge(histories: list[History], struck: int, announced: int, until: int) -> Round:
-    """Judge the part of the histories that belongs to one round; all workers of the first must be back."""
+def _judge(histories: list[History], names: list[str], struck: int, announced: int, until: int) -> Round:
+    """Judge the part of the histories that belongs to one round; all workers and names of the first must be back."""
     back = {who: at for who, at in histories[0].back(announced).items() if at is not None}
+    taken = {name: at for name, at in histories[0].taken(announced, names).items() if at is not None}
     told = Round(
         announced=_ms(announced - struck),
         first=_ms(min(back.values()) + announced - struck),
         back={who: _ms(at + announced - struck) for who, at in sorted(back.items())},
+        taken={name: _ms(at + announced - struck) for name, at in sorted(taken.items())},
         late=-1.0,
     )
     for history in histories:
@@ -197,18 +203,18 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
     """Run a number of rounds under one load.  fine: for figures to the millisecond, at the cost of the processor."""
     marks: list[tuple[int, int]] = []
     plan: dict[str, Any] = {"counts": LANGUAGES, "within": made.within, "kind": "fenced", "threads": 2}
-    plan["lease_ms"] = LEASE_MS
-    lasting = {"hold_ms": LONG_MS, "think_ms": 50, "check_ms": 1 if fine else 5}
+    quick = {"hold_ms": 20, "lease_ms": SHORT_LEASE_MS}
+    lasting = {"hold_ms": LONG_MS, "lease_ms": LEASE_MS, "think_ms": 50, "check_ms": 1 if fine else 5}
     url = made.them.url
     with (
-        Load(folder / "short", url, made.names, hold_ms=20, **plan) as load,
+        Load(folder / "short", url, made.names, **quick, **plan) as load,
         Load(folder / "long", url, made.long_names, **lasting, **plan) as long,
         Watch(made.them, made.slot, 0.01 if fine else 0.05) as watch,
     ):
         tail = Tail(load)
         workers = 2 * len(LANGUAGES)
         for _ in range(rounds):
-            _await_back(tail, workers, now_ns())
+            _await_back(tail, workers, made.names, now_ns())
             made.rest()
             old = made.master
             made.prepare(old)
@@ -216,7 +222,7 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
             made.strike(old)
             name = made.known_as(old)
             announced = eventually(lambda s=struck, n=name: watch.first(s, n), 2 * PATIENCE, 0.02)
-            _await_back(tail, workers, announced)
+            _await_back(tail, workers, made.names, announced)
             made.heal(old)
             marks.append((struck, announced))
         history, others = load.end(), long.end()
@@ -224,7 +230,7 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
     assert history.unfinished() == others.unfinished() == [], errors
     ends = [*(after[0] for _, after in pairwise(marks)), now_ns()]
     both = [history, others]
-    return [_judge(both, *mark, end) for mark, end in zip(marks, ends, strict=True)]
+    return [_judge(both, made.names, *mark, end) for mark, end in zip(marks, ends, strict=True)]
 
 
 def run(

@@ -12,7 +12,7 @@ import network
 import pytest
 from load import BUILD, languages
 from report import Table
-from rounds import LEASE_MS, NETWORKED, TOPOLOGIES, WAYS, run
+from rounds import LEASE_MS, NETWORKED, SHORT_LEASE_MS, TOPOLOGIES, WAYS, run
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 ROUNDS = 200 if ALL else 2
@@ -32,6 +32,8 @@ def test_failovers(tmp_path: Path, topology: str, way: str) -> None:
     for each in rounds:
         assert len(each.back) == 2 * len(languages())
         assert max(each.back.values()) - each.announced < BACK_MS  # a slow machine's election takes longer
+        assert len(each.taken) == 3
+        assert max(each.taken.values()) - each.announced < BACK_MS < SHORT_LEASE_MS, each.taken
         assert each.late < LATE_MS
         # A hold that vanished is reported: another client was granted the lock after the failover, and the first holder
         # trusts its hold until its client has asked the new master, which is before the lease has ended.
