@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "91f16b8b5c3b2f5e"
+#define SNIB_BUILD_ID "9bd4114ae45d108d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22865,20 +22865,20 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 /* given.c - recent releases are repeated where another server has taken over.
  *
  * The new server may not have received the release, and would then keep the lock, held by no
- * client, until the lease ends.  So the client remembers the last numbers it released, for a while,
- * and repeats each release once if another server than the one that replied now serves the name.  A
- * number is never used twice, so this is harmless where the release had arrived.
+ * client, until the lease ends.  So the client remembers the last numbers it released, and repeats each
+ * release once if another server than the one that replied now serves the name.  A number is never used
+ * twice, so this is harmless where the release had arrived.
  *
- * They are in a ring, from the oldest on.  A few are enough for a client that releases now and then; one
- * that releases more of them in a second than the ring has places gets a larger ring, up to a limit.
+ * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
+ * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
+ * them than the ring has places within the lag of a replica gets a larger ring, up to a limit.
  */
 
 #include <stdlib.h>
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
-#define GIVEN_FOR (10000 * SNIB__MS)   /* a failover becomes known within this time */
-#define GIVEN_LATELY (1000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
+#define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
@@ -22888,7 +22888,7 @@ struct snib__given {
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was confirmed */
-    snib__time until; /* the end of the lease, or of remembering */
+    snib__time until; /* the end of the lease */
     int64_t fencing;  /* or its permits */
 };
 
@@ -22950,8 +22950,7 @@ void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, sni
                                   .lease_ms = hold->lease_ms,
                                   .number = hold->number,
                                   .at = now,
-                                  .until = hold->deadline < now + GIVEN_FOR ? hold->deadline
-                                                                            : now + GIVEN_FOR,
+                                  .until = hold->deadline,
                                   .fencing = hold->fencing,
                                   .options = hold->options};
 }

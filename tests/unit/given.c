@@ -54,8 +54,8 @@ static void release_is_repeated_as_it_was(void **state)
     }
 }
 
-/* However many there were in the last second; else the newest. */
-static void all_of_the_last_second(void **state)
+/* However many there were in the last ten seconds, before an outage of a minute; else the newest. */
+static void all_of_the_last_seconds(void **state)
 {
     (void)state;
     static const struct {
@@ -65,20 +65,23 @@ static void all_of_the_last_second(void **state)
     } rates[] = {{100, 0, 100},
                  {1000, 0, 1000},
                  {1000, SNIB__MS, 1000},
-                 {600, 5 * SNIB__MS, 256}, /* a second's 200 have made it that large */
-                 {400, 10 * SNIB__MS, 128},
+                 {3000, 10 * SNIB__MS, 1024}, /* ten seconds' 1,000 have made it that large */
+                 {200, 100 * SNIB__MS, 128},
                  {9000, 0, 8192}};
     for (size_t i = 0; i < COUNT(rates); i++) {
         struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
         held(engine, "bar");
+        const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 120 * SECOND};
         for (int k = 0; k < rates[i].n; k++) {
-            struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+            struct snib__op *op = acquire_some(engine, SNIB_MUTEX, &how);
             serve(engine);
             snib__hold_drop(engine, acquired(engine, op), now);
             serve(engine);
             pass(engine, now + rates[i].pause);
         }
         assert_int_equal(peers[1].releases, rates[i].n); /* each is confirmed */
+        peers[1].down = true;
+        pass(engine, now + 60 * SECOND);
         common_epoch++;
         map_of(common, "a:0-8191 c:8192-16383");
         crash(engine, 'b');
@@ -96,7 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_is_repeated_as_it_was),
-        cmocka_unit_test(all_of_the_last_second),
+        cmocka_unit_test(all_of_the_last_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

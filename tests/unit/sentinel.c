@@ -347,7 +347,7 @@ static void what_was_given_back_is_given_back_again(void **state)
     struct snib__engine *engine = world(3);
     struct snib__hold *hold = held(engine, "m", 0);
     released(engine, held(engine, "long ago", 0), SNIB_OK);
-    pass(engine, 11 * SECOND);
+    pass(engine, 40 * SECOND); /* its lease would have ended */
     for (int i = 0; i < 5; i++) {
         char name[8];
         sprintf(name, "n%d", i);

@@ -448,10 +448,17 @@ MUTANTS = [
         "unit_deposed",
     ),
     Mutant(
-        "of a second's releases only a few are repeated",
+        "of the last releases only a few are repeated",
         "engine/given.c",
         "(recent && e->given_size < GIVEN_MANY)",
         "(recent && e->given_size < GIVEN_FEW)",
+        "unit_given",
+    ),
+    Mutant(
+        "releases are forgotten while no master is found",
+        "engine/given.c",
+        ".until = hold->deadline,",
+        ".until = now + GIVEN_LATELY,",
         "unit_given",
     ),
     Mutant(
