@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9bd4114ae45d108d"
+#define SNIB_BUILD_ID "ff25e63d2b048c58"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22869,6 +22869,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
  * release once if another server than the one that replied now serves the name.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
+ * So are holds that a server which took over has never heard of: the one before it has them, and may
+ * take over again, before it has copied the other's data.
+ *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
  * them than the ring has places within the lag of a replica gets a larger ring, up to a limit.
@@ -26151,7 +26154,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (code == SNIB_OK)
+    if (code == SNIB_OK || (code == SNIB_LOST && hold->reason == SNIB_REASON_FAILOVER))
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
@@ -26270,6 +26273,9 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    if (gone && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&
+        !snib__share_number_busy(hold))
+        snib__given_note(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

@@ -5,6 +5,9 @@
  * release once if another server than the one that replied now serves the name.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
+ * So are holds that a server which took over has never heard of: the one before it has them, and may
+ * take over again, before it has copied the other's data.
+ *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
  * them than the ring has places within the lag of a replica gets a larger ring, up to a limit.

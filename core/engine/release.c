@@ -25,7 +25,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (code == SNIB_OK)
+    if (code == SNIB_OK || (code == SNIB_LOST && hold->reason == SNIB_REASON_FAILOVER))
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
@@ -144,6 +144,9 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    if (gone && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&
+        !snib__share_number_busy(hold))
+        snib__given_note(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

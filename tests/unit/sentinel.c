@@ -372,6 +372,37 @@ static void what_was_given_back_is_given_back_again(void **state)
     snib__engine_free(engine);
 }
 
+/* A hold that was lost in a failover may be back after the next one, with the data of the first master. */
+static void what_was_lost_is_given_back_to_the_next_master(void **state)
+{
+    (void)state;
+    for (int by = 0; by < 3; by++) { /* dropped, released; released before the loss is known */
+        struct snib__engine *engine = world(3);
+        struct snib__hold *hold = held(engine, "m", 0);
+        peer("m2")->has = false;
+        tell_all(3, "m2", 2);
+        crash(engine, "m1");
+        if (by < 2) {
+            PASS_UNTIL(engine, at(engine, "m2"), 2 * SECOND);
+            pass(engine, SECOND);
+            assert_int_equal(hold->reason, SNIB_REASON_FAILOVER);
+            assert_int_equal(peer("m2")->releases, 0);
+        }
+        if (by == 0)
+            snib__hold_drop(engine, hold, now);
+        else
+            released(engine, hold, SNIB_LOST);
+        struct snib__hold *other = held(engine, "k", 0); /* for a connection */
+        crash(engine, "m2");
+        tell_all(3, "m3", 3);
+        PASS_UNTIL(engine, at(engine, "m3"), 2 * SECOND);
+        pass(engine, SECOND);
+        assert_int_equal(peer("m3")->releases, 1);
+        snib__hold_drop(engine, other, now);
+        snib__engine_free(engine);
+    }
+}
+
 /* A master that answers is left for a higher epoch, and for nothing else that a poll finds. */
 static void master_that_answers_is_left_for_a_higher_epoch(void **state)
 {
@@ -585,6 +616,7 @@ int main(void)
         cmocka_unit_test(shunned_sentinel_helps),
         cmocka_unit_test(old_reason_is_not_told),
         cmocka_unit_test(what_was_given_back_is_given_back_again),
+        cmocka_unit_test(what_was_lost_is_given_back_to_the_next_master),
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
         cmocka_unit_test(epochs_may_begin_anew),

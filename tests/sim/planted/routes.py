@@ -455,6 +455,20 @@ MUTANTS = [
         "unit_given",
     ),
     Mutant(
+        "what a failover has lost is not given back after the next one",
+        "engine/release.c",
+        "if (gone && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&",
+        "if (false && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a release that found nothing after a failover is not repeated after the next one",
+        "engine/release.c",
+        "(code == SNIB_LOST && hold->reason == SNIB_REASON_FAILOVER)",
+        "(false && hold->reason == SNIB_REASON_FAILOVER)",
+        "unit_sentinel",
+    ),
+    Mutant(
         "releases are forgotten while no master is found",
         "engine/given.c",
         ".until = hold->deadline,",
