@@ -214,8 +214,10 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
         long = stack.enter_context(Load(folder / "long", url, made.long_names, **lasting, **plan))
         watch = stack.enter_context(Watch(made.them, made.slot, 0.01 if fine else 0.05))
         tails = {Tail(load): (2 * len(LANGUAGES), made.names)}
+        loads = [load, long]
         if made.way == "lag":
-            tails[Tail(stack.enter_context(Load(folder / "busy", url, made.busy_names, **busy)))] = 2, made.busy_names
+            loads.append(stack.enter_context(Load(folder / "busy", url, made.busy_names, **busy)))
+            tails[Tail(loads[-1])] = 2, made.busy_names
         for _ in range(rounds):
             _await_back(tails, now_ns())
             made.rest()
@@ -228,9 +230,9 @@ def batch(made: World, folder: Path, rounds: int, fine: bool = True) -> list[Rou
             _await_back(tails, announced)
             made.heal(old)
             marks.append((struck, announced))
-        history, others = load.end(), long.end()
-        errors = load.errors() + long.errors()
-    assert history.unfinished() == others.unfinished() == [], errors
+        history, others, *_ = ended = [each.end() for each in loads]
+        errors = "".join(each.errors() for each in loads)
+    assert [who for each in ended for who in each.unfinished()] == [], errors
     ends = [*(after[0] for _, after in pairwise(marks)), now_ns()]
     both = [history, others]
     return [_judge(both, made.names, *mark, end) for mark, end in zip(marks, ends, strict=True)]
