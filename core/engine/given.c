@@ -2,7 +2,7 @@
  *
  * The new server may not have received the release, and would then keep the lock, held by no
  * client, until the lease ends.  So the client remembers the last numbers it released, and repeats each
- * release once if another server than the one that replied now serves the name.  A number is never used
+ * release at every server that serves the name after the one that replied.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
  * So are holds that a server which took over has never heard of: the one before it has them, and may
@@ -95,6 +95,7 @@ void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, sni
                                   .options = hold->options};
 }
 
+/* It stays in the ring: a third server may be further behind than the second. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     struct snib__hold past = {.gate = given->gate,
@@ -104,8 +105,11 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
                               .options = given->options,
                               .deadline = given->until};
     struct snib__hold *again = snib__hold_again(e, &past);
-    if (again)
-        snib__gate_release(e, again, now);
+    if (!again)
+        return;
+    given->node = given->gate->node;
+    given->identity = given->node->identity;
+    snib__gate_release(e, again, now);
 }
 
 void snib__given_redo(struct snib__engine *e, snib__time now)
@@ -116,11 +120,10 @@ void snib__given_redo(struct snib__engine *e, snib__time now)
         bool same = node && node == given->node && node->identity == given->identity;
         if (!node || (same && now < given->until))
             continue;
-        if (now < given->until && !snib__node_ready(node))
-            continue; /* once it is ready */
-        if (now < given->until)
+        if (now >= given->until)
+            given_forget(e, given);
+        else if (snib__node_ready(node)) /* else once it is ready */
             given_again(e, given, now);
-        given_forget(e, given);
     }
 }
 

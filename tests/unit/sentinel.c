@@ -366,7 +366,7 @@ static void what_was_given_back_is_given_back_again(void **state)
     struct snib__hold *other = held(engine, "k", 0);
     assert_true(at(engine, "m3"));
     pass(engine, SECOND);
-    assert_int_equal(peer("m3")->releases, 0);
+    assert_int_equal(peer("m3")->releases, 5); /* it may know less than m2 */
     released(engine, other, SNIB_OK);
     snib__hold_drop(engine, hold, now);
     snib__engine_free(engine);

@@ -192,7 +192,14 @@ MUTANTS = [
         "what was given back before a failover stays with the next master",
         "engine/given.c",
         "            given_again(e, given, now);\n",
-        "",
+        "            ;\n",
+        "unit/sentinel",
+    ),
+    Mutant(
+        "what was given back again is forgotten",
+        "engine/given.c",
+        "            given_again(e, given, now);\n",
+        "            given_again(e, given, now), given_forget(e, given);\n",
         "unit/sentinel",
     ),
     Mutant(
