@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "42a99940834e317d"
+#define SNIB_BUILD_ID "58bc834dbb306681"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14659,7 +14659,7 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
                                   uint64_t cursor);
 
 /* given.c */
-/* note: a release was confirmed. redo: a node became another server, or names moved. */
+/* note: a release was confirmed, or a failover lost the hold. redo: a node became another server, or names moved. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
@@ -22886,11 +22886,11 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
-    uint32_t identity; /* of the server that replied */
+    uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 28;
     uint32_t options : 4;
     uint64_t number;
-    snib__time at;    /* when it was confirmed */
+    snib__time at;    /* when it was noted */
     snib__time until; /* the end of the lease */
     int64_t fencing;  /* or its permits */
 };

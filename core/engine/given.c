@@ -23,11 +23,11 @@
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
-    uint32_t identity; /* of the server that replied */
+    uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 28;
     uint32_t options : 4;
     uint64_t number;
-    snib__time at;    /* when it was confirmed */
+    snib__time at;    /* when it was noted */
     snib__time until; /* the end of the lease */
     int64_t fencing;  /* or its permits */
 };

@@ -55,6 +55,6 @@ status=0
 PYTHONPATH=../support python -m pytest -q -p no:cacheprovider -p no:anyio -p no:hypothesispytest -p halves -n 3 --dist loadgroup --max-worker-restart 0 "$@" || status=$?
 # docs/redisson.md must match the results; a subset of the tests is not compared.
 if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
-    python table.py --check ${SNIB_TEST_ALL:+--all} "$BUILD/interop.json"
+    python table.py --check ${SNIB_TEST_ALL:+--all} ${SNIB_TEST_HALF:+--half} "$BUILD/interop.json"
 fi
 exit $status

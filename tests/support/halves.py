@@ -14,6 +14,7 @@ import pytest
 WORD = os.environ.get("SNIB_TEST_HALF", "")
 
 
+@pytest.hookimpl(trylast=True)  # of what a conftest.py leaves
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not WORD:
         return
