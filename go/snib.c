@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "58bc834dbb306681"
+#define SNIB_BUILD_ID "8a54eaf184248ad0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2350,7 +2350,7 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
-#define SNIB__SPAN_MAX 0xfffffffu /* ms */
+#define SNIB__SPAN_MAX 0x7ffffffu /* ms */
 
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
@@ -2372,9 +2372,10 @@ struct snib__hold {
         struct snib__outer *outer; /* SNIB__OUTER */
     };
     /* Spans are 24 hours at most. */
-    uint32_t lease_ms : 28;    /* 0: renewed with the client's lease */
+    uint32_t lease_ms : 27;    /* 0: renewed with the client's lease */
+    uint32_t repeated : 1;     /* a release that was told to another server before, see given.c */
     uint32_t options : 4;      /* SNIB_LOCK_* */
-    uint32_t max_hold_ms : 28; /* 0: none */
+    uint32_t max_hold_ms : 27; /* 0: none */
     uint32_t tell : 4;         /* the caller's: report the loss as an event */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
@@ -14713,6 +14714,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -22887,18 +22889,17 @@ struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
-    uint32_t lease_ms : 28;
+    uint32_t lease_ms : 27;
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */
-    snib__time until; /* the end of the lease */
+    snib__time until; /* the lease has ended everywhere */
     int64_t fencing;  /* or its permits */
 };
 
-static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
+static bool given_counts(const struct snib__hold *hold)
 {
-    return e->config.topology != SNIB__SINGLE && (hold->acquired_at || hold->count) &&
-           !snib__outer_is(hold->gate) &&
+    return !hold->repeated && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }
@@ -22934,13 +22935,13 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     if ((!oldest || (recent && e->given_size < GIVEN_MANY)) && !given_grow(e) && !oldest)
         return NULL;
     struct snib__given *given = &e->given[e->given_next];
-    e->given_next = (e->given_next + 1) % e->given_size;
+    e->given_next = e->given_next + 1 < e->given_size ? e->given_next + 1 : 0;
     return given;
 }
 
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
-    if (!given_counts(e, hold))
+    if (!given_counts(hold))
         return;
     struct snib__given *given = given_place(e, now);
     if (!given)
@@ -22953,7 +22954,7 @@ void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, sni
                                   .lease_ms = hold->lease_ms,
                                   .number = hold->number,
                                   .at = now,
-                                  .until = hold->deadline,
+                                  .until = snib__release_end(e, hold),
                                   .fencing = hold->fencing,
                                   .options = hold->options};
 }
@@ -22972,6 +22973,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
         return;
     given->node = given->gate->node;
     given->identity = given->node->identity;
+    again->repeated = 1;
     snib__gate_release(e, again, now);
 }
 
@@ -26157,7 +26159,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (code == SNIB_OK || (code == SNIB_LOST && hold->reason == SNIB_REASON_FAILOVER))
+    if (code == SNIB_OK || code == SNIB_LOST)
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
@@ -26244,9 +26246,9 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* How long after its deadline the server may still have a hold: its clock may be slow, within the bounds, and a request
- * whose answer is missing may have begun another lease. */
-static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
+/* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
+ * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
@@ -26254,31 +26256,25 @@ static snib__time release_slack(const struct snib__engine *e, const struct snib_
         slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return slack + e->extended;
+    return hold->deadline + slack + e->extended;
 }
 
 /* The lease has certainly ended at the server. */
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
-    return now > hold->deadline + release_slack(e, hold);
+    return now > snib__release_end(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
- * number and thus the lock.  Of a lost multi lock only one member is known to be gone.  If the
- * server does not answer until the lease has ended, no release is needed. */
+ * while other clients wait.  Release it, even if the loss was that the server has no such hold,
+ * because another server may serve the name since, but not if a later hold shares the number and
+ * thus the lock.  If the server does not answer until the lease has ended, no release is needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                 hold->reason == SNIB_REASON_FAILOVER;
-    bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
-                snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+    bool gone = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
-    if (gone && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&
-        !snib__share_number_busy(hold))
-        snib__given_note(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

@@ -292,7 +292,7 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
-#define SNIB__SPAN_MAX 0xfffffffu /* ms */
+#define SNIB__SPAN_MAX 0x7ffffffu /* ms */
 
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
@@ -314,9 +314,10 @@ struct snib__hold {
         struct snib__outer *outer; /* SNIB__OUTER */
     };
     /* Spans are 24 hours at most. */
-    uint32_t lease_ms : 28;    /* 0: renewed with the client's lease */
+    uint32_t lease_ms : 27;    /* 0: renewed with the client's lease */
+    uint32_t repeated : 1;     /* a release that was told to another server before, see given.c */
     uint32_t options : 4;      /* SNIB_LOCK_* */
-    uint32_t max_hold_ms : 28; /* 0: none */
+    uint32_t max_hold_ms : 27; /* 0: none */
     uint32_t tell : 4;         /* the caller's: report the loss as an event */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */

@@ -24,18 +24,17 @@ struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
-    uint32_t lease_ms : 28;
+    uint32_t lease_ms : 27;
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */
-    snib__time until; /* the end of the lease */
+    snib__time until; /* the lease has ended everywhere */
     int64_t fencing;  /* or its permits */
 };
 
-static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
+static bool given_counts(const struct snib__hold *hold)
 {
-    return e->config.topology != SNIB__SINGLE && (hold->acquired_at || hold->count) &&
-           !snib__outer_is(hold->gate) &&
+    return !hold->repeated && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }
@@ -71,13 +70,13 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     if ((!oldest || (recent && e->given_size < GIVEN_MANY)) && !given_grow(e) && !oldest)
         return NULL;
     struct snib__given *given = &e->given[e->given_next];
-    e->given_next = (e->given_next + 1) % e->given_size;
+    e->given_next = e->given_next + 1 < e->given_size ? e->given_next + 1 : 0;
     return given;
 }
 
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
-    if (!given_counts(e, hold))
+    if (!given_counts(hold))
         return;
     struct snib__given *given = given_place(e, now);
     if (!given)
@@ -90,7 +89,7 @@ void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, sni
                                   .lease_ms = hold->lease_ms,
                                   .number = hold->number,
                                   .at = now,
-                                  .until = hold->deadline,
+                                  .until = snib__release_end(e, hold),
                                   .fencing = hold->fencing,
                                   .options = hold->options};
 }
@@ -109,6 +108,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
         return;
     given->node = given->gate->node;
     given->identity = given->node->identity;
+    again->repeated = 1;
     snib__gate_release(e, again, now);
 }
 

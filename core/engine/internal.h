@@ -583,6 +583,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);

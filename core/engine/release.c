@@ -25,7 +25,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (code == SNIB_OK || (code == SNIB_LOST && hold->reason == SNIB_REASON_FAILOVER))
+    if (code == SNIB_OK || code == SNIB_LOST)
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
@@ -112,9 +112,9 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
     release_begin(e, hold, true, now);
 }
 
-/* How long after its deadline the server may still have a hold: its clock may be slow, within the bounds, and a request
- * whose answer is missing may have begun another lease. */
-static snib__time release_slack(const struct snib__engine *e, const struct snib__hold *hold)
+/* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
+ * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
@@ -122,31 +122,25 @@ static snib__time release_slack(const struct snib__engine *e, const struct snib_
         slack += lease > e->config.lease ? lease : e->config.lease;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
         slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return slack + e->extended;
+    return hold->deadline + slack + e->extended;
 }
 
 /* The lease has certainly ended at the server. */
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
-    return now > hold->deadline + release_slack(e, hold);
+    return now > snib__release_end(e, hold);
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
- * number and thus the lock.  Of a lost multi lock only one member is known to be gone.  If the
- * server does not answer until the lease has ended, no release is needed. */
+ * while other clients wait.  Release it, even if the loss was that the server has no such hold,
+ * because another server may serve the name since, but not if a later hold shares the number and
+ * thus the lock.  If the server does not answer until the lease has ended, no release is needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                 hold->reason == SNIB_REASON_FAILOVER;
-    bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
-                snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+    bool gone = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
-    if (gone && hold->count > 0 && hold->reason == SNIB_REASON_FAILOVER &&
-        !snib__share_number_busy(hold))
-        snib__given_note(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

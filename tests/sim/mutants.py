@@ -14,6 +14,7 @@ import datetime
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,8 @@ from planted import Mutant, all_mutants
 from planted.plant import CORE, ROOT, Build, NotMade, changed_text, planted_scripts
 
 WORLDS = 5000  # of the simulators that tests name, as in ./dev test
-PATIENCE = 600  # seconds after which a program is considered hung,
+PATIENCE = 1800  # seconds after which a program is considered hung, on a busy machine,
+EFFORT = 600  # ... or of processor time: one that runs in circles,
 GRACE = 10  # ... or after its first failed test, which leaves time for its clean-up
 
 
@@ -49,6 +51,7 @@ def run_program(command: list[str], **environment: str) -> Verdict:
         env=os.environ | {"SNIB_TEST_ALL": "", "SNIB_SIM_SEEDS": "1000"} | environment,
         start_new_session=True,
     )
+    resource.prlimit(process.pid, resource.RLIMIT_CPU, (EFFORT, EFFORT))
     assert process.stdout
     killer = threading.Timer(PATIENCE, os.killpg, (process.pid, signal.SIGKILL))
     killer.start()

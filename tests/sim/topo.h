@@ -15,6 +15,7 @@
  * topo_process.c  processes: an engine each, its driver, and what becomes of its results
  * topo_task.c     the tasks in them
  * topo_check.c    what must be true of results, and at every step
+ * topo_kept.c     ... and that no lock stays held that no program uses
  */
 #ifndef SNIB_TESTS_TOPO_H
 #define SNIB_TESTS_TOPO_H
@@ -38,6 +39,8 @@
 #define TOPO_EVENTS 1024
 #define TOPO_EPOCH 1700000000000000000ULL
 #define TOPO_START (3600000 * SNIB__MS)
+#define TOPO_LEFT_LEASE                                                                            \
+    (300000 * SNIB__MS)              /* of worlds that are about what failovers leave behind */
 #define TOPO_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that a release has granted */
 
 /* What a seed may switch on. */
@@ -64,12 +67,13 @@ enum topo_fault {
 
 enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
 
-/* The subject of three worlds in eight: it needs several things at once. */
+/* The subject of three worlds in eight, or a little more: it needs several things at once. */
 enum topo_focus {
     TOPO_ALL,
     TOPO_QUEUES,  /* fair locks whose server is replaced by one that lags */
     TOPO_READERS, /* readers and writers whose slots move */
-    TOPO_FIXED /* long fixed leases, whose server forgets them, and connections that end before it has said so */
+    TOPO_FIXED, /* long fixed leases, whose server forgets them, and connections that end before it has said so */
+    TOPO_LEFT /* leases of minutes and failovers one after another: no lease ends what they leave behind */
 };
 
 /* Events that are due at a time. */
@@ -136,6 +140,8 @@ struct topo_name {
     snib__time island_until; /* another server than the master last acted as one */
     snib__time apart_until;  /* its slot was being moved: multi-key requests may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
+    char kept[64];           /* an owner in the truth that no program uses */
+    snib__time kept_since;
 };
 
 struct topo_use { /* what is acquired */
@@ -396,6 +402,7 @@ void check_slot_broken(int slot);              /* ... about the names of one slo
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
+model *check_truth(const struct topo_name *name, model_key *out);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);
 void check_extended(const struct topo_process *process, const struct topo_task *task);
@@ -404,5 +411,8 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
 void check_lost(struct topo_process *process, const struct topo_hold *hold);
 void check_step(void);
 void check_end(void);
+
+/* topo_kept.c */
+void kept_check(void);
 
 #endif

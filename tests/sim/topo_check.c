@@ -45,6 +45,11 @@ static model *find(const struct topo_name *name, const char *text, size_t n, mod
     return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
 }
 
+model *check_truth(const struct topo_name *name, model_key *out)
+{
+    return find(name, name->text, name->n, out);
+}
+
 static bool is_owner(const struct topo_hold *hold, bool as_writer, model_text text)
 {
     static const char writer[] = ":write";
@@ -598,6 +603,7 @@ void check_step(void)
         check_served(topo.slots[i]);
     }
     check_exclusion();
+    kept_check();
 }
 
 #define SILENCE (1000 * SNIB__MS)

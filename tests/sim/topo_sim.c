@@ -147,6 +147,8 @@ static void begin(uint64_t seed, bool trace)
         topo.topology = SNIB__CLUSTER;
     } else if (seed % 8 == 5) {
         topo.focus = TOPO_FIXED;
+    } else if (seed % 16 == 9) {
+        topo.focus = TOPO_LEFT;
     }
     topo.extends = seed % 4 == 1 || seed % 16 == 7;
     topo.known = seed % 4 == 2;
@@ -291,7 +293,8 @@ static void live(void)
             topo_fail("not all tasks have ended");
         }
     }
-    run_until(topo.now + 2 * topo.lease + 12000 * SNIB__MS);
+    snib__time longest = topo.focus == TOPO_LEFT ? TOPO_LEFT_LEASE : 2 * topo.lease;
+    run_until(topo.now + longest + 12000 * SNIB__MS);
     check_end();
 }
 

@@ -18,6 +18,9 @@ snib__time task_hold_for(void)
     if (topo.focus == TOPO_FIXED && !topo.calm) {
         return topo_draw(5 * topo.lease);
     }
+    if (topo.focus == TOPO_LEFT && !topo.calm) {
+        return topo_draw(topo_chance(4) ? 5 * topo.lease : 100 * SNIB__MS);
+    }
     if (kind < 2) {
         return topo_draw(5 * topo.lease / 2);
     }
@@ -46,6 +49,9 @@ static void choose(struct topo_process *process, struct topo_use *use)
 
 static snib__time fixed_lease(void)
 {
+    if (topo.focus == TOPO_LEFT) {
+        return TOPO_LEFT_LEASE;
+    }
     snib__time most = topo_chance(3) || topo.focus == TOPO_FIXED ? 6 * topo.lease : topo.lease;
     return topo_between(100 * SNIB__MS, most) / SNIB__MS * SNIB__MS;
 }
@@ -60,7 +66,9 @@ static void begin(struct topo_process *process, struct topo_task *task)
         .wait = mode == 0   ? 0
                 : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
                             : unlimited,
-        .lease = topo_chance(topo.focus == TOPO_FIXED ? 1 : 4) ? fixed_lease() : 0,
+        .lease = topo_chance(topo.focus == TOPO_FIXED || topo.focus == TOPO_LEFT ? 1 : 4)
+                     ? fixed_lease()
+                     : 0,
         .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
         .permits = 1};
     snib__engine_call(process->engine, !topo_chance(4));

@@ -282,6 +282,29 @@ static void restart_asks_for_fixed_leases(void **state)
     }
 }
 
+/* A restarted server may have older data, and so may the one behind the same address: what was released is
+ * released again, even if the first answer was that nothing was held. */
+static void restart_repeats_releases(void **state)
+{
+    (void)state;
+    for (int run = 0; run < 4; run++) {
+        const bool restarted = run > 1, held = run % 2;
+        struct snib__engine *engine = begin();
+        const struct snib__acquire how = {.wait = SNIB__NEVER};
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "x"), &how);
+        struct snib__op *op = start(engine, RELEASE, hold);
+        answer_own(engine);
+        answer(engine, held ? ":1\r\n" : ":-1\r\n");
+        assert_int_equal(op->code, held ? SNIB_OK : SNIB_LOST);
+        if (restarted)
+            strcpy(engine->home->run_id, "another");
+        cut_link(engine);
+        start(engine, PING, NULL); /* an idle client does not connect */
+        assert_int_equal(sent_again(engine), 1 + restarted);
+        snib__engine_free(engine);
+    }
+}
+
 /* The same process was demoted and promoted again, and has the data of the master between: what it granted
  * before may be gone.  The replication id tells. */
 static void other_data_asks_for_fixed_leases(void **state)
@@ -417,6 +440,7 @@ int main(void)
         cmocka_unit_test(renewals),
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),
+        cmocka_unit_test(restart_repeats_releases),
         cmocka_unit_test(other_data_asks_for_fixed_leases),
         cmocka_unit_test(question_is_repeated),
         cmocka_unit_test(reply_timeout_knows_the_lease),

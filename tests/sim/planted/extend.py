@@ -138,8 +138,8 @@ MUTANTS = [
     Mutant(
         "what an extension may have kept is not released",
         "engine/release.c",
-        "return slack + e->extended;",
-        "return slack;",
+        "return hold->deadline + slack + e->extended;",
+        "return hold->deadline + slack;",
         "unit_extend",
     ),
     Mutant(

@@ -1,0 +1,81 @@
+/* topo_kept.c - once all is well, no lock stays held that no program uses.
+ *
+ * A failover may bring back what was released, or what was lost and released only elsewhere: the
+ * client that knows of it releases it again, long before the lease ends.  Only the locks of a
+ * process that has died stay until then.
+ */
+#include "topo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SOON (1000 * SNIB__MS)  /* releases that the server refused are repeated within it */
+#define PLACE (6000 * SNIB__MS) /* what a fair queue granted to a place that was left */
+
+/* The process behind the owner of a hold, "<uuid>:<number>" with or without ":write"; NULL: the
+ * field is no owner, or it has died. */
+static const struct topo_process *process_of(const char *owner, uint64_t *out_number)
+{
+    const char *colon = strchr(owner, ':');
+    uint32_t id = (uint32_t)strtoul(owner, NULL, 16);
+    if (colon == NULL || id >= topo.process_count || topo.processes[id]->dead) {
+        return NULL;
+    }
+    *out_number = strtoull(colon + 1, NULL, 10);
+    return topo.processes[id];
+}
+
+static bool is_used(const struct topo_process *process, uint64_t number)
+{
+    for (int i = 0; i < TOPO_HOLDS; i++) {
+        if (process->holds[i].users > 0 && process->holds[i].number == number) {
+            return true;
+        }
+    }
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        const struct snib__op *op = process->tasks[i].op;
+        if (op != NULL && op->hold != NULL && op->hold->number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first owner of a name, in the truth, that no program uses, although its process lives. */
+static bool find_unused(const struct topo_name *name, char *out, size_t size)
+{
+    model_key key;
+    model_text field, value;
+    model *m = check_truth(name, &key);
+    for (size_t i = 0; m != NULL && key.type == MODEL_HASH && i < key.fields; i++) {
+        uint64_t number;
+        model_field_at(m, 0, name->text, name->n, i, &field, &value);
+        snprintf(out, size, "%.*s", (int)field.n, field.p);
+        const struct topo_process *process = process_of(out, &number);
+        if (process != NULL && !is_used(process, number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void kept_check(void)
+{
+    for (int i = 0; i < topo.name_count && topo.now >= topo.stable_at; i++) {
+        struct topo_name *name = &topo.names[i];
+        char owner[sizeof name->kept] = "";
+        if (!find_unused(name, owner, sizeof owner)) {
+            *name->kept = '\0';
+            continue;
+        }
+        if (strcmp(owner, name->kept) != 0) {
+            memcpy(name->kept, owner, sizeof owner);
+            name->kept_since = topo.now;
+        }
+        snib__time soon = SOON + topo.prompt + (name->family == TOPO_FAIR ? PLACE : 0);
+        if (topo.now > name->kept_since + soon) {
+            topo_fail("%s stays held by %s, and no program uses it", name->text, owner);
+        }
+    }
+}
