@@ -473,7 +473,7 @@ MUTANTS = [
         "engine/release.c",
         "if (code == SNIB_OK || code == SNIB_LOST)",
         "if (code == SNIB_OK)",
-        "sim/topology",
+        "unit_doubt",
     ),
     Mutant(
         "a lost hold's release is not repeated after a failover",
