@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8a54eaf184248ad0"
+#define SNIB_BUILD_ID "287bca2fe8e3dbd4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -21932,6 +21932,7 @@ void snib__engine_free(struct snib__engine *e)
 {
     if (!e)
         return;
+    snib__given_end(e);
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
             next = chan->next;
@@ -21947,7 +21948,6 @@ void snib__engine_free(struct snib__engine *e)
         snib__op_empty(op);
     for (struct snib__op *op = e->done_head; op; op = op->next)
         snib__op_empty(op);
-    snib__given_end(e);
     snib__board_end(e);
     snib__route_end(e);
     while (e->nodes)
@@ -22994,6 +22994,8 @@ void snib__given_redo(struct snib__engine *e, snib__time now)
 
 void snib__given_end(struct snib__engine *e)
 {
+    for (uint32_t i = 0; i < e->given_size; i++)
+        given_forget(e, &e->given[i]);
     free(e->given);
     e->given = NULL;
     e->given_size = e->given_next = 0;

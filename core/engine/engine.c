@@ -50,6 +50,7 @@ void snib__engine_free(struct snib__engine *e)
 {
     if (!e)
         return;
+    snib__given_end(e);
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
             next = chan->next;
@@ -65,7 +66,6 @@ void snib__engine_free(struct snib__engine *e)
         snib__op_empty(op);
     for (struct snib__op *op = e->done_head; op; op = op->next)
         snib__op_empty(op);
-    snib__given_end(e);
     snib__board_end(e);
     snib__route_end(e);
     while (e->nodes)

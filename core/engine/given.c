@@ -129,6 +129,8 @@ void snib__given_redo(struct snib__engine *e, snib__time now)
 
 void snib__given_end(struct snib__engine *e)
 {
+    for (uint32_t i = 0; i < e->given_size; i++)
+        given_forget(e, &e->given[i]);
     free(e->given);
     e->given = NULL;
     e->given_size = e->given_next = 0;

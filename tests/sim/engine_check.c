@@ -231,8 +231,9 @@ static const char *check_free(const struct snib__engine *e)
     return NULL;
 }
 
-const char *engine_remains(const struct snib__engine *e)
+const char *engine_remains(struct snib__engine *e)
 {
+    snib__given_end(e);
     PASS_ON(engine_flaw(e));
     PASS_ON(check_free(e));
     MUST(e->live_n == 0);

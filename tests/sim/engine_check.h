@@ -6,7 +6,8 @@
 
 /* What is wrong, in a static buffer; NULL: nothing. */
 const char *engine_flaw(const struct snib__engine *e);
-/* What is left although nobody wants anything any more, or holds a lock's handle; NULL: nothing. */
-const char *engine_remains(const struct snib__engine *e);
+/* What is left although nobody wants anything any more, or holds a lock's handle; NULL: nothing.
+ * Releases that were remembered are forgotten. */
+const char *engine_remains(struct snib__engine *e);
 
 #endif

@@ -118,12 +118,18 @@ type reader struct {
 	holds     map[string]*hold
 	asked     map[string]int64
 	waits     map[string]bool
+	asking    map[string]string // the name that is asked for
 	started   map[string]bool
+	last      int64 // when something happened last in a file
 }
+
+// killed is the code of a call whose process was killed before the answer.
+const killed = -1000
 
 // read takes in all logs of a folder, or one file.
 func read(path string) (*reader, error) {
-	r := &reader{map[string]*history{}, map[string]*hold{}, map[string]int64{}, map[string]bool{}, map[string]bool{}}
+	r := &reader{map[string]*history{}, map[string]*hold{}, map[string]int64{}, map[string]bool{}, map[string]string{},
+		map[string]bool{}, 0}
 	paths := []string{path}
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
@@ -159,10 +165,12 @@ func (r *reader) file(path string) error {
 	}
 	defer file.Close()
 	lines := bufio.NewReader(file)
+	clear(r.asking)
 	for number := 1; ; number++ {
 		line, err := lines.ReadString('\n')
-		if err == io.EOF {
-			return nil // what has no end of line was being written when its process died
+		if err == io.EOF { // what has no end of line was being written when its process died
+			r.unanswered()
+			return nil
 		}
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0] == "#" {
@@ -171,6 +179,14 @@ func (r *reader) file(path string) error {
 		if err := r.line(words); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
+	}
+}
+
+// unanswered takes in the attempts of a process that was killed: the server may have granted them.
+func (r *reader) unanswered() {
+	for who, name := range r.asking {
+		h := r.histories[name]
+		h.calls = append(h.calls, call{who, r.asked[who], r.last, killed, r.waits[who]})
 	}
 }
 
@@ -204,6 +220,7 @@ func (r *reader) line(words []string) (err error) {
 		return &hold{}
 	}
 	at, who := number(1), words[2]
+	r.last = at
 	switch words[0] {
 	case "plan":
 		r.histories[who] = &history{name: who, kind: words[3], number: int(number(4)), lease: number(5) * 1e6}
@@ -212,11 +229,13 @@ func (r *reader) line(words []string) (err error) {
 	case "end":
 		delete(r.started, who)
 	case "ask":
-		r.asked[who], r.waits[who] = at, number(4) > 0
+		r.asked[who], r.waits[who], r.asking[who] = at, number(4) > 0, named(3).name
 	case "fail":
 		h := named(3)
+		delete(r.asking, who)
 		h.calls = append(h.calls, call{who, number(4), at, int(number(5)), r.waits[who]})
 	case "grant":
+		delete(r.asking, who)
 		r.holds[words[4]] = &hold{id: words[4], who: who, name: named(3).name, token: number(5), asked: r.asked[who],
 			waits: r.waits[who], shared: words[6] == "r", owner: words[7], granted: at, checked: at}
 	case "use":
