@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "287bca2fe8e3dbd4"
+#define SNIB_BUILD_ID "ce6b004324c2f131"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14661,7 +14661,11 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
 
 /* given.c */
 /* note: a release was confirmed, or a failover lost the hold. redo: a node became another server, or names moved. */
+/* A server said that it has released the hold, or does not have it. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+/* The same, and the program still has the hold, until given_done(). */
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
@@ -14832,6 +14836,7 @@ snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hol
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__hold_gone(const struct snib__hold *hold);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -22871,8 +22876,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
  * release at every server that serves the name after the one that replied.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
- * So are holds that a server which took over has never heard of: the one before it has them, and may
- * take over again, before it has copied the other's data.
+ * So are holds that a server did not have any more: the one before it, or a replica, may have them, and take
+ * over.  They are noted as soon as they are lost, but not released while the program has them: it may still be
+ * at work.
  *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
@@ -22890,6 +22896,7 @@ struct snib__given {
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 27;
+    uint32_t kept : 1; /* the program is not done with it */
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */
@@ -22897,9 +22904,11 @@ struct snib__given {
     int64_t fencing;  /* or its permits */
 };
 
+/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended. */
 static bool given_counts(const struct snib__hold *hold)
 {
-    return !hold->repeated && !snib__outer_is(hold->gate) &&
+    bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
+    return !hold->repeated && !vote && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }
@@ -22939,26 +22948,6 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
-{
-    if (!given_counts(hold))
-        return;
-    struct snib__given *given = given_place(e, now);
-    if (!given)
-        return;
-    given_forget(e, given);
-    snib__gate_ref(hold->gate);
-    *given = (struct snib__given){.gate = hold->gate,
-                                  .node = hold->gate->node,
-                                  .identity = hold->gate->node->identity,
-                                  .lease_ms = hold->lease_ms,
-                                  .number = hold->number,
-                                  .at = now,
-                                  .until = snib__release_end(e, hold),
-                                  .fencing = hold->fencing,
-                                  .options = hold->options};
-}
-
 /* It stays in the ring: a third server may be further behind than the second. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
@@ -22977,19 +22966,64 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     snib__gate_release(e, again, now);
 }
 
+/* Release it where another server serves its name since, once that is connected. */
+static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
+{
+    const struct snib__node *node = given->gate ? given->gate->node : NULL;
+    bool same = node && node == given->node && node->identity == given->identity;
+    if (node && now >= given->until)
+        given_forget(e, given);
+    else if (node && !same && !given->kept && snib__node_ready(node))
+        given_again(e, given, now);
+}
+
+static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
+                      snib__time now)
+{
+    struct snib__given *given = given_counts(hold) ? given_place(e, now) : NULL;
+    if (!given)
+        return;
+    given_forget(e, given);
+    snib__gate_ref(hold->gate);
+    *given = (struct snib__given){.gate = hold->gate,
+                                  .node = hold->gate->node,
+                                  .identity = hold->gate->node->identity,
+                                  .lease_ms = hold->lease_ms,
+                                  .kept = kept,
+                                  .number = hold->number,
+                                  .at = now,
+                                  .until = snib__release_end(e, hold),
+                                  .fencing = hold->fencing,
+                                  .options = hold->options};
+}
+
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    given_add(e, hold, false, now);
+}
+
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    given_add(e, hold, true, now);
+}
+
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    for (uint32_t i = 0; i < e->given_size; i++) { /* from the newest on */
+        uint32_t back = e->given_next + e->given_size - 1 - i;
+        struct snib__given *given = &e->given[back % e->given_size];
+        if (!given->gate || !given->kept || given->number != hold->number)
+            continue;
+        given->kept = 0;
+        given_visit(e, given, now);
+        return;
+    }
+}
+
 void snib__given_redo(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; i < e->given_size; i++) {
-        struct snib__given *given = &e->given[i];
-        const struct snib__node *node = given->gate ? given->gate->node : NULL;
-        bool same = node && node == given->node && node->identity == given->identity;
-        if (!node || (same && now < given->until))
-            continue;
-        if (now >= given->until)
-            given_forget(e, given);
-        else if (snib__node_ready(node)) /* else once it is ready */
-            given_again(e, given, now);
-    }
+    for (uint32_t i = 0; i < e->given_size; i++)
+        given_visit(e, &e->given[i], now);
 }
 
 void snib__given_end(struct snib__engine *e)
@@ -23177,6 +23211,15 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
 }
 
+/* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
+ * known to be gone. */
+bool snib__hold_gone(const struct snib__hold *hold)
+{
+    return (hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+            hold->reason == SNIB_REASON_FAILOVER) &&
+           hold->gate->kind->kind != SNIB__MULTI;
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -23186,6 +23229,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
+    if (snib__hold_gone(hold))
+        snib__given_lost(e, hold, now);
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
@@ -26269,14 +26314,18 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, even if the loss was that the server has no such hold,
- * because another server may serve the name since, but not if a later hold shares the number and
- * thus the lock.  If the server does not answer until the lease has ended, no release is needed. */
+ * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
+ * number and thus the lock.  If the server does not answer until the lease has ended, no release is
+ * needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool gone = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+    bool known = snib__hold_gone(hold);
+    bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool gone = none || known ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    if (known && !none)
+        snib__given_done(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

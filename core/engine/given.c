@@ -5,8 +5,9 @@
  * release at every server that serves the name after the one that replied.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
- * So are holds that a server which took over has never heard of: the one before it has them, and may
- * take over again, before it has copied the other's data.
+ * So are holds that a server did not have any more: the one before it, or a replica, may have them, and take
+ * over.  They are noted as soon as they are lost, but not released while the program has them: it may still be
+ * at work.
  *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
@@ -25,6 +26,7 @@ struct snib__given {
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 27;
+    uint32_t kept : 1; /* the program is not done with it */
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */
@@ -32,9 +34,11 @@ struct snib__given {
     int64_t fencing;  /* or its permits */
 };
 
+/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended. */
 static bool given_counts(const struct snib__hold *hold)
 {
-    return !hold->repeated && !snib__outer_is(hold->gate) &&
+    bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
+    return !hold->repeated && !vote && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }
@@ -74,26 +78,6 @@ static struct snib__given *given_place(struct snib__engine *e, snib__time now)
     return given;
 }
 
-void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
-{
-    if (!given_counts(hold))
-        return;
-    struct snib__given *given = given_place(e, now);
-    if (!given)
-        return;
-    given_forget(e, given);
-    snib__gate_ref(hold->gate);
-    *given = (struct snib__given){.gate = hold->gate,
-                                  .node = hold->gate->node,
-                                  .identity = hold->gate->node->identity,
-                                  .lease_ms = hold->lease_ms,
-                                  .number = hold->number,
-                                  .at = now,
-                                  .until = snib__release_end(e, hold),
-                                  .fencing = hold->fencing,
-                                  .options = hold->options};
-}
-
 /* It stays in the ring: a third server may be further behind than the second. */
 static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
@@ -112,19 +96,64 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     snib__gate_release(e, again, now);
 }
 
+/* Release it where another server serves its name since, once that is connected. */
+static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
+{
+    const struct snib__node *node = given->gate ? given->gate->node : NULL;
+    bool same = node && node == given->node && node->identity == given->identity;
+    if (node && now >= given->until)
+        given_forget(e, given);
+    else if (node && !same && !given->kept && snib__node_ready(node))
+        given_again(e, given, now);
+}
+
+static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
+                      snib__time now)
+{
+    struct snib__given *given = given_counts(hold) ? given_place(e, now) : NULL;
+    if (!given)
+        return;
+    given_forget(e, given);
+    snib__gate_ref(hold->gate);
+    *given = (struct snib__given){.gate = hold->gate,
+                                  .node = hold->gate->node,
+                                  .identity = hold->gate->node->identity,
+                                  .lease_ms = hold->lease_ms,
+                                  .kept = kept,
+                                  .number = hold->number,
+                                  .at = now,
+                                  .until = snib__release_end(e, hold),
+                                  .fencing = hold->fencing,
+                                  .options = hold->options};
+}
+
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    given_add(e, hold, false, now);
+}
+
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    given_add(e, hold, true, now);
+}
+
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    for (uint32_t i = 0; i < e->given_size; i++) { /* from the newest on */
+        uint32_t back = e->given_next + e->given_size - 1 - i;
+        struct snib__given *given = &e->given[back % e->given_size];
+        if (!given->gate || !given->kept || given->number != hold->number)
+            continue;
+        given->kept = 0;
+        given_visit(e, given, now);
+        return;
+    }
+}
+
 void snib__given_redo(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; i < e->given_size; i++) {
-        struct snib__given *given = &e->given[i];
-        const struct snib__node *node = given->gate ? given->gate->node : NULL;
-        bool same = node && node == given->node && node->identity == given->identity;
-        if (!node || (same && now < given->until))
-            continue;
-        if (now >= given->until)
-            given_forget(e, given);
-        else if (snib__node_ready(node)) /* else once it is ready */
-            given_again(e, given, now);
-    }
+    for (uint32_t i = 0; i < e->given_size; i++)
+        given_visit(e, &e->given[i], now);
 }
 
 void snib__given_end(struct snib__engine *e)

@@ -173,6 +173,15 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
 }
 
+/* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
+ * known to be gone. */
+bool snib__hold_gone(const struct snib__hold *hold)
+{
+    return (hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+            hold->reason == SNIB_REASON_FAILOVER) &&
+           hold->gate->kind->kind != SNIB__MULTI;
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -182,6 +191,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->reason = (unsigned)reason & 7u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
+    if (snib__hold_gone(hold))
+        snib__given_lost(e, hold, now);
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;

@@ -530,7 +530,11 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
 
 /* given.c */
 /* note: a release was confirmed, or a failover lost the hold. redo: a node became another server, or names moved. */
+/* A server said that it has released the hold, or does not have it. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+/* The same, and the program still has the hold, until given_done(). */
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
@@ -701,6 +705,7 @@ snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hol
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__hold_gone(const struct snib__hold *hold);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);

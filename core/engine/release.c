@@ -133,14 +133,18 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
 }
 
 /* The hold was lost and the program is done with it, but the server may still keep the lock for it
- * while other clients wait.  Release it, even if the loss was that the server has no such hold,
- * because another server may serve the name since, but not if a later hold shares the number and
- * thus the lock.  If the server does not answer until the lease has ended, no release is needed. */
+ * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
+ * number and thus the lock.  If the server does not answer until the lease has ended, no release is
+ * needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool gone = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+    bool known = snib__hold_gone(hold);
+    bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool gone = none || known ||
                 (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    if (known && !none)
+        snib__given_done(e, hold, now);
     hold->count = 0;
     if (!rest)
         return;

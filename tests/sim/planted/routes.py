@@ -191,15 +191,15 @@ MUTANTS = [
     Mutant(
         "what was given back before a failover stays with the next master",
         "engine/given.c",
-        "            given_again(e, given, now);\n",
-        "            ;\n",
+        "        given_again(e, given, now);\n",
+        "        ;\n",
         "unit/sentinel",
     ),
     Mutant(
         "what was given back again is forgotten",
         "engine/given.c",
-        "            given_again(e, given, now);\n",
-        "            given_again(e, given, now), given_forget(e, given);\n",
+        "        given_again(e, given, now);\n",
+        "        given_again(e, given, now), given_forget(e, given);\n",
         "unit/sentinel",
     ),
     Mutant(
@@ -462,10 +462,31 @@ MUTANTS = [
         "unit_given",
     ),
     Mutant(
-        "a hold that the next master has never had is not released there",
-        "engine/release.c",
-        "bool gone = hold->count == 0 ||",
-        "bool gone = hold->count == 0 || hold->reason == SNIB_REASON_FAILOVER ||",
+        "what a failover has lost is not given back after the next one",
+        "engine/hold.c",
+        "        snib__given_lost(e, hold, now);\n",
+        "        ;\n",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a lost hold is released at the next server while its program has it",
+        "engine/given.c",
+        "!same && !given->kept && snib",
+        "!same && snib",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a lost hold whose program is done with it is not released at the next server",
+        "engine/given.c",
+        "given->kept = 0;",
+        "",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a lost hold is not released at a server that took over before its program was done with it",
+        "engine/given.c",
+        "        given_visit(e, given, now);\n        return;",
+        "        return;",
         "unit_sentinel",
     ),
     Mutant(
@@ -478,8 +499,8 @@ MUTANTS = [
     Mutant(
         "a lost hold's release is not repeated after a failover",
         "engine/given.c",
-        "return !hold->repeated && !snib",
-        "return !hold->repeated && hold->acquired_at && !snib",
+        "return !hold->repeated && !vote &&",
+        "return !hold->repeated && hold->acquired_at && !vote &&",
         "sim/topology",
     ),
     Mutant(
@@ -492,8 +513,8 @@ MUTANTS = [
     Mutant(
         "a single server's restart brings released locks back",
         "engine/given.c",
-        "if (!given_counts(hold))",
-        "if (!given_counts(hold) || e->config.topology == SNIB__SINGLE)",
+        "= given_counts(hold) ?",
+        "= given_counts(hold) && e->config.topology != SNIB__SINGLE ?",
         "unit_doubt",
     ),
     Mutant(
