@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ce6b004324c2f131"
+#define SNIB_BUILD_ID "d953d2e870507356"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1146,8 +1146,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * standard error when it exits.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
- * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
- *        lock is who acquired it. */
+ * actor  what acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  The actor
+ *        that acquired a lock holds it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);
 
 #ifdef SNIB_DEBUG_PLACES
@@ -1233,7 +1233,7 @@ void snib__url_wipe(char *text);
  * A loop that sleeps on its queue's descriptor would be woken by way of the background thread, which
  * reads the replies and rings the queue's bell: two threads wake for each batch of replies.  So the
  * descriptor is a set, of the bell and of the command sockets whose reader role belongs to the
- * consumer, who reads them when it drains the queue.  One queue of a client leads.
+ * consumer, which reads them when it drains the queue.  One queue of a client leads.
  *
  * The role never depends on the consumer: a caller that waits for a reply of its own takes it at
  * once, one that waits for another's ends the lead, because it may be that consumer itself, and the
@@ -4831,7 +4831,7 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
-#define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
+#define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
@@ -4857,7 +4857,7 @@ struct debug_use {
     enum debug_what what;
     bool told;
     bool ordered; /* it has a place in the order of locks */
-    bool alone;   /* who holds it cannot get it once more without a release */
+    bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
     uint32_t n;
@@ -8123,7 +8123,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
  * A new edge closes a circle if its end leads back to its beginning: a search in breadth, so that the
  * shortest circle is told.  A lock can be reached in two ways, by reading and by writing, which lead on to
  * different edges, so each is looked at once.  So is each with and without an edge of this process on the way,
- * because circles of other processes alone are theirs. */
+ * because circles of other processes alone are for those to report. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8225,7 +8225,7 @@ static void order_meet(struct order_search *s, const struct order_edge *by,
     s->tail = way;
 }
 
-/* Whether who takes it this way may have to wait for one who holds it that way. */
+/* Whether taking it this way may have to wait for one that holds it that way. */
 static bool order_waits(const struct order_edge *takes, const struct order_edge *holds)
 {
     return !(takes->taken_reads && holds->held_reads);
@@ -9560,7 +9560,7 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
     hold->handle = hold->sink = NULL;
     hold->tell = 0;
     if (hold->users == 0)
-        hold->owner = 0; /* it is about to be freed: who re-entered it could not release it */
+        hold->owner = 0; /* it is about to be freed: an owner that re-entered it could not release it */
 }
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
@@ -22876,9 +22876,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
  * release at every server that serves the name after the one that replied.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
- * So are holds that a server did not have any more: the one before it, or a replica, may have them, and take
- * over.  They are noted as soon as they are lost, but not released while the program has them: it may still be
- * at work.
+ * The same goes for holds that were lost because a server did not have them: the server before it, or a
+ * replica, may still have them, and take over.  They are noted when they are lost, but not released while the
+ * program has them: it may still be at work.
  *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
@@ -22896,7 +22896,7 @@ struct snib__given {
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 27;
-    uint32_t kept : 1; /* the program is not done with it */
+    uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */
@@ -23834,7 +23834,7 @@ snib__time snib__lane_deadline(const struct snib__link *link)
 
 /* ---- engine/link.c ----------------------------------------------------------------------------*/
 
-/* link.c - one connection to a node: when to connect, what ends it, who handles its replies.
+/* link.c - one connection to a node: when to connect, what ends it, what handles its replies.
  *
  *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
  *      ^------------ link_down, or closed by the engine: silence, nonsense, a refusal -'

@@ -1002,8 +1002,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * standard error when it exits.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
- * actor  who acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  Who holds a
- *        lock is who acquired it. */
+ * actor  what acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  The actor
+ *        that acquired a lock holds it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);
 
 #ifdef SNIB_DEBUG_PLACES

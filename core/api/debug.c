@@ -24,7 +24,7 @@
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
-#define DEBUG_WAIT (1000 * SNIB__MS) /* who waits that long for itself is told */
+#define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
@@ -50,7 +50,7 @@ struct debug_use {
     enum debug_what what;
     bool told;
     bool ordered; /* it has a place in the order of locks */
-    bool alone;   /* who holds it cannot get it once more without a release */
+    bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
     uint32_t n;

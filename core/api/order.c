@@ -3,7 +3,7 @@
  * A new edge closes a circle if its end leads back to its beginning: a search in breadth, so that the
  * shortest circle is told.  A lock can be reached in two ways, by reading and by writing, which lead on to
  * different edges, so each is looked at once.  So is each with and without an edge of this process on the way,
- * because circles of other processes alone are theirs. */
+ * because circles of other processes alone are for those to report. */
 #include "api/order.h"
 
 #include <stdio.h>
@@ -106,7 +106,7 @@ static void order_meet(struct order_search *s, const struct order_edge *by,
     s->tail = way;
 }
 
-/* Whether who takes it this way may have to wait for one who holds it that way. */
+/* Whether taking it this way may have to wait for one that holds it that way. */
 static bool order_waits(const struct order_edge *takes, const struct order_edge *holds)
 {
     return !(takes->taken_reads && holds->held_reads);

@@ -121,7 +121,7 @@ static double batches(double holds, double shards)
     return holds * GROUPS_MOST / (holds + GROUPS_MOST); /* they were taken at any times */
 }
 
-/* Those who wait ask again now and then; others begin to wait and are woken. */
+/* Waiters ask again now and then; others begin to wait and are woken. */
 static void add_waits(struct flow *flow, const struct plan *plan, double shards)
 {
     double waiters = plan->waiters / shards, waits = plan->rate * plan->contended / shards;

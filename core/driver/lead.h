@@ -3,7 +3,7 @@
  * A loop that sleeps on its queue's descriptor would be woken by way of the background thread, which
  * reads the replies and rings the queue's bell: two threads wake for each batch of replies.  So the
  * descriptor is a set, of the bell and of the command sockets whose reader role belongs to the
- * consumer, who reads them when it drains the queue.  One queue of a client leads.
+ * consumer, which reads them when it drains the queue.  One queue of a client leads.
  *
  * The role never depends on the consumer: a caller that waits for a reply of its own takes it at
  * once, one that waits for another's ends the lead, because it may be that consumer itself, and the

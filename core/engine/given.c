@@ -5,9 +5,9 @@
  * release at every server that serves the name after the one that replied.  A number is never used
  * twice, so this is harmless where the release had arrived.
  *
- * So are holds that a server did not have any more: the one before it, or a replica, may have them, and take
- * over.  They are noted as soon as they are lost, but not released while the program has them: it may still be
- * at work.
+ * The same goes for holds that were lost because a server did not have them: the server before it, or a
+ * replica, may still have them, and take over.  They are noted when they are lost, but not released while the
+ * program has them: it may still be at work.
  *
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
@@ -26,7 +26,7 @@ struct snib__given {
     const struct snib__node *node;
     uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 27;
-    uint32_t kept : 1; /* the program is not done with it */
+    uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
     uint64_t number;
     snib__time at;    /* when it was noted */

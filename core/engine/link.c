@@ -1,4 +1,4 @@
-/* link.c - one connection to a node: when to connect, what ends it, who handles its replies.
+/* link.c - one connection to a node: when to connect, what ends it, what handles its replies.
  *
  *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
  *      ^------------ link_down, or closed by the engine: silence, nonsense, a refusal -'
