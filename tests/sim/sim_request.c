@@ -132,8 +132,34 @@ static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers
     return n;
 }
 
+/* A task whose earlier attempt may have been granted by a server that was replaced since has another number. */
+static void follow(struct sim_process *process, uint64_t number, int side)
+{
+    for (int i = 0; i < SIM_TASKS; i++) {
+        struct sim_task *task = &process->tasks[i];
+        if (task->doing != DOING_WAIT || task->op == NULL || task->op->hold == NULL ||
+            task->op->hold->number != number || task->number == number || task->number == 0) {
+            continue;
+        }
+        struct sim_owner *left = check_owner(process, task->number, side);
+        left->abandoned = true;
+        left->abandoned_at = sim.now;
+        const struct sim_owner before = *left;
+        *check_owner(process, number, side) =
+            (struct sim_owner){.use = before.use,
+                               .lease = before.lease,
+                               .answered = before.answered,
+                               .attempts = before.attempts,
+                               .first_sent = before.first_sent,
+                               .connects_before = before.connects_before,
+                               .messages_before = before.messages_before};
+        task->number = number;
+    }
+}
+
 static void attempt(struct sim_process *process, uint64_t number, int side)
 {
+    follow(process, number, side);
     struct sim_owner *owner = check_owner(process, number, side);
     if (owner->again) {
         bool on_its_way = owner->present != 0 && owner->releases > 0;

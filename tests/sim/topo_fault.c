@@ -44,7 +44,9 @@ void fault_plan(void)
         topo.pace = topo_between(200, 1000) * SNIB__MS;
     } else if (topo.focus == TOPO_LEFT) {
         topo.enabled = 1U << TOPO_KILL | 1U << TOPO_MANUAL | 1U << TOPO_LAG | 1U << TOPO_STOP |
-                       (topo_chance(2) ? 1U << TOPO_CUT | 1U << TOPO_ISOLATE : 0);
+                       (topo_chance(2) ? 1U << TOPO_CUT | 1U << TOPO_ISOLATE : 0) |
+                       (topo_chance(2) ? 1U << TOPO_RESTART | 1U << TOPO_HOLE : 0) |
+                       (topo_chance(2) ? 1U << TOPO_PAUSE | 1U << TOPO_LATE_TICK : 0);
         topo.pace = topo_between(200, 1000) * SNIB__MS;
     }
     if (topo.focused) {

@@ -305,6 +305,38 @@ static void restart_repeats_releases(void **state)
     }
 }
 
+/* An attempt had no answer, and the next server refused it: the first one may have granted it, and may be back with its
+ * data.  So its number is released at the third, and the waiter tries with another one. */
+static void refused_attempt_is_released(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "x"), 0);
+    connect_link(engine);
+    const uint64_t number = op->hold->number;
+    strcpy(engine->home->run_id, "another");
+    cut_link(engine);
+    assert_int_equal(sent_again(engine), 1);
+    assert_int_equal(op->hold->number, number);
+    answer(engine, ":60000\r\n");
+    assert_false(op->done);
+    assert_int_not_equal(op->hold->number, number);
+    assert_int_equal(on_the_way(engine), 0);
+    strcpy(engine->home->run_id, "a third one");
+    cut_link(engine);
+    sent_again(engine);
+    const struct snib__conn *conn = conn_of(engine);
+    int releases = 0;
+    for (uint32_t i = 0; i < conn->ring_count; i++) {
+        const struct snib__request *sent =
+            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        releases += sent->kind == SNIB__REQ_RELEASE && sent->number == number;
+        assert_false(sent->kind == SNIB__REQ_ACQUIRE && sent->number == number);
+    }
+    assert_int_equal(releases, 1);
+    snib__engine_free(engine);
+}
+
 /* The same process was demoted and promoted again, and has the data of the master between: what it granted
  * before may be gone.  The replication id tells. */
 static void other_data_asks_for_fixed_leases(void **state)
@@ -441,6 +473,7 @@ int main(void)
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),
         cmocka_unit_test(restart_repeats_releases),
+        cmocka_unit_test(refused_attempt_is_released),
         cmocka_unit_test(other_data_asks_for_fixed_leases),
         cmocka_unit_test(question_is_repeated),
         cmocka_unit_test(reply_timeout_knows_the_lease),

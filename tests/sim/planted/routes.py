@@ -504,6 +504,20 @@ MUTANTS = [
         "sim/topology",
     ),
     Mutant(
+        "an attempt without an answer is forgotten when the next server refuses it",
+        "engine/gate.c",
+        "    snib__given_note(e, &astray, now);\n",
+        "",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a waiter tries again with a number that is to be released",
+        "engine/gate.c",
+        "    hold->number = e->next_number;\n",
+        "",
+        "unit_doubt",
+    ),
+    Mutant(
         "a repeated release is remembered as another one",
         "engine/given.c",
         "    again->repeated = 1;\n",
