@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b44506f83260a401"
+#define SNIB_BUILD_ID "b9857f03c893c2bb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -9560,7 +9560,8 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
     hold->handle = hold->sink = NULL;
     hold->tell = 0;
     if (hold->users == 0)
-        hold->owner = 0; /* it is about to be freed: an owner that re-entered it could not release it */
+        hold->owner =
+            0; /* it is about to be freed: an owner that re-entered it could not release it */
 }
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
