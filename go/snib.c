@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b9857f03c893c2bb"
+#define SNIB_BUILD_ID "743a7a75e4364596"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -9560,8 +9560,7 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
     hold->handle = hold->sink = NULL;
     hold->tell = 0;
     if (hold->users == 0)
-        hold->owner =
-            0; /* it is about to be freed: an owner that re-entered it could not release it */
+        hold->owner = 0; /* it is about to be freed: nobody could release what re-enters it */
 }
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
@@ -22775,8 +22774,13 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
     if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
         hold->flags & SNIB__LENT)
         return;
-    struct snib__hold astray = *hold;
-    astray.deadline = snib__lease_end(now, snib__hold_lease(e, hold));
+    struct snib__hold astray = {.gate = hold->gate,
+                                .number = hold->number,
+                                .lease_ms = hold->lease_ms,
+                                .exact = hold->exact,
+                                .fencing = hold->fencing, /* or its permits */
+                                .options = hold->options,
+                                .deadline = snib__lease_end(now, snib__hold_lease(e, hold))};
     snib__given_note(e, &astray, now);
     hold->number = e->next_number;
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;

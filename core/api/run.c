@@ -45,8 +45,7 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
     hold->handle = hold->sink = NULL;
     hold->tell = 0;
     if (hold->users == 0)
-        hold->owner =
-            0; /* it is about to be freed: an owner that re-entered it could not release it */
+        hold->owner = 0; /* it is about to be freed: nobody could release what re-enters it */
 }
 
 void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)

@@ -417,8 +417,13 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
     if (kind->discipline == SNIB__QUEUED || kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD) ||
         hold->flags & SNIB__LENT)
         return;
-    struct snib__hold astray = *hold;
-    astray.deadline = snib__lease_end(now, snib__hold_lease(e, hold));
+    struct snib__hold astray = {.gate = hold->gate,
+                                .number = hold->number,
+                                .lease_ms = hold->lease_ms,
+                                .exact = hold->exact,
+                                .fencing = hold->fencing, /* or its permits */
+                                .options = hold->options,
+                                .deadline = snib__lease_end(now, snib__hold_lease(e, hold))};
     snib__given_note(e, &astray, now);
     hold->number = e->next_number;
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;
