@@ -529,12 +529,12 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
                                   uint64_t cursor);
 
 /* given.c */
-/* note: a release was confirmed, or a failover lost the hold. redo: a node became another server, or names moved. */
 /* A server said that it has released the hold, or does not have it. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* The same, and the program still has the hold, until given_done(). */
 void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+/* A node became another server, or names moved. */
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
