@@ -218,6 +218,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .identity = client->identity,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
+        .tenure = true,
         .ops_max = o->waiters_max,
         .lanes = o->lanes,
         .durability = o->durability == SNIB_DURABILITY_NONE ? 0 : o->durability,

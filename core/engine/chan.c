@@ -313,7 +313,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
                 bool last = !waitq->chan_next; /* freeing the last one frees the channel */
                 other = waitq->chan_next;
                 waitq->own_messages = 0;
-                if (!waitq->head && !waitq->incoming)
+                if (!snib__waitq_used(waitq))
                     snib__waitq_free(e, waitq);
                 else
                     snib__link_want(e, chan_link(node), now);

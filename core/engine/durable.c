@@ -299,7 +299,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
-    hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
+    hold->replicas = (uint8_t)(reached < 127 ? reached : 127) & 127u;
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
         durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);

@@ -54,6 +54,7 @@ struct snib__config {
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t publish;      /* SNIB_PUBLISH_*: for a cluster */
     int32_t handover_max; /* 0: none */
+    bool tenure;          /* hand over without a command where that is possible */
     int32_t ops_max;
     int32_t lanes;             /* command connections to each node; 0: one */
     int32_t durability;        /* replicas that must have a grant, or SNIB_DURABILITY_*; 0: none */
@@ -319,6 +320,7 @@ struct snib__hold {
     uint32_t options : 4;      /* SNIB_LOCK_* */
     uint32_t max_hold_ms : 27; /* 0: none */
     uint32_t tell : 4;         /* the caller's: report the loss as an event */
+    uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
@@ -327,7 +329,9 @@ struct snib__hold {
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
-    uint8_t replicas;   /* durability: replicas that had the grant when it was made */
+    uint8_t
+        replicas : 7; /* durability: replicas that had the grant when it was made, 127 at most */
+    uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */
     void *handle;   /* NULL: no user has it yet, or none any more */
     uint32_t given; /* users that have the handle; the others' grants wait to be taken */

@@ -66,6 +66,7 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->n = (int64_t)(lease / SNIB__MS);
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
+    hold->extended = 1;
     e->extending++;
     if (outer) {
         snib__outer_extend(e, op);

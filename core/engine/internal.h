@@ -2,6 +2,7 @@
  *
  * gate.c      gates: who holds and who waits for one lock name; what all disciplines share
  * sole.c      locks with one holder: trying, the local queue, hand-over
+ * tenure.c    hand-over without a command, under the same number
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   releases, and requests that were never answered
@@ -117,6 +118,8 @@ struct snib__waitq {
     struct snib__waitq *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
+    struct snib__hold *behind;    /* tenure.c: released holds that share the next question */
+    uint32_t asking;              /* ... questions in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
     snib__time known_at;          /* sole.c: the lock was held at that time or later */
@@ -617,10 +620,22 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
+                              snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
+
+/* tenure.c */
+/* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+                        struct snib__hold *hold);
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n, snib__time now);
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -646,6 +661,11 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
 /* waitq.c */
+/* Operations wait, or something in flight needs it. */
+static inline bool snib__waitq_used(const struct snib__waitq *waitq)
+{
+    return waitq->head || waitq->incoming || waitq->asking > 0;
+}
 struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
 void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);

@@ -11,8 +11,8 @@
 #define RELEASE_PLACE                                                                              \
     (6000 * SNIB__MS) /* by then a place in a fair queue and its first lease have ended */
 
-void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
-                         snib__time now)
+static void release_ended(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                          snib__time now)
 {
     struct snib__op *op = hold->op;
     snib__timer_cancel(e, &hold->timer_at);
@@ -25,13 +25,30 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (code == SNIB_OK || code == SNIB_LOST)
+    if (!hold->passed && (code == SNIB_OK || code == SNIB_LOST))
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
+}
+
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
+{
+    if (!hold->passed) {
+        release_ended(e, hold, code, now);
+        return;
+    }
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    for (struct snib__hold *next; hold; hold = next) { /* all that shared the question */
+        next = hold->next;
+        release_ended(e, hold, code, now);
+    }
+    snib__tenure_ended(e, gate, now);
+    snib__gate_put(e, gate);
 }
 
 /* How many messages of its own release a gate receives. */
@@ -52,9 +69,10 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    struct snib__waitq *waitq = hold->gate->waitq;
+    struct snib__waitq *waitq = hold->passed ? NULL : hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
     if (waitq) {
+        snib__tenure_ask(e, hold->gate, now);
         waitq->chain = 0;
         snib__turn_releasing(waitq);
     }
@@ -95,6 +113,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
+    if (held && snib__tenure_pass(e, hold, now))
+        return;
     snib__hold_stop(e, hold);
     if (held)
         e->stats.held--;
@@ -184,6 +204,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
+    if (hold->passed) /* its number may be released meanwhile */
+        hold->flags |= SNIB__RESENT;
     if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;
@@ -201,6 +223,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     struct snib__verdict verdict = {0};
+    if (!error && hold->passed) {
+        snib__tenure_answer(e, hold, reply, n, now);
+        return;
+    }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a

@@ -34,7 +34,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
     case SNIB__REQ_RELEASE:
-        return hold->gate->kind->release(out, e, hold);
+        return hold->passed ? snib__tenure_encode(out, e, hold)
+                            : hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->waitq->incoming);
     case SNIB__REQ_RENEW:
@@ -234,7 +235,10 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
+    struct snib__hold *hold = again.kind == SNIB__REQ_RELEASE ? again.subject : NULL;
     again.asking = false;
+    if (hold && hold->passed) /* a later release of its number may be ahead of it now */
+        hold->flags |= SNIB__RESENT;
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)

@@ -174,9 +174,9 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
-static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
-                               struct snib__hold *hold, snib__time now)
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
+    const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
@@ -199,9 +199,10 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (!sole_may_hand_over(e, gate, hold, now))
+    if (!snib__sole_may_hand_over(e, hold, now))
         return false;
     struct snib__op *next = gate->waitq->head;
+    snib__tenure_ask(e, gate, now);
     snib__waitq_remove(gate->waitq, next);
     gate->waitq->incoming = next->hold;
     next->hold->phase = SNIB__TRYING;

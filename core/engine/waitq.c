@@ -137,7 +137,7 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
-    if (!waitq || waitq->head || waitq->incoming)
+    if (!waitq || snib__waitq_used(waitq))
         return;
     waitq->brief = 0;
     waitq->burst = 1;

@@ -33,7 +33,8 @@ enum {
     SNIB__NO_HANDOVER = 8,
     SNIB__TWO_MESSAGES = 16,  /* a release that publishes does so twice */
     SNIB__MANY_MESSAGES = 32, /* ... an unknown number of times */
-    SNIB__TOKENS = 64         /* its holds may have fencing tokens */
+    SNIB__TOKENS = 64,        /* its holds may have fencing tokens */
+    SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
 struct snib__verdict {

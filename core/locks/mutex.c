@@ -96,6 +96,7 @@ int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TENURE,
     .acquire = snib__mutex_acquire,
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,

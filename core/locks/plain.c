@@ -109,6 +109,7 @@ static void plain_acquired(const struct snib__engine *engine, const struct snib_
 const struct snib__lock_kind snib__plain = {
     .kind = SNIB_PLAIN,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TENURE,
     .acquire = plain_acquire,
     .release = plain_release,
     .transfer = plain_transfer,

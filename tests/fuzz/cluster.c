@@ -410,6 +410,7 @@ static struct snib__config config_of(const uint8_t head[STEP])
     config.lanes = head[1] & 4 ? 3 : 0;
     config.scatter = head[1] & 8;
     config.handover_max = head[1] & 16 ? 0 : 16;
+    config.tenure = !(head[1] & 64);
     config.identity = head[1] & 32 ? "host h\npid 1\n" : NULL;
     return config;
 }

@@ -57,6 +57,7 @@ static void begin(const uint8_t head[STEP])
         config.uuid[35] = (char)('1' + i);
         config.lease = leases[head[1] % 4] * SECOND;
         config.handover_max = head[1] & 4 ? 0 : 16;
+        config.tenure = !(head[3] & 1);
         config.lanes = head[1] & 8 ? 3 : 0;
         config.identity = head[2] & 1 ? "host h\npid 1\n" : NULL;
         config.scatter = head[1] & 16;

@@ -431,6 +431,7 @@ static struct snib__config config_of(const uint8_t head[STEP])
     config.seed = head[2] + 1u;
     config.lanes = head[1] & 4 ? 3 : 0;
     config.handover_max = head[1] & 16 ? 0 : 16;
+    config.tenure = !(head[1] & 64);
     return config;
 }
 

@@ -66,7 +66,8 @@ static const char *check_queue(const struct snib__gate *gate, struct census *cen
     MUST(waitq->queued == n);
     MUST(!waitq->incoming || waitq->incoming->gate == gate);
     bool idle = waitq->idle_since != SNIB__NEVER;
-    MUST(!idle || (!waitq->head && !waitq->incoming));
+    MUST(!idle || !snib__waitq_used(waitq));
+    MUST(waitq->asking > 0 || !waitq->behind);
     census->idle += idle;
     if (!waitq->chan)
         return NULL;

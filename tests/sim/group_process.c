@@ -195,6 +195,7 @@ static void new_peer(struct world_process *process, int node)
                                   .try_timeout = world.patience / 3,
                                   .recheck = world.recheck,
                                   .handover_max = 16,
+                                  .tenure = true,
                                   .ops_max = 1000,
                                   .home = &peer->client};
     snprintf(config.uuid, sizeof config.uuid, "%08x-%04x-8000-8000-%012llx", process->id,

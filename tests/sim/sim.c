@@ -414,17 +414,19 @@ static void print_totals(uint64_t seeds, double seconds)
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};
     printf("sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered "
            "%llu, extended %llu, identified %llu, "
-           "handed over %llu, by lanes %llu (lost %llu), released %llu, busy %llu, timed out %llu, "
+           "handed over %llu, passed on %llu, by lanes %llu (lost %llu), released %llu, busy %llu, "
+           "timed out %llu, "
            "cancelled %llu, lost %llu, "
            "failed %llu; holds:",
            (unsigned long long)seeds, (unsigned long long)totals.events,
            (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
            (unsigned long long)totals.reentered, (unsigned long long)totals.extended,
            (unsigned long long)totals.identified, (unsigned long long)totals.handed_over,
-           (unsigned long long)totals.lanes, (unsigned long long)totals.lanes_lost,
-           (unsigned long long)totals.released, (unsigned long long)totals.refused,
-           (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
-           (unsigned long long)totals.lost, (unsigned long long)totals.failed);
+           (unsigned long long)totals.passed_on, (unsigned long long)totals.lanes,
+           (unsigned long long)totals.lanes_lost, (unsigned long long)totals.released,
+           (unsigned long long)totals.refused, (unsigned long long)totals.timed_out,
+           (unsigned long long)totals.cancelled, (unsigned long long)totals.lost,
+           (unsigned long long)totals.failed);
     for (int i = 0; i < FAMILY_COUNT; i++) {
         printf(" %s %llu", families[i], (unsigned long long)totals.by_family[i]);
     }

@@ -139,6 +139,8 @@ struct sim_owner {
     bool closed;          /* its hold was valid when its client was closed */
     bool found, missed;   /* by a release: the server reported all of it, or not */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
+    snib__time asked_at;  /* a question about it was last answered by the server */
+    bool there;           /* ... which had it */
     bool unheard;         /* an extension was cancelled: what its answer tells is not heard */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
@@ -384,8 +386,8 @@ struct sim_totals {
     uint64_t faults[FAULT_COUNT];
     uint64_t lanes; /* requests by further lanes; how many of them were lost: */
     uint64_t lanes_lost;
-    uint64_t granted, reentered, extended, identified, handed_over, refused, timed_out, cancelled,
-        released, lost, failed;
+    uint64_t granted, reentered, extended, identified, handed_over, passed_on, refused, timed_out,
+        cancelled, released, lost, failed;
     uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
 };
 

@@ -91,6 +91,7 @@ struct sim_process *process_new(int slot)
                                   .lanes = sim.lanes,
                                   .scatter = sim_chance(2),
                                   .ops_max = 1000};
+    config.tenure = config.handover_max % 4 != 1;
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = sim.known ? process->identity : NULL;
@@ -207,6 +208,15 @@ void process_knows(struct sim_process *process, const struct sim_use *use)
     }
 }
 
+/* Whether another hold has the number since the end of this one. */
+static bool goes_on(const struct sim_hold *left)
+{
+    const struct snib__hold *active =
+        left->use.gate == NULL ? NULL : snib__gate_active(left->use.gate);
+    return active != NULL && active != left->hold && active->number == left->number &&
+           active->phase == SNIB__HELD;
+}
+
 /* One task has finished with the hold; the last one gives it back to the engine. */
 void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
 {
@@ -219,14 +229,19 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
         sim_fail("%u:%llu was lost without being reported", process->id,
                  (unsigned long long)hold->number);
     }
-    owner->abandoned = true;
-    owner->abandoned_at = sim.now;
     owner->stray |= is_lost && memory_is_short(); /* what is left of it cannot be released then */
     set_free(process, &hold->use);
     process_knows(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;
+    const struct sim_hold left = *hold;
     *hold = (struct sim_hold){0};
+    bool went_on = engine_hold->passed;
     snib__hold_drop(process->engine, engine_hold, sim_clock(process));
+    if (!went_on && !goes_on(&left)) {
+        owner = check_owner(process, left.number, left.use.side);
+        owner->abandoned = true;
+        owner->abandoned_at = sim.now;
+    }
 }
 
 static void take_hold(struct sim_process *process, struct sim_task *task)

@@ -194,7 +194,10 @@ static bool is_untold(const struct sim_process *process, uint64_t number)
 {
     for (int i = 0; i < sim.task_count; i++) {
         const struct sim_task *task = &process->tasks[i];
-        if (task->op != NULL && task->op->done && task->number == number) {
+        bool is_it =
+            task->op != NULL && (task->number == number ||
+                                 (task->op->hold != NULL && task->op->hold->number == number));
+        if (is_it && task->op->done) {
             return true;
         }
     }
@@ -365,6 +368,19 @@ static void renewed(const model_text *argv, size_t argc, int side, bool before)
     }
 }
 
+/* A question was executed. */
+static void asked(const model_text *argv, size_t argc, int side)
+{
+    uint64_t numbers[ARGUMENTS_MAX];
+    struct sim_process *process;
+    size_t n = find_owners(argv, argc, numbers, ARGUMENTS_MAX, &process);
+    for (size_t i = 0; i < n && !model_refused(sim.model); i++) {
+        struct sim_owner *owner = check_owner(process, numbers[i], side);
+        owner->asked_at = sim.now;
+        owner->there = owner->present == owner->use.names;
+    }
+}
+
 /* A release was executed; `had` is what the server had of the owner. */
 static void released(struct sim_owner *owner, unsigned had)
 {
@@ -411,6 +427,8 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     check_truth(cause);
     if (renews) {
         renewed(argv, argc, side_of(script), false);
+    } else if (is(purpose, "renew") && sim.peer_cause == CAUSE_NONE) {
+        asked(argv, argc, side_of(script));
     } else if (gives_back) {
         released(check_owner(sim.acting, number, side_of(script)), had);
     }

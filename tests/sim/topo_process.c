@@ -66,6 +66,7 @@ struct topo_process *process_new(int slot)
                                   .lanes = topo_chance(2) ? 1 + (int32_t)topo_draw(4) : 1,
                                   .scatter = true,
                                   .ops_max = 1000};
+    config.tenure = process->id % 4 != 3;
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = topo.known ? process->identity : NULL;
@@ -151,10 +152,16 @@ static void take_hold(struct topo_process *process, struct topo_task *task)
     bool is_new = hold == NULL;
     if (is_new) {
         hold = find_hold(process, NULL);
-        *hold = (struct topo_hold){.hold = granted,
-                                   .use = task->use,
-                                   .number = granted->number,
-                                   .submitted = task->submitted};
+        snib__time submitted = task->submitted;
+        for (int i = 0; i < TOPO_HOLDS; i++) { /* it may go on under the number of one before it */
+            const struct topo_hold *other = &process->holds[i];
+            if (other->users > 0 && other->number == granted->number &&
+                other->submitted < submitted) {
+                submitted = other->submitted;
+            }
+        }
+        *hold = (struct topo_hold){
+            .hold = granted, .use = task->use, .number = granted->number, .submitted = submitted};
         hold->owner_n = (size_t)snprintf(hold->owner, sizeof hold->owner, "%s:%llu", process->uuid,
                                          (unsigned long long)hold->number);
         granted->tell = 1;

@@ -1,0 +1,130 @@
+/* tenure.c - the next waiter of this process goes on under the number that the server knows.
+ *
+ * A hand-over by command lets the next waiter start a round trip after the hold before it has ended.  Here it starts at
+ * once: it takes over the number, and with it the lease, and the release before it only asks whether the server still has
+ * that number.
+ *
+ *     the first is released, another waits:  RELEASING, asks      the other: HELD, same number
+ *     the server has the number              released             ...
+ *     it has not                             LOST                 LOST
+ *
+ * No promise is weaker for it.  A number is acquired once, so a server that has it after a release has had it until then:
+ * the question proves as much as a release does.  The server's owner is one of this client either way, with the same lease
+ * and deadline, and whoever dies leaves the same key.  A waiter that starts before the answer is in the place of any hold
+ * between two renewals, but for a round trip only: the question is about its lease, too.  It starts only from a hold that is
+ * free of doubt, and a chain of hand-overs ends as soon as one by command would (sole.c), so that other clients have their
+ * turns.
+ *
+ * One question of a gate is in flight at a time.  What is released meanwhile shares the next one.
+ */
+#include "engine/internal.h"
+
+/* Its lease is the client's, and nothing but renewals has moved the server's: what follows it may have that, too. */
+static bool tenure_plain(const struct snib__hold *hold)
+{
+    bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
+    return hold->lease_ms == 0 && !vote && !hold->extended &&
+           !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
+}
+
+static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
+                            snib__time now)
+{
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
+           hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
+           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+}
+
+/* A thread that waits for the end of the release reads where the answer comes. */
+static void tenure_note_link(struct snib__hold *hold)
+{
+    if (hold->op)
+        hold->op->link = hold->gate->unanswered > 0 ? hold->gate->lane : NULL;
+}
+
+/* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__waitq *waitq = gate->waitq;
+    struct snib__hold *first = waitq->behind;
+    if (!first)
+        return;
+    waitq->behind = NULL;
+    waitq->asking++;
+    snib__gate_send_release(e, first, now);
+    for (struct snib__hold *hold = first; hold; hold = hold->next)
+        tenure_note_link(hold);
+}
+
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__waitq *waitq = gate->waitq;
+    if (!tenure_can_pass(e, hold, now) || !snib__sole_may_hand_over(e, hold, now))
+        return false;
+    snib__time sent_at = hold->deadline - snib__lease_end(0, e->config.lease);
+    struct snib__hold *next = waitq->head->hold;
+    snib__waitq_remove(waitq, waitq->head);
+    snib__timer_cancel(e, &waitq->timer_at);
+    snib__hold_stop(e, hold);
+    hold->phase = SNIB__RELEASING;
+    hold->passed = 1;
+    e->stats.held--;
+    e->stats.handovers++;
+    e->releasing++;
+    e->moves++;
+    gate->active = next;
+    next->number = hold->number;
+    snib__gate_ref(gate);
+    hold->next = waitq->behind;
+    waitq->behind = hold;
+    if (waitq->asking == 0)
+        snib__tenure_ask(e, gate, now);
+    else
+        tenure_note_link(hold);
+    if (snib__gate_grant(e, next, 0, sent_at, now))
+        snib__sole_known(e, waitq, now);
+    snib__gate_put(e, gate);
+    return true;
+}
+
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+                        struct snib__hold *hold)
+{
+    return hold->gate->kind->renew(out, e, &hold, 1, 0);
+}
+
+/* A question has ended. */
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (--gate->waitq->asking > 0)
+        return;
+    snib__tenure_ask(e, gate, now);
+    snib__waitq_rest(e, gate, now);
+}
+
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
+ * overtaken a repetition of this one. */
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__hold *heir = gate->active;
+    bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
+    bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
+                !snib__hold_over(e, heir, now);
+    bool ours = there || (!held && (hold->flags & SNIB__RESENT));
+    int reason = taken                                     ? SNIB_REASON_TAKEN
+                 : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
+                                                           : SNIB_REASON_DELETED;
+    snib__gate_ref(gate);
+    for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
+        lost->reason = (unsigned)reason & 7u;
+        snib__hold_found_lost(e, lost, now);
+    }
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    if (!ours && held)
+        snib__hold_lose(e, heir, reason, now);
+    snib__gate_put(e, gate);
+}
