@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "452d469f7daa9159"
+#define SNIB_BUILD_ID "042e03fe26d8d203"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2112,6 +2112,7 @@ struct snib__config {
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t publish;      /* SNIB_PUBLISH_*: for a cluster */
     int32_t handover_max; /* 0: none */
+    bool tenure;          /* hand over without a command where that is possible */
     int32_t ops_max;
     int32_t lanes;             /* command connections to each node; 0: one */
     int32_t durability;        /* replicas that must have a grant, or SNIB_DURABILITY_*; 0: none */
@@ -2377,6 +2378,7 @@ struct snib__hold {
     uint32_t options : 4;      /* SNIB_LOCK_* */
     uint32_t max_hold_ms : 27; /* 0: none */
     uint32_t tell : 4;         /* the caller's: report the loss as an event */
+    uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
     uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
@@ -2385,7 +2387,9 @@ struct snib__hold {
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
     uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
-    uint8_t replicas;   /* durability: replicas that had the grant when it was made */
+    uint8_t
+        replicas : 7; /* durability: replicas that had the grant when it was made, 127 at most */
+    uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */
     void *handle;   /* NULL: no user has it yet, or none any more */
     uint32_t given; /* users that have the handle; the others' grants wait to be taken */
@@ -3674,6 +3678,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .identity = client->identity,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
+        .tenure = true,
         .ops_max = o->waiters_max,
         .lanes = o->lanes,
         .durability = o->durability == SNIB_DURABILITY_NONE ? 0 : o->durability,
@@ -4685,7 +4690,8 @@ enum {
     SNIB__NO_HANDOVER = 8,
     SNIB__TWO_MESSAGES = 16,  /* a release that publishes does so twice */
     SNIB__MANY_MESSAGES = 32, /* ... an unknown number of times */
-    SNIB__TOKENS = 64         /* its holds may have fencing tokens */
+    SNIB__TOKENS = 64,        /* its holds may have fencing tokens */
+    SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
 };
 
 struct snib__verdict {
@@ -14136,6 +14142,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  *
  * gate.c      gates: who holds and who waits for one lock name; what all disciplines share
  * sole.c      locks with one holder: trying, the local queue, hand-over
+ * tenure.c    hand-over without a command, under the same number
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   releases, and requests that were never answered
@@ -14248,6 +14255,8 @@ struct snib__waitq {
     struct snib__waitq *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
+    struct snib__hold *behind;    /* tenure.c: released holds that share the next question */
+    uint32_t asking;              /* ... questions in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the current chain */
     snib__time known_at;          /* sole.c: the lock was held at that time or later */
@@ -14748,10 +14757,22 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
+                              snib__time now);
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
+
+/* tenure.c */
+/* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+                        struct snib__hold *hold);
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n, snib__time now);
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -14777,6 +14798,11 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
 /* waitq.c */
+/* Operations wait, or something in flight needs it. */
+static inline bool snib__waitq_used(const struct snib__waitq *waitq)
+{
+    return waitq->head || waitq->incoming || waitq->asking > 0;
+}
 struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
 void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
@@ -20422,7 +20448,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
                 bool last = !waitq->chan_next; /* freeing the last one frees the channel */
                 other = waitq->chan_next;
                 waitq->own_messages = 0;
-                if (!waitq->head && !waitq->incoming)
+                if (!snib__waitq_used(waitq))
                     snib__waitq_free(e, waitq);
                 else
                     snib__link_want(e, chan_link(node), now);
@@ -21722,7 +21748,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
-    hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
+    hold->replicas = (uint8_t)(reached < 127 ? reached : 127) & 127u;
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
         durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
@@ -22229,6 +22255,7 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     op->asked->n = (int64_t)(lease / SNIB__MS);
     op->asked->least_ms = extend_least_ms(e, hold, now);
     op->deadline = snib__hold_end(hold);
+    hold->extended = 1;
     e->extending++;
     if (outer) {
         snib__outer_extend(e, op);
@@ -22927,13 +22954,14 @@ struct snib__given {
     int64_t fencing;  /* or its permits */
 };
 
-/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended. */
+/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended.  Nor does a
+ * hold whose number another one has now. */
 static bool given_counts(const struct snib__hold *hold)
 {
     bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
     return !hold->repeated && !vote && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
-           !(hold->flags & SNIB__LENT);
+           !(hold->flags & SNIB__LENT) && !hold->passed;
 }
 
 static void given_forget(struct snib__engine *e, struct snib__given *given)
@@ -26215,8 +26243,8 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
 #define RELEASE_PLACE                                                                              \
     (6000 * SNIB__MS) /* by then a place in a fair queue and its first lease have ended */
 
-void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
-                         snib__time now)
+static void release_ended(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                          snib__time now)
 {
     struct snib__op *op = hold->op;
     snib__timer_cancel(e, &hold->timer_at);
@@ -26238,6 +26266,23 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     snib__hold_settle(e, hold);
 }
 
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
+{
+    if (!hold->passed) {
+        release_ended(e, hold, code, now);
+        return;
+    }
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    for (struct snib__hold *next; hold; hold = next) { /* all that shared the question */
+        next = hold->next;
+        release_ended(e, hold, code, now);
+    }
+    snib__tenure_ended(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
 /* How many messages of its own release a gate receives. */
 static uint32_t release_messages(const struct snib__engine *e, const struct snib__gate *gate)
 {
@@ -26256,9 +26301,10 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    struct snib__waitq *waitq = hold->gate->waitq;
+    struct snib__waitq *waitq = hold->passed ? NULL : hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
     if (waitq) {
+        snib__tenure_ask(e, hold->gate, now);
         waitq->chain = 0;
         snib__turn_releasing(waitq);
     }
@@ -26299,6 +26345,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
+    if (held && snib__tenure_pass(e, hold, now))
+        return;
     snib__hold_stop(e, hold);
     if (held)
         e->stats.held--;
@@ -26388,6 +26436,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
+    if (hold->passed) /* its number may be released meanwhile */
+        hold->flags |= SNIB__RESENT;
     if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;
@@ -26405,6 +26455,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     struct snib__verdict verdict = {0};
+    if (!error && hold->passed) {
+        snib__tenure_answer(e, hold, reply, n, now);
+        return;
+    }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     /* A release that was refused, or that reached no subscriber, brings no message.  If a
@@ -26704,7 +26758,8 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
     case SNIB__REQ_RELEASE:
-        return hold->gate->kind->release(out, e, hold);
+        return hold->passed ? snib__tenure_encode(out, e, hold)
+                            : hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->waitq->incoming);
     case SNIB__REQ_RENEW:
@@ -26904,7 +26959,10 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
+    struct snib__hold *hold = again.kind == SNIB__REQ_RELEASE ? again.subject : NULL;
     again.asking = false;
+    if (hold && hold->passed) /* a later release of its number may be ahead of it now */
+        hold->flags |= SNIB__RESENT;
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)
@@ -27969,9 +28027,9 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
-static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
-                               struct snib__hold *hold, snib__time now)
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
+    const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
@@ -27994,9 +28052,10 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (!sole_may_hand_over(e, gate, hold, now))
+    if (!snib__sole_may_hand_over(e, hold, now))
         return false;
     struct snib__op *next = gate->waitq->head;
+    snib__tenure_ask(e, gate, now);
     snib__waitq_remove(gate->waitq, next);
     gate->waitq->incoming = next->hold;
     next->hold->phase = SNIB__TRYING;
@@ -28048,6 +28107,138 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
             snib__sole_advance(e, gate, now);
         }
     }
+    snib__gate_put(e, gate);
+}
+
+/* ---- engine/tenure.c --------------------------------------------------------------------------*/
+
+/* tenure.c - the next waiter of this process goes on under the number that the server knows.
+ *
+ * A hand-over by command lets the next waiter start a round trip after the hold before it has ended.  Here it starts at
+ * once: it takes over the number, and with it the lease, and the release before it only asks whether the server still has
+ * that number.
+ *
+ *     the first is released, another waits:  RELEASING, asks      the other: HELD, same number
+ *     the server has the number              released             ...
+ *     it has not                             LOST                 LOST
+ *
+ * No promise is weaker for it.  A number is acquired once, so a server that has it after a release has had it until then:
+ * the question proves as much as a release does.  The server's owner is one of this client either way, with the same lease
+ * and deadline, and whoever dies leaves the same key.  A waiter that starts before the answer is in the place of any hold
+ * between two renewals, but for a round trip only: the question is about its lease, too.  It starts only from a hold that is
+ * free of doubt, and a chain of hand-overs ends as soon as one by command would (sole.c), so that other clients have their
+ * turns.
+ *
+ * One question of a gate is in flight at a time.  What is released meanwhile shares the next one.
+ */
+
+/* Its lease is the client's, and nothing but renewals has moved the server's: what follows it may have that, too. */
+static bool tenure_plain(const struct snib__hold *hold)
+{
+    bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
+    return hold->lease_ms == 0 && !vote && !hold->extended &&
+           !(hold->flags & (SNIB__RESENT | SNIB__ABANDONED));
+}
+
+static bool tenure_can_pass(const struct snib__engine *e, const struct snib__hold *hold,
+                            snib__time now)
+{
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    return e->config.tenure && (hold->gate->kind->traits & SNIB__TENURE) && waitq && waitq->head &&
+           hold->phase == SNIB__HELD && tenure_plain(hold) && tenure_plain(waitq->head->hold) &&
+           snib__hold_state(e, hold, now) == SNIB_HOLD_VALID;
+}
+
+/* A thread that waits for the end of the release reads where the answer comes. */
+static void tenure_note_link(struct snib__hold *hold)
+{
+    if (hold->op)
+        hold->op->link = hold->gate->unanswered > 0 ? hold->gate->lane : NULL;
+}
+
+/* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__waitq *waitq = gate->waitq;
+    struct snib__hold *first = waitq->behind;
+    if (!first)
+        return;
+    waitq->behind = NULL;
+    waitq->asking++;
+    snib__gate_send_release(e, first, now);
+    for (struct snib__hold *hold = first; hold; hold = hold->next)
+        tenure_note_link(hold);
+}
+
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__waitq *waitq = gate->waitq;
+    if (!tenure_can_pass(e, hold, now) || !snib__sole_may_hand_over(e, hold, now))
+        return false;
+    snib__time sent_at = hold->deadline - snib__lease_end(0, e->config.lease);
+    struct snib__hold *next = waitq->head->hold;
+    snib__waitq_remove(waitq, waitq->head);
+    snib__timer_cancel(e, &waitq->timer_at);
+    snib__hold_stop(e, hold);
+    hold->phase = SNIB__RELEASING;
+    hold->passed = 1;
+    e->stats.held--;
+    e->stats.handovers++;
+    e->releasing++;
+    e->moves++;
+    gate->active = next;
+    next->number = hold->number;
+    snib__gate_ref(gate);
+    hold->next = waitq->behind;
+    waitq->behind = hold;
+    if (waitq->asking == 0)
+        snib__tenure_ask(e, gate, now);
+    else
+        tenure_note_link(hold);
+    if (snib__gate_grant(e, next, 0, sent_at, now))
+        snib__sole_known(e, waitq, now);
+    snib__gate_put(e, gate);
+    return true;
+}
+
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+                        struct snib__hold *hold)
+{
+    return hold->gate->kind->renew(out, e, &hold, 1, 0);
+}
+
+/* A question has ended. */
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (--gate->waitq->asking > 0)
+        return;
+    snib__tenure_ask(e, gate, now);
+    snib__waitq_rest(e, gate, now);
+}
+
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
+ * overtaken a repetition of this one. */
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__hold *heir = gate->active;
+    bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
+    bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
+                !snib__hold_over(e, heir, now);
+    bool ours = there || (!held && (hold->flags & SNIB__RESENT));
+    int reason = taken                                     ? SNIB_REASON_TAKEN
+                 : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
+                                                           : SNIB_REASON_DELETED;
+    snib__gate_ref(gate);
+    for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
+        lost->reason = (unsigned)reason & 7u;
+        snib__hold_found_lost(e, lost, now);
+    }
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    if (!ours && held)
+        snib__hold_lose(e, heir, reason, now);
     snib__gate_put(e, gate);
 }
 
@@ -28451,7 +28642,7 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
-    if (!waitq || waitq->head || waitq->incoming)
+    if (!waitq || snib__waitq_used(waitq))
         return;
     waitq->brief = 0;
     waitq->burst = 1;
@@ -30483,6 +30674,7 @@ int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TENURE,
     .acquire = snib__mutex_acquire,
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,
@@ -30763,6 +30955,7 @@ static void plain_acquired(const struct snib__engine *engine, const struct snib_
 const struct snib__lock_kind snib__plain = {
     .kind = SNIB_PLAIN,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TENURE,
     .acquire = plain_acquire,
     .release = plain_release,
     .transfer = plain_transfer,

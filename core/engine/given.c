@@ -34,13 +34,14 @@ struct snib__given {
     int64_t fencing;  /* or its permits */
 };
 
-/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended. */
+/* A vote for a quorum does not count: another server grants none before the leases of all votes have ended.  Nor does a
+ * hold whose number another one has now. */
 static bool given_counts(const struct snib__hold *hold)
 {
     bool vote = hold->gate->kind->kind == SNIB_MUTEX && hold->vote_ms > 0;
     return !hold->repeated && !vote && !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
-           !(hold->flags & SNIB__LENT);
+           !(hold->flags & SNIB__LENT) && !hold->passed;
 }
 
 static void given_forget(struct snib__engine *e, struct snib__given *given)

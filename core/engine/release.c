@@ -25,7 +25,7 @@ static void release_ended(struct snib__engine *e, struct snib__hold *hold, int32
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (!hold->passed && (code == SNIB_OK || code == SNIB_LOST))
+    if (code == SNIB_OK || code == SNIB_LOST)
         snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
