@@ -632,6 +632,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
+void snib__tenure_again(struct snib__hold *hold);
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,

@@ -204,8 +204,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (hold->passed) /* its number may be released meanwhile */
-        hold->flags |= SNIB__RESENT;
+    snib__tenure_again(hold);
     if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;

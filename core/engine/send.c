@@ -135,6 +135,9 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
                      snib__time now)
 {
     struct snib__conn *conn = &link->conn;
+    struct snib__hold *released = request->kind == SNIB__REQ_RELEASE ? request->subject : NULL;
+    if (released && request->script != -1) /* an earlier try had one */
+        snib__tenure_again(released);
     size_t size = snib__buf_size(&conn->out);
     uint32_t before = conn->ring_count;
     int script = send_append(e, conn, request, now);
@@ -235,10 +238,7 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
-    struct snib__hold *hold = again.kind == SNIB__REQ_RELEASE ? again.subject : NULL;
     again.asking = false;
-    if (hold && hold->passed) /* a later release of its number may be ahead of it now */
-        hold->flags |= SNIB__RESENT;
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)

@@ -43,6 +43,13 @@ static void tenure_note_link(struct snib__hold *hold)
         hold->op->link = hold->gate->unanswered > 0 ? hold->gate->lane : NULL;
 }
 
+/* Its release is sent once more: the release of the number may be ahead of that now. */
+void snib__tenure_again(struct snib__hold *hold)
+{
+    if (hold->passed)
+        hold->flags |= SNIB__RESENT;
+}
+
 /* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -105,7 +112,7 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
- * overtaken a repetition of this one. */
+ * overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -114,7 +121,8 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool ours = there || (!held && (hold->flags & SNIB__RESENT));
+    bool released = !held && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
                                                            : SNIB_REASON_DELETED;

@@ -26,7 +26,7 @@ static snib_client *open_recheck(const char *url, int64_t recheck_ms)
 struct world {
     struct server server;
     struct proxy *proxy;
-    char acquire[41], release[41], transfer[41];
+    char acquire[41], release[41], question[41];
 };
 
 static int world_new(void **state)
@@ -36,7 +36,7 @@ static int world_new(void **state)
     world.proxy = proxy_start(world.server.socket);
     server_script(&world.server, "mutex_acquire", world.acquire);
     server_script(&world.server, "mutex_release", world.release);
-    server_script(&world.server, "mutex_transfer", world.transfer);
+    server_script(&world.server, "mutex_renew", world.question);
     *state = &world;
     return 0;
 }
@@ -212,10 +212,11 @@ static void thousand_waiters(void **state)
     }
     int attempts = count_records(world, from, world->acquire);
     int releases = count_records(world, from, world->release) + 1;
-    int transfers = count_records(world, from, world->transfer);
-    print_message("          %d attempts, %d releases with a message, %d hand-overs\n", attempts,
-                  releases, transfers);
-    assert_int_equal(releases - 1 + transfers, PROCESSES * WAITERS);
+    int questions = count_records(world, from, world->question);
+    print_message("          %d attempts, %d releases with a message, %d questions\n", attempts,
+                  releases, questions);
+    /* What is handed over inside a process needs no request of its own. */
+    assert_true(questions > 0 && releases - 1 + questions <= PROCESSES * WAITERS);
     assert_true(attempts <= PROCESSES * releases);
     close(ready[0]);
     AWAIT(server_is_empty(&world->server) && server_channels(&world->server) == 0, 1000);

@@ -349,9 +349,13 @@ void check_extended(const struct sim_process *process, const struct sim_task *ta
 static void check_passed_on(struct sim_process *process, const struct sim_hold *hold, int32_t code)
 {
     const struct sim_owner *owner = owner_of(process, hold);
-    bool is_asked = owner->asked_at >= hold->released_at, repeated = owner->releases > 0;
-    bool honest = code == SNIB_OK     ? (is_asked && owner->there) || repeated
-                  : code == SNIB_LOST ? is_asked && !owner->there
+    bool is_asked = owner->asked_at >= hold->released_at;
+    bool lasts = sim_clock(process) < hold->hold->deadline;
+    bool stopped = (sim.enabled >> FAULT_STOP & 1) != 0; /* see below */
+    bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
+    bool honest = code == SNIB_OK
+                      ? (is_asked && owner->there) || (owner->releases > 0 && (lasts || stopped))
+                  : code == SNIB_LOST ? is_asked && !owner->there && !(given_back && lasts)
                                       : code < 0 && sim.now < sim.stable_at;
     totals.passed_on += code == SNIB_OK;
     if (!honest) {

@@ -378,6 +378,11 @@ static void asked(const model_text *argv, size_t argc, int side)
         struct sim_owner *owner = check_owner(process, numbers[i], side);
         owner->asked_at = sim.now;
         owner->there = owner->present == owner->use.names;
+        if (owner->there) {
+            owner->missed_at = 0;
+        } else if (owner->missed_at == 0 && can_be_looked_at(&owner->use)) {
+            owner->missed_at = sim.now;
+        }
     }
 }
 

@@ -258,6 +258,30 @@ static void repeated_question_finds_a_loss(void **state)
     snib__engine_free(engine);
 }
 
+/* ... and if the lease may have ended meanwhile, no one can say what has become of the number. */
+static void repeated_question_comes_too_late(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given;
+    struct snib__hold *first = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1);
+    given = release(engine, first);
+    release(engine, acquired(engine, next));
+    cut_link(engine);
+    while (now < first->deadline) {
+        now += SECOND;
+        snib__engine_tick(engine, now);
+    }
+    assert_true(given->done && given->code == SNIB_EUNREACHABLE);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    assert_int_equal(engine->stats.releases, 0);
+    assert_int_equal(engine->stats.lost_unreachable + engine->stats.lost_deleted, 1);
+    snib__engine_free(engine);
+}
+
 /* The server refuses to say: the release ends with that, the question is repeated, and the next one has the lock meanwhile. */
 static void refused_question_is_repeated(void **state)
 {
@@ -277,6 +301,30 @@ static void refused_question_is_repeated(void **state)
     answer(engine, THERE);
     assert_int_equal(engine->releasing, 0);
     assert_int_equal(snib__hold_state(engine, second, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
+/* ... perhaps only after the next one has released the number. */
+static void refused_question_is_behind(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given;
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1);
+    release(engine, hold);
+    given = release(engine, acquired(engine, next));
+    oldest_script(engine);
+    answer(engine, "-BUSY a script is running\r\n");
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    answer(engine, ":1\r\n");
+    assert_true(given->done && given->code == SNIB_OK);
+    now += 600 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_true(asks_alone(engine));
+    answer(engine, GONE);
+    assert_int_equal(engine->releasing, 0);
+    assert_int_equal(engine->stats.lost_deleted, 0);
+    assert_int_equal(engine->stats.releases, 2);
     snib__engine_free(engine);
 }
 
@@ -392,7 +440,9 @@ int main(void)
         cmocka_unit_test(question_comes_before_a_transfer),
         cmocka_unit_test(repeated_question_is_behind),
         cmocka_unit_test(repeated_question_finds_a_loss),
+        cmocka_unit_test(repeated_question_comes_too_late),
         cmocka_unit_test(refused_question_is_repeated),
+        cmocka_unit_test(refused_question_is_behind),
         cmocka_unit_test(other_holds_by_command),
         cmocka_unit_test(doubts_by_command),
         cmocka_unit_test(chain_ends),
