@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "042e03fe26d8d203"
+#define SNIB_BUILD_ID "cd6e7766c6465c02"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -491,7 +491,7 @@ typedef struct snib_client_stats_data {
     uint64_t reentries;
     uint64_t releases;
     uint64_t waits;     /* acquisitions that had to wait */
-    uint64_t handovers; /* holds passed on inside this process by one command */
+    uint64_t handovers; /* locks passed on to another waiter of this process */
     uint64_t timeouts;
     uint64_t cancels;
     uint64_t renewals; /* holds renewed, not commands */
@@ -922,7 +922,8 @@ SNIB_API int64_t snib_hold_token(snib_hold *hold);
  * negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
-/* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
+/* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
+ * waiter of this process got directly from this one may have the same. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
@@ -14769,6 +14770,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
+void snib__tenure_again(struct snib__hold *hold);
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
@@ -21419,6 +21421,8 @@ const struct snib__route snib__cluster = {
  *     acquire, transfer        repeated with the same number    the caller is told; undone
  *     acquire of a semaphore   unknown: not repeated            the caller is told; not repeated
  *     release                  repeated; gone means: it worked  the caller is told; repeated
+ *     release of a number that  repeated; gone means: it was     the caller is told; repeated
+ *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
  *     query                    repeated                         the caller is told
@@ -26436,8 +26440,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (hold->passed) /* its number may be released meanwhile */
-        hold->flags |= SNIB__RESENT;
+    snib__tenure_again(hold);
     if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;
@@ -26859,6 +26862,9 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
                      snib__time now)
 {
     struct snib__conn *conn = &link->conn;
+    struct snib__hold *released = request->kind == SNIB__REQ_RELEASE ? request->subject : NULL;
+    if (released && request->script != -1) /* an earlier try had one */
+        snib__tenure_again(released);
     size_t size = snib__buf_size(&conn->out);
     uint32_t before = conn->ring_count;
     int script = send_append(e, conn, request, now);
@@ -26959,10 +26965,7 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
-    struct snib__hold *hold = again.kind == SNIB__REQ_RELEASE ? again.subject : NULL;
     again.asking = false;
-    if (hold && hold->passed) /* a later release of its number may be ahead of it now */
-        hold->flags |= SNIB__RESENT;
     if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
         return;
     if (again.kind == SNIB__REQ_ASK)
@@ -28156,6 +28159,13 @@ static void tenure_note_link(struct snib__hold *hold)
         hold->op->link = hold->gate->unanswered > 0 ? hold->gate->lane : NULL;
 }
 
+/* Its release is sent once more: the release of the number may be ahead of that now. */
+void snib__tenure_again(struct snib__hold *hold)
+{
+    if (hold->passed)
+        hold->flags |= SNIB__RESENT;
+}
+
 /* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -28218,7 +28228,7 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
- * overtaken a repetition of this one. */
+ * overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -28227,7 +28237,8 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool ours = there || (!held && (hold->flags & SNIB__RESENT));
+    bool released = !held && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
                                                            : SNIB_REASON_DELETED;

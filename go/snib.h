@@ -347,7 +347,7 @@ typedef struct snib_client_stats_data {
     uint64_t reentries;
     uint64_t releases;
     uint64_t waits;     /* acquisitions that had to wait */
-    uint64_t handovers; /* holds passed on inside this process by one command */
+    uint64_t handovers; /* locks passed on to another waiter of this process */
     uint64_t timeouts;
     uint64_t cancels;
     uint64_t renewals; /* holds renewed, not commands */
@@ -778,7 +778,8 @@ SNIB_API int64_t snib_hold_token(snib_hold *hold);
  * negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
-/* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
+/* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
+ * waiter of this process got directly from this one may have the same. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.

@@ -8,7 +8,7 @@ COUNTERS = {
     "reentries": "Re-entries of an owner, without a round trip",
     "releases": "Holds released",
     "waits": "Acquisitions that had to wait",
-    "handovers": "Holds passed on inside this process by one command",
+    "handovers": "Locks passed on to another waiter of this process",
     "timeouts": "Waits that ended at their time limit",
     "cancels": "Operations that were cancelled",
     "renewals": "Holds renewed",

@@ -328,6 +328,26 @@ static void refused_question_is_behind(void **state)
     snib__engine_free(engine);
 }
 
+/* The server has forgotten the script of a question: it is sent again, behind the release that is on its way. */
+static void question_without_its_script(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given[2];
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1);
+    given[0] = release(engine, hold);
+    given[1] = release(engine, acquired(engine, next));
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, "-NOSCRIPT No matching script.\r\n");
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    answer(engine, ":1\r\n");
+    ended(engine, given[1], SNIB_OK);
+    assert_true(asks_alone(engine));
+    answer(engine, GONE);
+    ended(engine, given[0], SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* ---- When it is done by command ------------------------------------------------------------------ */
 
 static int script_of_release(struct snib__engine *engine, struct snib__gate *of,
@@ -441,6 +461,7 @@ int main(void)
         cmocka_unit_test(repeated_question_is_behind),
         cmocka_unit_test(repeated_question_finds_a_loss),
         cmocka_unit_test(repeated_question_comes_too_late),
+        cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),
         cmocka_unit_test(refused_question_is_behind),
         cmocka_unit_test(other_holds_by_command),

@@ -119,6 +119,7 @@ MUTANTS = [
         "engine/send.c",
         "if (released && request->script != -1)",
         "if (released && request->redirects > 0)",
+        "unit_tenure",
     ),
     Mutant(
         "a wait queue is freed under a question",
