@@ -139,4 +139,11 @@ MUTANTS = [
         "&& !hold->passed;",
         "&& (!hold->passed || hold->acquired_at);",
     ),
+    Mutant(
+        "a release that shares a question reads on another connection",
+        "engine/tenure.c",
+        "hold->op->link = hold->gate->unanswered > 0 ? hold->gate->lane : NULL;",
+        "hold->op->link = hold->gate->unanswered > 0 ? NULL : hold->gate->lane;",
+        "sim_driver",
+    ),
 ]
