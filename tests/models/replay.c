@@ -17,9 +17,9 @@
 #define WORDS_MAX 40
 #define HISTORY 40
 
-static const struct replay *const replays[] = {&replay_cleanup, &replay_failover, &replay_fair,
-                                               &replay_hold,    &replay_quorum,   &replay_renewal,
-                                               &replay_roles,   &replay_rw,       &replay_wakeup};
+static const struct replay *const replays[] = {
+    &replay_cleanup, &replay_failover, &replay_fair, &replay_hold,   &replay_quorum,
+    &replay_renewal, &replay_roles,    &replay_rw,   &replay_tenure, &replay_wakeup};
 
 static const struct replay *replay;
 static char history[HISTORY][LINE];

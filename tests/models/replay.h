@@ -42,7 +42,7 @@ struct replay {
 };
 
 extern const struct replay replay_cleanup, replay_failover, replay_fair, replay_hold, replay_quorum,
-    replay_renewal, replay_roles, replay_rw, replay_wakeup;
+    replay_renewal, replay_roles, replay_rw, replay_tenure, replay_wakeup;
 
 int arg(int index);          /* of the present line, from 0 */
 const char *word(int index); /* the same, as text */
