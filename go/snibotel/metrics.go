@@ -22,7 +22,7 @@ var counters = []figure{
 	{"reentries", "", "Re-entries of an owner, without a round trip", func(s *snib.Stats) uint64 { return s.Reentries }},
 	{"releases", "", "Holds released", func(s *snib.Stats) uint64 { return s.Releases }},
 	{"waits", "", "Acquisitions that had to wait", func(s *snib.Stats) uint64 { return s.Waits }},
-	{"handovers", "", "Holds passed on inside this process by one command", func(s *snib.Stats) uint64 { return s.Handovers }},
+	{"handovers", "", "Locks passed on to another waiter of this process", func(s *snib.Stats) uint64 { return s.Handovers }},
 	{"timeouts", "", "Waits that ended at their time limit", func(s *snib.Stats) uint64 { return s.Timeouts }},
 	{"cancels", "", "Operations that were cancelled", func(s *snib.Stats) uint64 { return s.Cancels }},
 	{"renewals", "", "Holds renewed", func(s *snib.Stats) uint64 { return s.Renewals }},

@@ -45,7 +45,7 @@ var values = []value{
 	counter("reentries", "Re-entries of an owner, without a round trip", func(s *snib.Stats) uint64 { return s.Reentries }),
 	counter("releases", "Holds released", func(s *snib.Stats) uint64 { return s.Releases }),
 	counter("waits", "Acquisitions that had to wait", func(s *snib.Stats) uint64 { return s.Waits }),
-	counter("handovers", "Holds passed on inside this process by one command", func(s *snib.Stats) uint64 { return s.Handovers }),
+	counter("handovers", "Locks passed on to another waiter of this process", func(s *snib.Stats) uint64 { return s.Handovers }),
 	counter("timeouts", "Waits that ended at their time limit", func(s *snib.Stats) uint64 { return s.Timeouts }),
 	counter("cancels", "Operations that were cancelled", func(s *snib.Stats) uint64 { return s.Cancels }),
 	counter("renewals", "Holds renewed", func(s *snib.Stats) uint64 { return s.Renewals }),
