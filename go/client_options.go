@@ -86,7 +86,7 @@ func Recheck(d time.Duration) Option {
 }
 
 // Handovers is the option handover_max: consecutive hand-overs inside this process. It takes 1 to 2147483647, or
-// -1 for none, and defaults to 16.
+// -1 for none, and defaults to 64.
 func Handovers(n int32) Option {
 	return func(o *clientOptions) { o.handoverMax = given(n, -1) }
 }

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cd6e7766c6465c02"
+#define SNIB_BUILD_ID "9385aef9c18a65b7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -343,7 +343,7 @@ typedef struct snib_client_options {
                                round trip; default 1000 */
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
-    int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
@@ -7700,7 +7700,7 @@ X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
   "how long a call that does not wait, or only briefly, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
-X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
+X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused")
@@ -7783,7 +7783,7 @@ X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
   "how long a call that does not wait, or only briefly, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
-X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
+X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused")

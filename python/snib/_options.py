@@ -34,7 +34,7 @@ class Options:
     try_timeout         how long a call that does not wait, or only briefly, tolerates an
                         unreachable server (1s)
     recheck             a waiter retries at least this often (3s)
-    handover_max        consecutive hand-overs inside this process (16)
+    handover_max        consecutive hand-overs inside this process (64)
     waiters_max         concurrent operations; any more are refused (200000)
     username            user name at the server, instead of the URL's
     password            password at the server, instead of the URL's

@@ -116,7 +116,7 @@ static void sixty_four_threads(void **state)
     assert_true(batched);
 }
 
-/* Sixteen threads of a process that want one lock hand it over with one command each. */
+/* Sixteen threads of a process that want one lock hand it over with one command each, or fewer. */
 static void one_lock_for_sixteen(void **state)
 {
     snib_client_stats_data cost;

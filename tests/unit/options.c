@@ -39,7 +39,7 @@ static void defaults(void **state)
     assert_int_equal(o.patience_ms, 5000);
     assert_int_equal(o.try_timeout_ms, 1000);
     assert_int_equal(o.recheck_ms, 3000);
-    assert_int_equal(o.handover_max, 16);
+    assert_int_equal(o.handover_max, 64);
     assert_int_equal(o.waiters_max, 200000);
     assert_int_equal(o.durability, SNIB_DURABILITY_NONE);
     assert_int_equal(o.durability_policy, SNIB_DURABILITY_REFUSE);
