@@ -10,10 +10,10 @@
  *
  * No promise is weaker for it.  A number is acquired once, so a server that has it after a release has had it until then:
  * the question proves as much as a release does.  The server's owner is one of this client either way, with the same lease
- * and deadline, and whoever dies leaves the same key.  A waiter that starts before the answer is in the place of any hold
- * between two renewals, but for a round trip only: the question is about its lease, too.  It starts only from a hold that is
- * free of doubt, and a chain of hand-overs ends as soon as one by command would (sole.c), so that other clients have their
- * turns.
+ * and deadline, and a client that dies leaves the same key.  Until the answer comes, the next hold is like any hold between
+ * two renewals, and for two round trips at most, because the question is about its lease, too.  Only a hold that is free
+ * of doubt is followed in this way, and a chain of such hand-overs ends when one by command would (sole.c), so that other
+ * clients have their turns.
  *
  * One question of a gate is in flight at a time.  What is released meanwhile shares the next one.
  */

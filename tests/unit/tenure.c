@@ -128,7 +128,7 @@ static void next_is_renewed_in_time(void **state)
     snib__engine_free(engine);
 }
 
-/* The number is gone when its server is asked: whoever had it is told, the one with the code of the release. */
+/* The number is gone when its server is asked: the release says so, and the present hold is lost. */
 static void loss_is_told_to_both(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void question_comes_before_a_transfer(void **state)
 }
 
 /* The connection ends with a question and the release that ends the number on their way.  Both are repeated, and the
- * server, which has carried them out, has the number no more: no one is told of a loss. */
+ * server, which has carried them out, has the number no more: no release is told of a loss. */
 static void repeated_question_is_behind(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void repeated_question_finds_a_loss(void **state)
     snib__engine_free(engine);
 }
 
-/* ... and if the lease may have ended meanwhile, no one can say what has become of the number. */
+/* ... and if the lease may have ended meanwhile, nothing is known of what has become of the number. */
 static void repeated_question_comes_too_late(void **state)
 {
     (void)state;
