@@ -3,7 +3,8 @@
 The order is promised to waiters that can be reached.  A release passes over a waiter whose client is not subscribed at
 that moment, and drops one whose client has not asked for 2.5 s.  Such a waiter is written with a question mark before it;
 so is every waiter when a subscriber's connection has ended between two looks, and a Redisson client's, whose places
-depend on its own clock.
+depend on its own clock.  In the first case a line begins with an exclamation mark: those that are not there any more may
+have been passed over.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Sampler:
             end = now_ns()
             for i, name in enumerate(self.names):
                 queue = " ".join(found[i]) if found else "?"
-                self.waiting[name] = bool(found) and any(word[0] != "?" for word in found[i])
+                self.waiting[name] = bool(found) and any(word[0] not in "?!" for word in found[i])
                 self.log.write(f"queue {end} {begin} {name} {queue}\n")
             time.sleep(0.003)
 
@@ -72,7 +73,7 @@ class Sampler:
         now = int(clock[0]) * 1000 + int(clock[1]) // 1000
         heard = {channel[-36:] + channel[: -37] for channel in channels} if steady else set()
         return [
-            [self._marked(name, owner, heard, now, rest[2 * i + 1]) for owner in rest[2 * i]]
+            ([] if steady else ["!"]) + [self._marked(name, owner, heard, now, rest[2 * i + 1]) for owner in rest[2 * i]]
             for i, name in enumerate(self.names)
         ]
 

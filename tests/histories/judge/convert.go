@@ -178,11 +178,12 @@ func stays(samples []sample) map[string]*stay {
 }
 
 // lookedAway tells whether a waiter that was last seen in its place by a look that began at `sent` may have lost it before
-// it was granted: a later look did not see it, or there was none for long.
+// it was granted: a later look did not see it, or there was none for long, or by the next one a subscriber's connection had
+// ended.
 func (h *history) lookedAway(sent, granted int64) bool {
 	for _, s := range h.samples {
 		if s.from > sent {
-			return s.at <= granted || s.unknown || min(s.at, granted)-sent > gap
+			return s.at <= granted || s.unknown || s.unsteady || min(s.at, granted)-sent > gap
 		}
 	}
 	return granted-sent > gap

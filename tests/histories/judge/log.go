@@ -25,7 +25,8 @@ import (
 //	end     <at> <who>                                   a worker has ended
 //	delete  <at> <from> <name>                           the lock's key was deleted, as a fault
 //	queue   <at> <from> <name> <owner>... or ?           the fair lock's queue was this, or could not be read; with a
-//	                                                     question mark before it: an owner that may be passed over
+//	                                                     question mark before it: an owner that may be passed over; with
+//	                                                     a word `!`: so may all have been since the look before
 //	wrote   <n> <name> <hold> <token> <value>            the nth write that the protected resource accepted
 //	fault   <at> <from> <words>                          what was done to whom: for the reader
 //
@@ -72,11 +73,12 @@ func (h *history) owner(hold string) string {
 type deletion struct{ from, at int64 }
 
 // sample is the queue of a fair lock at a moment between two times, and those in it that may be passed over; unknown if it
-// could not be read.
+// could not be read, unsteady if a subscriber's connection has ended since the sample before.
 type sample struct {
 	from, at         int64
 	owners, doubtful []string
 	unknown          bool
+	unsteady         bool
 }
 
 type write struct {
@@ -253,7 +255,9 @@ func (r *reader) line(words []string) (err error) {
 		h := named(3)
 		s := sample{from: number(2), at: at, unknown: words[len(words)-1] == "?"}
 		for _, owner := range words[4:] {
-			if doubtful, ok := strings.CutPrefix(owner, "?"); ok {
+			if owner == "!" {
+				s.unsteady = true
+			} else if doubtful, ok := strings.CutPrefix(owner, "?"); ok {
 				s.doubtful = append(s.doubtful, doubtful)
 			} else {
 				s.owners = append(s.owners, owner)
