@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e97bc1207e460085"
+#define SNIB_BUILD_ID "5078aeef9ec0dc63"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2382,14 +2382,13 @@ struct snib__hold {
     uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
-    uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
-    uint16_t flags;     /* engine */
-    uint8_t phase : 3;  /* enum snib__phase */
-    uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
-    uint8_t reason : 3; /* enum snib_reason */
-    uint8_t unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet */
-    uint8_t
-        replicas : 7; /* durability: replicas that had the grant when it was made, 127 at most */
+    uint32_t users;       /* operations that received it; the caller subtracts the finished ones */
+    uint16_t flags;       /* engine */
+    uint8_t phase : 3;    /* enum snib__phase */
+    uint8_t exact : 1;    /* until its fixed lease is confirmed: it may shorten the server's */
+    uint8_t reason : 3;   /* enum snib_reason */
+    uint8_t unsure : 1;   /* fixed lease: its server, restarted since, has not confirmed it yet */
+    uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */
     void *handle;   /* NULL: no user has it yet, or none any more */
@@ -21421,7 +21420,7 @@ const struct snib__route snib__cluster = {
  *     acquire, transfer        repeated with the same number    the caller is told; undone
  *     acquire of a semaphore   unknown: not repeated            the caller is told; not repeated
  *     release                  repeated; gone means: it worked  the caller is told; repeated
- *     release of a number that  repeated; gone means: it was     the caller is told; repeated
+ *     release of a number that repeated; gone means: it was     the caller is told; repeated
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
@@ -21471,6 +21470,7 @@ bool snib__sent_once(const struct snib__request *request)
 #include <stdlib.h>
 #include <string.h>
 
+#define REPLICAS_MOST 127u /* what a hold can tell; no client asks for more than 100 */
 #define DURABLE_RECOUNT (1000 * SNIB__MS) /* between counts of the replicas, while acquiring */
 
 struct snib__durable {
@@ -21752,7 +21752,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
-    hold->replicas = (uint8_t)(reached < 127 ? reached : 127) & 127u;
+    hold->replicas = (uint8_t)(reached < REPLICAS_MOST ? reached : REPLICAS_MOST) & REPLICAS_MOST;
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
         durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);

@@ -4,7 +4,7 @@
  *     acquire, transfer        repeated with the same number    the caller is told; undone
  *     acquire of a semaphore   unknown: not repeated            the caller is told; not repeated
  *     release                  repeated; gone means: it worked  the caller is told; repeated
- *     release of a number that  repeated; gone means: it was     the caller is told; repeated
+ *     release of a number that repeated; gone means: it was     the caller is told; repeated
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPLICAS_MOST 127u /* what a hold can tell; no client asks for more than 100 */
 #define DURABLE_RECOUNT (1000 * SNIB__MS) /* between counts of the replicas, while acquiring */
 
 struct snib__durable {
@@ -299,7 +300,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
-    hold->replicas = (uint8_t)(reached < 127 ? reached : 127) & 127u;
+    hold->replicas = (uint8_t)(reached < REPLICAS_MOST ? reached : REPLICAS_MOST) & REPLICAS_MOST;
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
         durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
