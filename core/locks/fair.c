@@ -137,10 +137,11 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
                           const struct snib__value *reply, uint32_t n,
                           struct snib__verdict *verdict)
 {
-    (void)hold;
     if (n != 6)
         return;
-    verdict->yes = reply[1].integer > 0;
+    /* A hold whose number has only a place is lost: it was ended by force while it was asked for once more. */
+    bool was_held = hold->acquired_at != 0;
+    verdict->yes = reply[1].integer == 1 || (reply[1].integer == 2 && !was_held);
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);

@@ -282,6 +282,28 @@ static void leaving(void **state)
     snib__engine_free(engine);
 }
 
+/* A hold that was ended by force may have a place again, from an earlier request for it. */
+static void place_is_no_hold(void **state)
+{
+    (void)state;
+    for (int has = 0; has <= 2; has++) {
+        char reply[80];
+        int32_t code;
+        placed(false);
+        promise(1400);
+        struct snib__hold *hold = acquired(engine, op);
+        while (on_the_way(engine) > 0)
+            answer(engine, "*0\r\n");
+        struct snib__op *release = snib__engine_release(engine, hold, now, &code);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
+        snprintf(reply, sizeof reply, "*5\r\n:%d\r\n:0\r\n:0\r\n:0\r\n:1500\r\n", has);
+        answer(engine, reply);
+        assert_true(release->done);
+        assert_int_equal(release->code, has == 1 ? SNIB_OK : SNIB_LOST);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +317,7 @@ int main(void)
         cmocka_unit_test(listens_to_redisson),
         cmocka_unit_test(subscribed_again_meanwhile),
         cmocka_unit_test(leaving),
+        cmocka_unit_test(place_is_no_hold),
         cmocka_unit_test(first_waiter_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

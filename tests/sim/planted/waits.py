@@ -328,6 +328,13 @@ MUTANTS = [
         "unit_place",
     ),
     Mutant(
+        "a hold that has only a place is released",
+        "locks/fair.c",
+        "(reply[1].integer == 2 && !was_held)",
+        "reply[1].integer == 2",
+        "unit_place",
+    ),
+    Mutant(
         "what stands behind a release without an answer is told that the lock is busy",
         "engine/op.c",
         "if (snib__sole_unconfirmed(e, op, now)) {",
