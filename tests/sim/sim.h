@@ -173,6 +173,8 @@ struct sim_task {
     int doing;
     snib__time wake; /* its next move */
     struct snib__op *op;
+    struct snib__hold
+        *attempt; /* that of the acquisition in flight, also once its operation has given it up */
     struct sim_hold *hold;
     struct sim_use use;
     uint64_t owner;

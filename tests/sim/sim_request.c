@@ -132,13 +132,15 @@ static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers
     return n;
 }
 
-/* A task whose earlier attempt may have been granted by a server that was replaced since has another number. */
+/* A task whose earlier attempt may have been granted by a server that was replaced since has another number.  So has
+ * one whose operation ends in this very step; a hold that was used for another attempt since has a number that is known. */
 static void follow(struct sim_process *process, uint64_t number, int side)
 {
     for (int i = 0; i < SIM_TASKS; i++) {
         struct sim_task *task = &process->tasks[i];
-        if (task->doing != DOING_WAIT || task->op == NULL || task->op->hold == NULL ||
-            task->op->hold->number != number || task->number == number || task->number == 0) {
+        if (task->doing != DOING_WAIT || task->op == NULL || task->attempt == NULL ||
+            task->attempt->number != number || task->number == number || task->number == 0 ||
+            check_owner(process, number, side)->use.permits != 0) {
             continue;
         }
         struct sim_owner *left = check_owner(process, task->number, side);

@@ -91,7 +91,8 @@ static bool is_asked_twice(const struct sim_process *process, const struct sim_t
 static void know(struct sim_process *process, struct sim_task *task,
                  const struct snib__acquire *how)
 {
-    task->number = task->op->hold != NULL ? task->op->hold->number : 0;
+    task->attempt = task->op->hold;
+    task->number = task->attempt != NULL ? task->attempt->number : 0;
     if (task->number == 0 || task->op->done || task->use.kind == SNIB_LATCH) {
         return;
     }
