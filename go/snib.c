@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5078aeef9ec0dc63"
+#define SNIB_BUILD_ID "a262243b75ede023"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14287,8 +14287,7 @@ struct snib__waitq {
 };
 
 struct snib__gate {
-    struct snib__gate *next;                 /* bucket of the gate table */
-    struct snib__gate *slot_next, **slot_at; /* in a cluster: other gates of the slot */
+    struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
     struct snib__node *node; /* the server of the name */
     void *home;              /* the caller's, for all gates of the engine */
@@ -14305,6 +14304,16 @@ struct snib__gate {
     uint16_t slot; /* in a cluster */
     char name[];
 };
+
+/* Before a gate in memory, in a cluster only: the gates of its slot. */
+struct snib__neighbours {
+    struct snib__gate *next, **at; /* at: NULL: it is in no slot */
+};
+
+static inline struct snib__neighbours *snib__gate_neighbours(const struct snib__gate *gate)
+{
+    return (struct snib__neighbours *)(void *)(uintptr_t)gate - 1;
+}
 
 /* One exists for each held lock, so the name starts in what would be padding. */
 static inline size_t snib__gate_size(size_t name_len)
@@ -14482,6 +14491,7 @@ struct snib__engine {
     uint32_t paused_n, paused_cap;
     struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_next, given_size;
+    uint32_t given_left, given_flight; /* still to be looked at; repeated, and without a reply */
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
@@ -14676,6 +14686,8 @@ void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, sni
 void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
 void snib__given_redo(struct snib__engine *e, snib__time now);
+/* A repeated release has a reply, or no longer needs one. */
+void snib__given_told(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
@@ -14708,6 +14720,7 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
@@ -21977,7 +21990,7 @@ void snib__engine_free(struct snib__engine *e)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
             free(gate->waitq);
-            free(gate);
+            snib__gate_free(e, gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_empty(op);
@@ -22441,14 +22454,49 @@ struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, c
     return NULL;
 }
 
+static size_t gate_prefix(const struct snib__engine *e)
+{
+    return e->config.topology == SNIB__CLUSTER ? sizeof(struct snib__neighbours) : 0;
+}
+
+static struct snib__gate *gate_new(struct snib__engine *e, size_t name_len)
+{
+    size_t prefix = gate_prefix(e), size = prefix + snib__gate_size(name_len);
+    char *memory = malloc(size);
+    if (!memory)
+        return NULL;
+    struct snib__gate *gate = (void *)(memory + prefix);
+    if (prefix)
+        *snib__gate_neighbours(gate) = (struct snib__neighbours){0};
+    e->memory += size;
+    return gate;
+}
+
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
+{
+    size_t prefix = gate_prefix(e);
+    e->memory -= prefix + snib__gate_size(gate->name_len);
+    free((char *)gate - prefix);
+}
+
 static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint16_t slot)
 {
+    struct snib__neighbours *beside = snib__gate_neighbours(gate);
     gate->slot = slot;
-    gate->slot_at = &e->slots[slot];
-    gate->slot_next = e->slots[slot];
-    if (gate->slot_next)
-        gate->slot_next->slot_at = &gate->slot_next;
+    *beside = (struct snib__neighbours){.next = e->slots[slot], .at = &e->slots[slot]};
+    if (beside->next)
+        snib__gate_neighbours(beside->next)->at = &beside->next;
     e->slots[slot] = gate;
+}
+
+static void gate_leave_slot(struct snib__gate *gate)
+{
+    const struct snib__neighbours *beside = snib__gate_neighbours(gate);
+    if (!beside->at)
+        return;
+    *beside->at = beside->next;
+    if (beside->next)
+        snib__gate_neighbours(beside->next)->at = beside->at;
 }
 
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
@@ -22461,7 +22509,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
-    struct snib__gate *gate = malloc(snib__gate_size(n));
+    struct snib__gate *gate = gate_new(e, n);
     if (!gate)
         return NULL;
     /* A multi lock that is one gate is served by one node, that of its first member. */
@@ -22479,7 +22527,6 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (e->slots && kind != SNIB__OUTER)
         gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
-    e->memory += snib__gate_size(n);
     return gate;
 }
 
@@ -22513,14 +22560,10 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;
-    if (gate->slot_at) {
-        *gate->slot_at = gate->slot_next;
-        if (gate->slot_next)
-            gate->slot_next->slot_at = gate->slot_at;
-    }
+    if (gate_prefix(e))
+        gate_leave_slot(gate);
     e->gates_n--;
-    e->memory -= snib__gate_size(gate->name_len);
-    free(gate);
+    snib__gate_free(e, gate);
 }
 
 /* ---- holds and their gate ---- */
@@ -22937,12 +22980,16 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
  * them than the ring has places within the lag of a replica gets a larger ring, up to a limit.
+ *
+ * They are repeated from the newest on, which is the likeliest to be missing, and only so many at a time: a
+ * server that is not ready for them would otherwise be asked by all of them again and again.
  */
 
 #include <stdlib.h>
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
+#define GIVEN_FLIGHT 256                /* repeated at a time */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
@@ -22987,6 +23034,7 @@ static bool given_grow(struct snib__engine *e)
     free(e->given);
     e->given = more;
     e->given_next = e->given_size;
+    e->given_left += e->given_left ? e->given_size : 0; /* the new places count as the oldest */
     e->given_size = size;
     return true;
 }
@@ -23018,6 +23066,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     given->node = given->gate->node;
     given->identity = given->node->identity;
     again->repeated = 1;
+    e->given_flight++;
     snib__gate_release(e, again, now);
 }
 
@@ -23075,10 +23124,25 @@ void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, sni
     }
 }
 
+static void given_more(struct snib__engine *e, snib__time now)
+{
+    while (e->given_left && e->given_flight < GIVEN_FLIGHT) {
+        uint32_t next =
+            e->given_next + --e->given_left; /* none, but the oldest, is overwritten meanwhile */
+        given_visit(e, &e->given[next % e->given_size], now);
+    }
+}
+
 void snib__given_redo(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; i < e->given_size; i++)
-        given_visit(e, &e->given[i], now);
+    e->given_left = e->given_size;
+    given_more(e, now);
+}
+
+void snib__given_told(struct snib__engine *e, snib__time now)
+{
+    e->given_flight--;
+    given_more(e, now);
 }
 
 void snib__given_end(struct snib__engine *e)
@@ -23087,7 +23151,7 @@ void snib__given_end(struct snib__engine *e)
         given_forget(e, &e->given[i]);
     free(e->given);
     e->given = NULL;
-    e->given_size = e->given_next = 0;
+    e->given_size = e->given_next = e->given_left = 0;
 }
 
 /* ---- engine/hold.c ----------------------------------------------------------------------------*/
@@ -24658,14 +24722,14 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now)
 {
-    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (gate->node != node)
             move_gate(e, gate, node, moved, now);
 }
 
 void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
-    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (snib__node_ready(gate->node))
             move_ask(e, gate, anew, now);
 }
@@ -25798,7 +25862,8 @@ void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__t
  *
  * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
  * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
- * sixth of a second and have jitter.  An operation is as patient with this as with a server that
+ * sixth of a second and have jitter, and where there are thousands of them to more, so that a cluster that
+ * comes up is not kept busy by those that wait for it.  An operation is as patient with this as with a server that
  * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
  * there are holds in it.
  */
@@ -25807,11 +25872,15 @@ void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__t
 
 #define PAUSE_MIN (5 * SNIB__MS)
 #define PAUSE_DOUBLINGS 5
+#define PAUSE_EACH                                                                                 \
+    (SNIB__MS / 4) /* for each that is paused: some thousands are resent in a second */
 
 static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
 {
     snib__time most =
         PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
+    if (most < e->paused_n * PAUSE_EACH)
+        most = e->paused_n * PAUSE_EACH;
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
@@ -26274,7 +26343,10 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
                          snib__time now)
 {
     if (!hold->passed) {
+        bool repeated = hold->repeated;
         release_ended(e, hold, code, now);
+        if (repeated)
+            snib__given_told(e, now);
         return;
     }
     struct snib__gate *gate = hold->gate;
@@ -29475,10 +29547,11 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
                           const struct snib__value *reply, uint32_t n,
                           struct snib__verdict *verdict)
 {
-    (void)hold;
     if (n != 6)
         return;
-    verdict->yes = reply[1].integer > 0;
+    /* A hold whose number has only a place is lost: it was ended by force while it was asked for once more. */
+    bool was_held = hold->acquired_at != 0;
+    verdict->yes = reply[1].integer == 1 || (reply[1].integer == 2 && !was_held);
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);

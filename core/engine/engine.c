@@ -60,7 +60,7 @@ void snib__engine_free(struct snib__engine *e)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
             free(gate->waitq);
-            free(gate);
+            snib__gate_free(e, gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_empty(op);

@@ -53,14 +53,49 @@ struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, c
     return NULL;
 }
 
+static size_t gate_prefix(const struct snib__engine *e)
+{
+    return e->config.topology == SNIB__CLUSTER ? sizeof(struct snib__neighbours) : 0;
+}
+
+static struct snib__gate *gate_new(struct snib__engine *e, size_t name_len)
+{
+    size_t prefix = gate_prefix(e), size = prefix + snib__gate_size(name_len);
+    char *memory = malloc(size);
+    if (!memory)
+        return NULL;
+    struct snib__gate *gate = (void *)(memory + prefix);
+    if (prefix)
+        *snib__gate_neighbours(gate) = (struct snib__neighbours){0};
+    e->memory += size;
+    return gate;
+}
+
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
+{
+    size_t prefix = gate_prefix(e);
+    e->memory -= prefix + snib__gate_size(gate->name_len);
+    free((char *)gate - prefix);
+}
+
 static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint16_t slot)
 {
+    struct snib__neighbours *beside = snib__gate_neighbours(gate);
     gate->slot = slot;
-    gate->slot_at = &e->slots[slot];
-    gate->slot_next = e->slots[slot];
-    if (gate->slot_next)
-        gate->slot_next->slot_at = &gate->slot_next;
+    *beside = (struct snib__neighbours){.next = e->slots[slot], .at = &e->slots[slot]};
+    if (beside->next)
+        snib__gate_neighbours(beside->next)->at = &beside->next;
     e->slots[slot] = gate;
+}
+
+static void gate_leave_slot(struct snib__gate *gate)
+{
+    const struct snib__neighbours *beside = snib__gate_neighbours(gate);
+    if (!beside->at)
+        return;
+    *beside->at = beside->next;
+    if (beside->next)
+        snib__gate_neighbours(beside->next)->at = beside->at;
 }
 
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
@@ -73,7 +108,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
-    struct snib__gate *gate = malloc(snib__gate_size(n));
+    struct snib__gate *gate = gate_new(e, n);
     if (!gate)
         return NULL;
     /* A multi lock that is one gate is served by one node, that of its first member. */
@@ -91,7 +126,6 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (e->slots && kind != SNIB__OUTER)
         gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
-    e->memory += snib__gate_size(n);
     return gate;
 }
 
@@ -125,14 +159,10 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;
-    if (gate->slot_at) {
-        *gate->slot_at = gate->slot_next;
-        if (gate->slot_next)
-            gate->slot_next->slot_at = gate->slot_at;
-    }
+    if (gate_prefix(e))
+        gate_leave_slot(gate);
     e->gates_n--;
-    e->memory -= snib__gate_size(gate->name_len);
-    free(gate);
+    snib__gate_free(e, gate);
 }
 
 /* ---- holds and their gate ---- */

@@ -12,6 +12,9 @@
  * They are in a ring, from the oldest on, and count until their leases end: nobody can say how long it
  * takes to find another master, but meanwhile no release is confirmed.  A client that releases more of
  * them than the ring has places within the lag of a replica gets a larger ring, up to a limit.
+ *
+ * They are repeated from the newest on, which is the likeliest to be missing, and only so many at a time: a
+ * server that is not ready for them would otherwise be asked by all of them again and again.
  */
 #include "engine/internal.h"
 
@@ -19,6 +22,7 @@
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
+#define GIVEN_FLIGHT 256                /* repeated at a time */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
@@ -63,6 +67,7 @@ static bool given_grow(struct snib__engine *e)
     free(e->given);
     e->given = more;
     e->given_next = e->given_size;
+    e->given_left += e->given_left ? e->given_size : 0; /* the new places count as the oldest */
     e->given_size = size;
     return true;
 }
@@ -94,6 +99,7 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     given->node = given->gate->node;
     given->identity = given->node->identity;
     again->repeated = 1;
+    e->given_flight++;
     snib__gate_release(e, again, now);
 }
 
@@ -151,10 +157,25 @@ void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, sni
     }
 }
 
+static void given_more(struct snib__engine *e, snib__time now)
+{
+    while (e->given_left && e->given_flight < GIVEN_FLIGHT) {
+        uint32_t next =
+            e->given_next + --e->given_left; /* none, but the oldest, is overwritten meanwhile */
+        given_visit(e, &e->given[next % e->given_size], now);
+    }
+}
+
 void snib__given_redo(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; i < e->given_size; i++)
-        given_visit(e, &e->given[i], now);
+    e->given_left = e->given_size;
+    given_more(e, now);
+}
+
+void snib__given_told(struct snib__engine *e, snib__time now)
+{
+    e->given_flight--;
+    given_more(e, now);
 }
 
 void snib__given_end(struct snib__engine *e)
@@ -163,5 +184,5 @@ void snib__given_end(struct snib__engine *e)
         given_forget(e, &e->given[i]);
     free(e->given);
     e->given = NULL;
-    e->given_size = e->given_next = 0;
+    e->given_size = e->given_next = e->given_left = 0;
 }

@@ -150,8 +150,7 @@ struct snib__waitq {
 };
 
 struct snib__gate {
-    struct snib__gate *next;                 /* bucket of the gate table */
-    struct snib__gate *slot_next, **slot_at; /* in a cluster: other gates of the slot */
+    struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
     struct snib__node *node; /* the server of the name */
     void *home;              /* the caller's, for all gates of the engine */
@@ -168,6 +167,16 @@ struct snib__gate {
     uint16_t slot; /* in a cluster */
     char name[];
 };
+
+/* Before a gate in memory, in a cluster only: the gates of its slot. */
+struct snib__neighbours {
+    struct snib__gate *next, **at; /* at: NULL: it is in no slot */
+};
+
+static inline struct snib__neighbours *snib__gate_neighbours(const struct snib__gate *gate)
+{
+    return (struct snib__neighbours *)(void *)(uintptr_t)gate - 1;
+}
 
 /* One exists for each held lock, so the name starts in what would be padding. */
 static inline size_t snib__gate_size(size_t name_len)
@@ -345,6 +354,7 @@ struct snib__engine {
     uint32_t paused_n, paused_cap;
     struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_next, given_size;
+    uint32_t given_left, given_flight; /* still to be looked at; repeated, and without a reply */
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
@@ -539,6 +549,8 @@ void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, sni
 void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
 void snib__given_redo(struct snib__engine *e, snib__time now);
+/* A repeated release has a reply, or no longer needs one. */
+void snib__given_told(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
@@ -571,6 +583,7 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,

@@ -105,14 +105,14 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now)
 {
-    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (gate->node != node)
             move_gate(e, gate, node, moved, now);
 }
 
 void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
-    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (snib__node_ready(gate->node))
             move_ask(e, gate, anew, now);
 }

@@ -2,7 +2,8 @@
  *
  * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
  * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
- * sixth of a second and have jitter.  An operation is as patient with this as with a server that
+ * sixth of a second and have jitter, and where there are thousands of them to more, so that a cluster that
+ * comes up is not kept busy by those that wait for it.  An operation is as patient with this as with a server that
  * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
  * there are holds in it.
  */
@@ -12,11 +13,15 @@
 
 #define PAUSE_MIN (5 * SNIB__MS)
 #define PAUSE_DOUBLINGS 5
+#define PAUSE_EACH                                                                                 \
+    (SNIB__MS / 4) /* for each that is paused: some thousands are resent in a second */
 
 static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
 {
     snib__time most =
         PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
+    if (most < e->paused_n * PAUSE_EACH)
+        most = e->paused_n * PAUSE_EACH;
     return most / 2 + snib__engine_random(e, most / 2);
 }
 

@@ -38,7 +38,10 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
                          snib__time now)
 {
     if (!hold->passed) {
+        bool repeated = hold->repeated;
         release_ended(e, hold, code, now);
+        if (repeated)
+            snib__given_told(e, now);
         return;
     }
     struct snib__gate *gate = hold->gate;

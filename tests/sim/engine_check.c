@@ -97,8 +97,8 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     uint32_t refs = gate->unanswered + (gate->waitq != NULL), trying = 0;
     const struct snib__hold *before = NULL;
     MUST(snib__gate_find(e, gate->kind->kind, gate->name, gate->name_len) == gate);
-    if (gate->slot_at)
-        MUST(*gate->slot_at == gate && e->slots);
+    if (e->slots && gate->kind->kind != SNIB__OUTER)
+        MUST(*snib__gate_neighbours(gate)->at == gate);
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
          before = hold, hold = snib__gate_next(gate, hold), refs++) {
         PASS_ON(check_hold(gate, hold, census));

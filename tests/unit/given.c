@@ -95,11 +95,100 @@ static void all_of_the_last_seconds(void **state)
     }
 }
 
+/* Leave n locks of server b, the first of which is released with *out, and let c take over. */
+static void leave_to_another(struct snib__engine *engine, int n, char *out, size_t size)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 120 * SECOND};
+    for (int i = 0; i < n; i++) {
+        struct snib__op *op = acquire_some(engine, SNIB_MUTEX, &how);
+        serve(engine);
+        snib__hold_drop(engine, acquired(engine, op), now);
+        serve(engine);
+        if (i == 0)
+            memcpy(out, peers[1].last, size);
+    }
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    crash(engine, 'b');
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+}
+
+/* What was released last is the likeliest to be missing. */
+static void newest_come_first(void **state)
+{
+    (void)state;
+    char first[sizeof peers[1].last];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    leave_to_another(engine, 1000, first, sizeof first);
+    pass(engine, now + SECOND);
+    assert_int_equal(peers[2].releases, 1000);
+    assert_memory_equal(peers[2].last, first, sizeof first);
+    snib__engine_free(engine);
+}
+
+/* A server that is there and does not serve yet is not asked by thousands of them again and again, also if it comes
+ * back several times; and none is forgotten. */
+static void no_storm_at_a_server_that_is_not_ready(void **state)
+{
+    (void)state;
+    char first[sizeof peers[1].last];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[2].says = "CLUSTERDOWN The cluster is down";
+    peers[2].times = -1;
+    leave_to_another(engine, 5000, first, sizeof first);
+    for (int i = 0; i < 3; i++) {
+        pass(engine, now + SECOND);
+        assert_in_range(peers[2].scripts, 256, 256 * 20);
+        peers[2].scripts = 0;
+        crash(engine, 'c');
+        peers[2].run++;
+        peers[2].down = false;
+    }
+    peers[2].says = NULL;
+    peers[2].releases = 0;
+    pass(engine, now + SECOND);
+    assert_in_range(peers[2].releases, 5000, 5000 + 256);
+    snib__engine_free(engine);
+}
+
+/* The ring may grow before all are repeated. */
+static void none_is_forgotten_as_the_ring_grows(void **state)
+{
+    (void)state;
+    char first[sizeof peers[1].last];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[2].says = "CLUSTERDOWN The cluster is down";
+    peers[2].times = -1;
+    leave_to_another(engine, 1000, first, sizeof first);
+    pass(engine, now + SECOND);
+    for (int i = 0; i < 100; i++) {
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}3"), 0);
+        serve(engine);
+        assert_true(op->done && op->hold);
+        snib__hold_drop(engine, op->hold, now);
+        serve(engine);
+    }
+    peers[2].says = NULL;
+    peers[2].releases = 0;
+    pass(engine, now + SECOND);
+    assert_int_equal(peers[2].releases, 1000);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_is_repeated_as_it_was),
         cmocka_unit_test(all_of_the_last_seconds),
+        cmocka_unit_test(newest_come_first),
+        cmocka_unit_test(no_storm_at_a_server_that_is_not_ready),
+        cmocka_unit_test(none_is_forgotten_as_the_ring_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

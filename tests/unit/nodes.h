@@ -14,6 +14,7 @@
 struct peer {
     char map[600]; /* its reply to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
+    int run;       /* counts its restarts, after which it is another server */
     bool down;
     bool single; /* not a node of a cluster */
     bool hangs;  /* connecting to it hangs */
@@ -108,8 +109,8 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
     } else if (strcmp(words[0], "WAIT") == 0) {
         sprintf(out, ":1\r\n");
     } else if (strcmp(words[0], "INFO") == 0) {
-        sprintf(text, "run_id:%c\r\nredis_mode:%s\r\nconnected_slaves:1\r\n",
-                'a' + (int)(one - peers), one->single ? "standalone" : "cluster");
+        sprintf(text, "run_id:%c%d\r\nredis_mode:%s\r\nconnected_slaves:1\r\n",
+                'a' + (int)(one - peers), one->run, one->single ? "standalone" : "cluster");
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else {
         sprintf(out, "+OK\r\n");

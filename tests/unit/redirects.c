@@ -61,6 +61,31 @@ static void refusals_are_endured(void **state)
         }
 }
 
+/* However many wait for a cluster that is down, it is asked some thousand times in a second, and serves all soon after it
+ * is up. */
+static void many_that_wait_are_no_storm(void **state)
+{
+    (void)state;
+    char name[16];
+    static struct snib__op *ops[2000];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    for (int i = 0; i < (int)COUNT(ops); i++) {
+        sprintf(name, "m%d", i);
+        ops[i] = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    }
+    pass(engine, now + SECOND);
+    peers[0].scripts = 0;
+    pass(engine, now + 400 * SNIB__MS);
+    assert_in_range(peers[0].scripts, COUNT(ops) / 2, 2 * COUNT(ops));
+    peers[0].says = NULL;
+    pass(engine, now + SECOND);
+    for (size_t i = 0; i < COUNT(ops); i++)
+        assert_true(ops[i]->done && ops[i]->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* Once a node has served it, the patience with refusals is over: it waits for the lock for as long
  * as it may. */
 static void served_after_refusals(void **state)
@@ -695,6 +720,7 @@ int main(void)
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(refusals_are_endured),
+        cmocka_unit_test(many_that_wait_are_no_storm),
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
