@@ -1,5 +1,5 @@
 /* moves.c - slots that are migrated thousands of times under locks that are held and waited for;
- * and migrations that were begun and never finished. */
+ * and migrations that were begun and never finished, or were given up. */
 #include "../support/deployment.h"
 #include "../support/kinds.h"
 
@@ -261,11 +261,64 @@ static void abandoned_move_is_told(void **state)
     snib_client_free(client);
 }
 
+/* A migration that is given up leaves behind what it has moved: those holds are lost and told so, whatever their kind, and
+ * their locks are free; those whose keys had stayed go on.  Nothing of the client's waits for the node that has the rest. */
+static void given_up_move_loses_what_it_has_moved(void **state)
+{
+    (void)state;
+    struct node *from = cluster_owner_of(&cluster, "{left}");
+    struct node *to = &cluster.nodes[from == &cluster.nodes[0] ? 1 : 0];
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS;
+    snib_client *client, *theirs;
+    EXPECT(snib_client_open(cluster.url, &options, &client, err), SNIB_OK);
+    EXPECT(snib_client_open(cluster.url, &options, &theirs, err), SNIB_OK);
+    static const struct {
+        int32_t kind;
+        const char *name;
+        bool moved;
+    } rows[] = {{SNIB_MUTEX, "{left}m", true},
+                {SNIB_FENCED, "{left}n", true},
+                {SNIB_WRITE, "{left}w", true},
+                {SNIB_FAIR, "{left}f", true},
+                {SNIB_MUTEX, "{left}s", false}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    snib_hold *holds[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        holds[i] = must_acquire(must_lock_kind(client, rows[i].kind, rows[i].name), 0);
+    struct move move = cluster_move_begin(&cluster, slot_of(rows[0].name), to);
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].moved)
+            cluster_move_key(&move, rows[i].name);
+    cluster_move_give_up(&move);
+    for (int i = 0; i < ROWS; i++) {
+        snib_lock *lock = must_lock_kind(theirs, rows[i].kind, rows[i].name);
+        if (rows[i].moved) {
+            must_release(must_acquire(lock, LONG_MS));
+            expect_hold_lost(holds[i], SNIB_REASON_DELETED, LEASE_MS);
+            EXPECT(snib_hold_release(holds[i], err), SNIB_LOST);
+            snib_hold_free(holds[i]);
+            continue;
+        }
+        snib_hold *none;
+        EXPECT(snib_lock_acquire(lock, 0, 0, &none, err), SNIB_BUSY);
+        assert_int_equal(snib_hold_state(holds[i], NULL), SNIB_HOLD_VALID);
+        must_release(holds[i]);
+        must_release(must_acquire(lock, LONG_MS));
+    }
+    assert_int_equal(losses(theirs), 0);
+    snib_client_free(client);
+    snib_client_free(theirs);
+    node_do(to, "FLUSHALL"); /* what is left behind would be in the way of another migration */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_on_the_way),
         cmocka_unit_test(abandoned_move_is_told),
+        cmocka_unit_test(given_up_move_loses_what_it_has_moved),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
