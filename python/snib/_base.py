@@ -98,10 +98,10 @@ class BaseHoldable(BaseNamed, Generic[H]):
         return self._found
 
     def _keep(self, caller: int, hold: H, permits: int = 1) -> None:
-        self._kept().keep(caller, hold, permits)
+        (self._found or self._kept()).keep(caller, hold, permits)
 
     def _take(self, caller: int) -> H:
-        hold = self._kept().take(caller, self._others)
+        hold = (self._found or self._kept()).take(caller, self._others)
         if hold is None:
             raise self._not_held()
         return hold

@@ -24,24 +24,27 @@ _Key = tuple[int, Hashable]
 class Kept(Generic[H]):
     """The holds of one lock at one client, each with its caller (a thread, a task, an owner)."""
 
-    __slots__ = ("client", "_holds", "__weakref__")
+    __slots__ = ("client", "_holds", "_newest", "__weakref__")
 
     def __init__(self, client: int) -> None:
         self.client = client
         self._holds: dict[int, tuple[int, H, int]] = {}
+        self._newest = -1  # the number of the newest, which may have gone
 
     def keep(self, caller: int, hold: H, permits: int = 1) -> None:
         number = _new_number()
         self._holds[number] = caller, hold, permits
+        self._newest = number
         _strong[number] = self
         hold._stage = OWNED
 
     def take(self, caller: int, others: bool) -> H | None:
         """The caller's newest hold; else, where others may release, the oldest of all; or None."""
         # Fast path: the newest hold of all is nearly always the caller's.
-        newest = next(reversed(self._holds.copy().items()), None)
-        if newest is not None and newest[1][0] == caller:
-            entry = self._pop(newest[0])
+        newest = self._newest
+        entry = self._holds.get(newest)
+        if entry is not None and entry[0] == caller:
+            entry = self._pop(newest)
             if entry is not None:
                 return entry[1]
         for number in self._order(caller, others):

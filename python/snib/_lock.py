@@ -174,8 +174,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
     _acquire: ClassVar[staticmethod[[_core.LockHandle, int, int], _core.HoldHandle | None]]
     _submit: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
 
-    def _caller(self) -> int:
-        return get_ident()
+    _caller = staticmethod(get_ident)
 
     def _try(self, caller: int, n: int, wait: int) -> Hold | None:
         if not self._client._ready:

@@ -36,7 +36,7 @@ def seconds(value: object, what: str, error: type[Exception]) -> float:
 
 def wait_ms(timeout: float | None) -> int:
     """None and -1 mean no limit, 0 one attempt; a time above 0 never becomes 0."""
-    if timeout is None:
+    if timeout is None or (timeout == -1 and type(timeout) is int):
         return -1
     if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:
         raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {shown(timeout)}")
@@ -52,6 +52,8 @@ def wait_ms(timeout: float | None) -> int:
 
 def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
+    if blocking is True:  # the usual way, first
+        return wait_ms(timeout)
     if blocking not in (False, True):  # it was meant as a timeout, or as a number of permits
         raise TypeError(
             f"blocking must be a bool, not {shown(blocking)}; a wait's limit is timeout="
