@@ -40,13 +40,12 @@
 #define SIM_PLACES 256
 #define SIM_PIPES 96
 #define SIM_HOLDS (2 * SIM_TASKS)
-#define SIM_MARK (5000 * SNIB__MS)     /* the TTL of a waiting writer's mark */
-#define SIM_FIRST (3000 * SNIB__MS)    /* of a fair lock's hold that a release has granted */
-#define SIM_IDENTITY (3000 * SNIB__MS) /* the shortest TTL of what a client says about itself */
-#define SIM_PRIVATE (10000 * SNIB__MS) /* no private key lives longer */
-#define SIM_CHAIN                                                                                  \
-    (4 * (SIM_SLOTS * SIM_TASKS + SIM_PEERS * PEER_THREADS) / 10) /* of those, a full queue */
-#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between attempts at a refused release */
+#define SIM_MARK (5000 * SNIB__MS)      /* the TTL of a waiting writer's mark */
+#define SIM_FIRST (3000 * SNIB__MS)     /* of a fair lock's hold that a release has granted */
+#define SIM_IDENTITY (3000 * SNIB__MS)  /* the shortest TTL of what a client says about itself */
+#define SIM_PRIVATE (10000 * SNIB__MS)  /* no private key lives longer */
+#define SIM_CHAIN (4 * SIM_PLACES / 10) /* of those, a queue full of waiters that have crashed */
+#define SIM_RETRY (500 * SNIB__MS)      /* the engine's, between attempts at a refused release */
 #define SIM_FIRST_NUMBER 100000000000ULL
 #define SIM_START (3600000 * SNIB__MS)
 

@@ -235,8 +235,8 @@ static void check_known(struct sim_process *process, const struct sim_task *task
     }
 }
 
-/* Whether the waiter's latest attempts are unanswered, and for how long they were when the engine
- * decided: a process that was stopped meanwhile reports that later. */
+/* Whether the waiter's latest attempts were unanswered when the engine decided, and for how long: a process
+ * that was stopped meanwhile reports that later.  One that is sent in the same step may come after it. */
 static bool is_unanswered(struct sim_process *process, const struct sim_task *task,
                           struct sim_owner **owner, snib__time *out_for)
 {
@@ -246,7 +246,7 @@ static bool is_unanswered(struct sim_process *process, const struct sim_task *ta
     *owner = check_owner(process, task->number, task->use.side);
     snib__time since = (*owner)->unanswered_since;
     *out_for = process->decided_at > since ? process->decided_at - since : 0;
-    return since != 0;
+    return since != 0 && *out_for > 0;
 }
 
 /* Whether nothing is known of the lock's state: no attempt of the waiter has ever been answered, nor
