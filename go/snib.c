@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a262243b75ede023"
+#define SNIB_BUILD_ID "b043b02ebc4766a6"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4508,7 +4508,9 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
  * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
  * nothing is taken under it.
  *
- * Whatever runs out of memory here is not looked after; locks do not depend on it. */
+ * Whatever runs out of memory here is not looked after; locks do not depend on it.  Nor do they on a thread
+ * that is stopped in here, by a debugger for example: the others wait for half a second, once, and then do
+ * without all this for good. */
 
 
 /* ---- api/order.h ------------------------------------------------------------------------------*/
@@ -4830,14 +4832,19 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #endif
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
+#define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
+#define DEBUG_SLEEPS 500             /* of a millisecond */
 #define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
@@ -4849,6 +4856,8 @@ struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
     uint64_t warnings;
+    snib__time look_at;              /* the next look at what lasts */
+    bool over;                       /* its end was told */
     char process[SNIB__PROCESS_CAP]; /* for other processes */
 };
 
@@ -4871,6 +4880,32 @@ struct debug_use {
 };
 
 static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static atomic_bool debug_over;                                  /* a thread was stopped in here */
+static bool debug_prepared;                                     /* for a fork */
+
+/* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
+static bool debug_lock(void)
+{
+    for (int i = 0; i < DEBUG_YIELDS + DEBUG_SLEEPS && !debug_over; i++) {
+        if (pthread_mutex_trylock(&debug_mutex) == 0) {
+            if (!debug_over)
+                return true;
+            pthread_mutex_unlock(&debug_mutex);
+            return false;
+        }
+        if (i < DEBUG_YIELDS)
+            sched_yield();
+        else
+            usleep(1000);
+    }
+    debug_over = true;
+    return false;
+}
+
+static void debug_unlock(void)
+{
+    pthread_mutex_unlock(&debug_mutex);
+}
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
 static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
 static uint32_t debug_told_n;
@@ -5198,18 +5233,22 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
     use->thing = op;
     use->what = DEBUG_AWAITED;
     use->since = snib__now();
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock()) {
+        free(use);
+        return;
+    }
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
     if (use && hold) {
         use->thing = hold;
@@ -5219,17 +5258,18 @@ void snib__debug_acquired(struct snib__client *client, const struct snib__op *op
         debug_add(use);
         use = NULL;
     }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
     free(use);
 }
 
 /* Leave that many uses of a thing, the oldest. */
 static void debug_leave(const void *thing, uint32_t keep)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     for (uint32_t n = debug_count(thing); n > keep; n--)
         free(debug_take(debug_find(thing)));
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_released(const struct snib__hold *hold)
@@ -5244,11 +5284,12 @@ void snib__debug_gone(const struct snib__hold *hold)
 
 void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     const struct debug_use *use = *debug_find(hold);
     if (use && hold->phase == SNIB__HELD)
         debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- what lasts ---- */
@@ -5299,8 +5340,17 @@ static void debug_exchange(struct snib__client *client, snib__time now)
 static void debug_look(struct snib__driver *driver)
 {
     struct snib__client *client = (struct snib__client *)driver; /* its first member */
+    struct snib__debug *debug = client->debug;
     snib__time now = snib__now();
-    pthread_mutex_lock(&debug_mutex);
+    if (now < debug->look_at || debug->over)
+        return;
+    debug->look_at = now + driver->look_every;
+    if (!debug_lock()) {
+        debug->over = true;
+        debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
+                          "in this process, until it is started again");
+        return;
+    }
     debug_exchange(client, now);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
@@ -5311,14 +5361,15 @@ static void debug_look(struct snib__driver *driver)
             else if (use->what == DEBUG_AWAITED)
                 debug_check_wait(use, now);
         }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- what is never freed ---- */
 
 void snib__debug_close(struct snib__client *client)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     debug_exchange(client,
                    snib__now()); /* others hear of what is new; their answer comes too late */
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
@@ -5332,7 +5383,7 @@ void snib__debug_close(struct snib__client *client)
                           "first",
                           use->label, use->place);
         }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_made(struct snib__client *client, const void *object, const char *what)
@@ -5348,9 +5399,12 @@ void snib__debug_made(struct snib__client *client, const void *object, const cha
     use->thing = object;
     use->what = DEBUG_MADE;
     snprintf(use->label, sizeof use->label, "%s", what);
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock()) {
+        free(use);
+        return;
+    }
     debug_add(use);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_freed(const void *object)
@@ -5365,12 +5419,13 @@ void snib__debug_exit(void)
 
 void snib__debug_exited(void)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
             if (use->what == DEBUG_MADE)
                 debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- clients ---- */
@@ -5405,23 +5460,26 @@ void snib__debug_end(struct snib__client *client)
 
 static void debug_fork_prepare(void)
 {
-    pthread_mutex_lock(&debug_mutex);
+    debug_prepared = debug_lock();
 }
 
 static void debug_fork_parent(void)
 {
-    pthread_mutex_unlock(&debug_mutex);
+    if (debug_prepared)
+        debug_unlock();
 }
 
 /* Holds are the parent's. */
 static void debug_fork_child(void)
 {
+    debug_here.given = false;
+    if (!debug_prepared)
+        return;
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
         while (debug_things[i])
             free(debug_take(&debug_things[i]));
     }
-    debug_here.given = false;
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_init(void)
@@ -12317,7 +12375,8 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
- * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
+ * code, and waits for no thread that does for longer than half a second: leases are renewed whatever the program
+ * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it. */
 
 #include <errno.h>
 #include <stdlib.h>

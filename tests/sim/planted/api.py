@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a thread that a debugger stops in the option debug stops all clients",
+        "api/debug.c",
+        "if (pthread_mutex_trylock(&debug_mutex) == 0)",
+        "if (pthread_mutex_lock(&debug_mutex) == 0)",
+        "faults/debugger",
+    ),
+    Mutant(
         "a hold freed twice takes the grant that waits in a queue",
         "api/held.c",
         "if (hold->given > 0)",

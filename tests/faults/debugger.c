@@ -1,0 +1,103 @@
+/* debugger.c - a thread that a debugger stops while the option debug notes a lock of another client: leases are renewed
+ * all the same, and the other callers go on. */
+#include "../support/support.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEASE_MS = 1500, PROMPT_MS = 20000 };
+
+static struct server server;
+static sem_t stopped, go_on;
+static bool armed;
+
+int __real_snib__order_note(const void *pair, void *out_circle);
+int __wrap_snib__order_note(const void *pair, void *out_circle);
+
+/* Called while all that debug knows is locked. */
+int __wrap_snib__order_note(const void *pair, void *out_circle)
+{
+    if (armed) {
+        armed = false;
+        sem_post(&stopped);
+        while (sem_wait(&go_on) != 0)
+            ;
+    }
+    return __real_snib__order_note(pair, out_circle);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    server_start(&server, NULL);
+    sem_init(&stopped, 0, 0);
+    sem_init(&go_on, 0, 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    return 0;
+}
+
+static snib_client *debugged(void)
+{
+    snib_client *client;
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.debug = 1;
+    options.lease_ms = LEASE_MS;
+    EXPECT(snib_client_open(server.url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+static void *take_two(void *context)
+{
+    snib_client *client = context;
+    snib_lock *one = must_lock(client, "one"), *two = must_lock(client, "two");
+    snib_hold *first = must_acquire(one, PROMPT_MS);
+    snib_hold *second;
+    armed = true;
+    /* It is stopped here, with its client: that says afterwards what it can. */
+    if (snib_lock_acquire(two, 0, PROMPT_MS, &second, NULL) == SNIB_OK)
+        snib_hold_free(second);
+    snib_hold_free(first);
+    return NULL;
+}
+
+static void others_do_not_wait_for_it(void **state)
+{
+    (void)state;
+    snib_client *client = debugged(), *theirs = debugged();
+    snib_queue *log = must_queue(client);
+    EXPECT(snib_client_log(client, log, SNIB_LOG_WARNING, err), SNIB_OK);
+    snib_hold *kept = must_acquire(must_lock(client, "kept"), PROMPT_MS);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_two, theirs), 0);
+    while (sem_wait(&stopped) != 0)
+        ;
+    snib_event event = must_event(log, PROMPT_MS);
+    assert_non_null(strstr(event.text, "debug: a thread stands still while it notes a lock"));
+    snib_lock *other = must_lock(client, "other");
+    int64_t until = now_ms() + 3 * LEASE_MS;
+    while (now_ms() < until) {
+        must_release(must_acquire(other, PROMPT_MS));
+        assert_int_not_equal(snib_hold_state(kept, NULL), SNIB_HOLD_LOST);
+    }
+    must_release(kept);
+    sem_post(&go_on);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    snib_queue_free(log);
+    snib_client_free(client);
+    snib_client_free(theirs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(others_do_not_wait_for_it)};
+    return cmocka_run_group_tests(tests, start, stop);
+}
