@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b043b02ebc4766a6"
+#define SNIB_BUILD_ID "9ec34f2390ca027e"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -205,7 +205,7 @@ typedef struct snib_queue snib_queue;
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Values are never reused.  core/api/codes.def is the one table behind this list, snib_code_name(), the
+/* Values are never reused.  core/net/codes.def is the one table behind this list, snib_code_name(), the
  * Python exceptions and the Go errors; a test compares them all. */
 enum snib_code {
     SNIB_OK = 0,
@@ -4159,242 +4159,6 @@ void snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
-}
-
-/* ---- api/codes.c ------------------------------------------------------------------------------*/
-
-/* codes.c - names, texts and flags of the result codes, and the build's version and features.
- *
- * Pure functions over constant tables; callable from any thread.
- */
-
-#ifndef SNIB_BUILD_ID
-#define SNIB_BUILD_ID "unknown"
-#endif
-
-struct codes_row {
-    int32_t code;
-    int32_t flags;
-    const char *name;
-    const char *text;
-};
-
-/* The table names its flags without their prefix; only this array sees the short names. */
-enum {
-    RETRYABLE = SNIB_IS_RETRYABLE,
-    MAYBE_APPLIED = SNIB_IS_MAYBE_APPLIED,
-    USAGE = SNIB_IS_USAGE
-};
-
-static const struct codes_row codes_table[] = {
-#define X(name, value, flags, text) {SNIB_##name, flags, "SNIB_" #name, text},
-
-/* ---- api/codes.def ----------------------------------------------------------------------------*/
-
-/* codes.def - the one table of result codes: X(name, value, flags, text).
- *
- * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
- * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
- * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
- */
-X(OK, 0, 0, "done")
-
-X(BUSY, 1, RETRYABLE, "another owner holds the lock")
-X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
-X(CANCELLED, 3, 0, "the operation was cancelled")
-X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
-
-X(EINVAL, -1, USAGE, "an argument is out of range")
-X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
-X(ENAME, -3, USAGE,
-  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
-X(EOPTION, -6, USAGE, "an option is out of range or unknown")
-X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
-X(EUPGRADE, -9, USAGE,
-  "the owner holds the read lock; release it before taking the write lock")
-X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
-
-X(ENOMEM, -20, RETRYABLE, "out of memory")
-X(ELIMIT, -21, RETRYABLE,
-  "a limit of the client is reached; wait for operations to end or raise it")
-X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
-
-X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
-X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; check the URL's host and port")
-X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
-X(ETLS, -34, 0,
-  "no secure connection to the server could be made; check the certificates of client and server")
-X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
-X(ECREDENTIALS, -36, RETRYABLE,
-  "no credentials to log in with; check the password file, or the function or queue that supplies them")
-
-X(EAUTH, -40, 0, "the server refused the user name or password")
-X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
-X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
-X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
-X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
-  "the server answered with an error; the request may have been applied")
-X(EDATABASE, -47, 0, "the server has no database of this number")
-X(EMISCONF, -48, RETRYABLE,
-  "the server refuses writes because its persistence or its replicas are in trouble")
-X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
-
-X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
-#undef X
-};
-
-/* The values in the table are those of the public enum. */
-#define X(name, value, flags, text) _Static_assert(SNIB_##name == (value), #name);
-
-/* ---- api/codes.def ----------------------------------------------------------------------------*/
-
-/* codes.def - the one table of result codes: X(name, value, flags, text).
- *
- * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
- * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
- * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
- */
-X(OK, 0, 0, "done")
-
-X(BUSY, 1, RETRYABLE, "another owner holds the lock")
-X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
-X(CANCELLED, 3, 0, "the operation was cancelled")
-X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
-
-X(EINVAL, -1, USAGE, "an argument is out of range")
-X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
-X(ENAME, -3, USAGE,
-  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
-X(EOPTION, -6, USAGE, "an option is out of range or unknown")
-X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
-X(EUPGRADE, -9, USAGE,
-  "the owner holds the read lock; release it before taking the write lock")
-X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
-
-X(ENOMEM, -20, RETRYABLE, "out of memory")
-X(ELIMIT, -21, RETRYABLE,
-  "a limit of the client is reached; wait for operations to end or raise it")
-X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
-
-X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
-X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; check the URL's host and port")
-X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
-X(ETLS, -34, 0,
-  "no secure connection to the server could be made; check the certificates of client and server")
-X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
-X(ECREDENTIALS, -36, RETRYABLE,
-  "no credentials to log in with; check the password file, or the function or queue that supplies them")
-
-X(EAUTH, -40, 0, "the server refused the user name or password")
-X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
-X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
-X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
-X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
-  "the server answered with an error; the request may have been applied")
-X(EDATABASE, -47, 0, "the server has no database of this number")
-X(EMISCONF, -48, RETRYABLE,
-  "the server refuses writes because its persistence or its replicas are in trouble")
-X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
-
-X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
-#undef X
-
-static const struct codes_row *codes_find(int32_t code)
-{
-    for (size_t i = 0; i < sizeof codes_table / sizeof codes_table[0]; i++)
-        if (codes_table[i].code == code)
-            return &codes_table[i];
-    return NULL;
-}
-
-const char *snib_code_name(int32_t code)
-{
-    const struct codes_row *row = codes_find(code);
-    return row ? row->name : "SNIB_?";
-}
-
-const char *snib_code_text(int32_t code)
-{
-    const struct codes_row *row = codes_find(code);
-    return row ? row->text : "unknown code";
-}
-
-int snib_code_is(int32_t code, int32_t flag)
-{
-    const struct codes_row *row = codes_find(code);
-    return row && (row->flags & flag) != 0;
-}
-
-const char *snib_reason_text(int32_t reason)
-{
-    switch (reason) {
-    case SNIB_REASON_NONE:
-        return "none";
-    case SNIB_REASON_EXPIRED:
-        return "expired";
-    case SNIB_REASON_TAKEN:
-        return "taken";
-    case SNIB_REASON_DELETED:
-        return "deleted";
-    case SNIB_REASON_UNREACHABLE:
-        return "unreachable";
-    case SNIB_REASON_MAX_HOLD:
-        return "max hold";
-    case SNIB_REASON_CLOSED:
-        return "closed";
-    case SNIB_REASON_FAILOVER:
-        return "failover";
-    default:
-        return "unknown";
-    }
-}
-
-int32_t snib_version_number(void)
-{
-    return SNIB_VERSION_NUMBER;
-}
-
-const char *snib_version_string(void)
-{
-    return SNIB_VERSION_STRING;
-}
-
-const char *snib_build_id(void)
-{
-    return SNIB_BUILD_ID;
-}
-
-uint32_t snib_features(void)
-{
-    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
 }
 
 /* ---- api/credentials.c ------------------------------------------------------------------------*/
@@ -31655,6 +31419,242 @@ void snib__buf_free(struct snib__buf *buf)
         explicit_bzero(buf->data, buf->cap);
     free(buf->data);
     *buf = (struct snib__buf){0};
+}
+
+/* ---- net/codes.c ------------------------------------------------------------------------------*/
+
+/* codes.c - names, texts and flags of the result codes, and the build's version and features.
+ *
+ * Pure functions over constant tables; callable from any thread.
+ */
+
+#ifndef SNIB_BUILD_ID
+#define SNIB_BUILD_ID "unknown"
+#endif
+
+struct codes_row {
+    int32_t code;
+    int32_t flags;
+    const char *name;
+    const char *text;
+};
+
+/* The table names its flags without their prefix; only this array sees the short names. */
+enum {
+    RETRYABLE = SNIB_IS_RETRYABLE,
+    MAYBE_APPLIED = SNIB_IS_MAYBE_APPLIED,
+    USAGE = SNIB_IS_USAGE
+};
+
+static const struct codes_row codes_table[] = {
+#define X(name, value, flags, text) {SNIB_##name, flags, "SNIB_" #name, text},
+
+/* ---- net/codes.def ----------------------------------------------------------------------------*/
+
+/* codes.def - the one table of result codes: X(name, value, flags, text).
+ *
+ * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
+ * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
+ * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
+ * may have done it, USAGE the program must be changed and nothing was sent.
+ */
+X(OK, 0, 0, "done")
+
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
+X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
+X(CANCELLED, 3, 0, "the operation was cancelled")
+X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
+X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+
+X(EINVAL, -1, USAGE, "an argument is out of range")
+X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
+X(ENAME, -3, USAGE,
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
+X(EOPTION, -6, USAGE, "an option is out of range or unknown")
+X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
+X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
+
+X(ENOMEM, -20, RETRYABLE, "out of memory")
+X(ELIMIT, -21, RETRYABLE,
+  "a limit of the client is reached; wait for operations to end or raise it")
+X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
+
+X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
+  "the server did not answer in time; the request may have been applied")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
+X(EPROTOCOL, -32, MAYBE_APPLIED,
+  "the peer does not speak the Redis protocol; check the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; check the certificates of client and server")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
+
+X(EAUTH, -40, 0, "the server refused the user name or password")
+X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
+X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
+X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
+  "the server answered with an error; the request may have been applied")
+X(EDATABASE, -47, 0, "the server has no database of this number")
+X(EMISCONF, -48, RETRYABLE,
+  "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
+
+X(ECLOSED, -60, 0, "the client is closed")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+#undef X
+};
+
+/* The values in the table are those of the public enum. */
+#define X(name, value, flags, text) _Static_assert(SNIB_##name == (value), #name);
+
+/* ---- net/codes.def ----------------------------------------------------------------------------*/
+
+/* codes.def - the one table of result codes: X(name, value, flags, text).
+ *
+ * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
+ * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
+ * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
+ * may have done it, USAGE the program must be changed and nothing was sent.
+ */
+X(OK, 0, 0, "done")
+
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
+X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
+X(CANCELLED, 3, 0, "the operation was cancelled")
+X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
+X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+
+X(EINVAL, -1, USAGE, "an argument is out of range")
+X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
+X(ENAME, -3, USAGE,
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
+X(EOPTION, -6, USAGE, "an option is out of range or unknown")
+X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
+X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
+
+X(ENOMEM, -20, RETRYABLE, "out of memory")
+X(ELIMIT, -21, RETRYABLE,
+  "a limit of the client is reached; wait for operations to end or raise it")
+X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
+
+X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
+  "the server did not answer in time; the request may have been applied")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
+X(EPROTOCOL, -32, MAYBE_APPLIED,
+  "the peer does not speak the Redis protocol; check the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; check the certificates of client and server")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
+
+X(EAUTH, -40, 0, "the server refused the user name or password")
+X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
+X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
+X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
+  "the server answered with an error; the request may have been applied")
+X(EDATABASE, -47, 0, "the server has no database of this number")
+X(EMISCONF, -48, RETRYABLE,
+  "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
+
+X(ECLOSED, -60, 0, "the client is closed")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+#undef X
+
+static const struct codes_row *codes_find(int32_t code)
+{
+    for (size_t i = 0; i < sizeof codes_table / sizeof codes_table[0]; i++)
+        if (codes_table[i].code == code)
+            return &codes_table[i];
+    return NULL;
+}
+
+const char *snib_code_name(int32_t code)
+{
+    const struct codes_row *row = codes_find(code);
+    return row ? row->name : "SNIB_?";
+}
+
+const char *snib_code_text(int32_t code)
+{
+    const struct codes_row *row = codes_find(code);
+    return row ? row->text : "unknown code";
+}
+
+int snib_code_is(int32_t code, int32_t flag)
+{
+    const struct codes_row *row = codes_find(code);
+    return row && (row->flags & flag) != 0;
+}
+
+const char *snib_reason_text(int32_t reason)
+{
+    switch (reason) {
+    case SNIB_REASON_NONE:
+        return "none";
+    case SNIB_REASON_EXPIRED:
+        return "expired";
+    case SNIB_REASON_TAKEN:
+        return "taken";
+    case SNIB_REASON_DELETED:
+        return "deleted";
+    case SNIB_REASON_UNREACHABLE:
+        return "unreachable";
+    case SNIB_REASON_MAX_HOLD:
+        return "max hold";
+    case SNIB_REASON_CLOSED:
+        return "closed";
+    case SNIB_REASON_FAILOVER:
+        return "failover";
+    default:
+        return "unknown";
+    }
+}
+
+int32_t snib_version_number(void)
+{
+    return SNIB_VERSION_NUMBER;
+}
+
+const char *snib_version_string(void)
+{
+    return SNIB_VERSION_STRING;
+}
+
+const char *snib_build_id(void)
+{
+    return SNIB_BUILD_ID;
+}
+
+uint32_t snib_features(void)
+{
+    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
 }
 
 /* ---- net/conn.c -------------------------------------------------------------------------------*/

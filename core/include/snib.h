@@ -61,7 +61,7 @@ typedef struct snib_queue snib_queue;
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Values are never reused.  core/api/codes.def is the one table behind this list, snib_code_name(), the
+/* Values are never reused.  core/net/codes.def is the one table behind this list, snib_code_name(), the
  * Python exceptions and the Go errors; a test compares them all. */
 enum snib_code {
     SNIB_OK = 0,

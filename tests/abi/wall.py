@@ -2,8 +2,8 @@
 
     wall.py OBJECT...   the compiled files of those folders
 
-Any symbol they need from outside the core must be on the short list below, so no system call, lock or clock can slip in
-unnoticed.  Prints one closing line and exits with 0, or names the offending symbols.
+Any symbol that they need and do not define themselves must be on the short list below, so no system call, lock or clock,
+and nothing of the core's other folders, can slip in unnoticed.  Prints one closing line and exits with 0, or names the offending symbols.
 """
 
 import re
@@ -26,14 +26,19 @@ def needs(objects):
             yield re.sub(r"__(\w+)_chk$", r"\1", words[1]) if words[1] != "__stack_chk_fail" else words[1]
 
 
+def defined(objects):
+    listing = subprocess.run(["nm", "--defined-only", *objects], check=True, capture_output=True, text=True).stdout
+    return {words[2] for line in listing.splitlines() if len(words := line.split()) == 3}
+
+
 def main(objects):
     folders = {folder for folder in ("engine", "locks", "net") if any(f"/core/{folder}/" in o for o in objects)}
     if len(folders) < 3:
         sys.exit(f"wall: objects of {sorted(folders)} only")
     strangers = sorted(
         name
-        for name in set(needs(objects))
-        if name not in ALLOWED and not name.startswith("snib_") and not ADDED.fullmatch(name)
+        for name in set(needs(objects)) - defined(objects)
+        if name not in ALLOWED and not ADDED.fullmatch(name)
     )
     if strangers:
         sys.exit(f"wall: core/engine, core/locks or core/net call {', '.join(strangers)}")

@@ -36,7 +36,7 @@ if sys.argv[1] == "serve":
     sys.argv[1:] = served.serve(sys.argv[2])
 
 LIMIT = 30.0
-CODES = Path(__file__).parents[2] / "core/api/codes.def"
+CODES = Path(__file__).parents[2] / "core/net/codes.def"
 NAMES = {
     int(value): name for name, value in re.findall(r"^X\((\w+), (-?\d+)", CODES.read_text(), re.M)
 }

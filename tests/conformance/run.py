@@ -22,7 +22,7 @@ from pathlib import Path
 from served import Served
 
 HERE = Path(__file__).resolve().parent
-CODES = HERE.parents[1] / "core/api/codes.def"
+CODES = HERE.parents[1] / "core/net/codes.def"
 FACES = ("c", "threads", "asyncio", "go")
 PYTHON = ("threads", "asyncio")
 LIMIT = 300

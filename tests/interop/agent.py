@@ -42,7 +42,7 @@ def command(language: str) -> list[str]:
     program = shutil.which("conform-go", path=f"{BUILD / 'interop'}")
     if program is None:
         pytest.skip("no Go beside Redisson: the interpreter was not built; see run.sh")
-    return [program, str(ROOT / "core/api/codes.def")]
+    return [program, str(ROOT / "core/net/codes.def")]
 
 
 @dataclass

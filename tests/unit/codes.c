@@ -12,7 +12,7 @@ static const struct {
     const char *name;
 } rows[] = {
 #define X(name, value, flags, text) {value, "SNIB_" #name},
-#include "api/codes.def"
+#include "net/codes.def"
 #undef X
 };
 

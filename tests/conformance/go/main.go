@@ -2,7 +2,7 @@
 //
 //	conform-go CODES PROGRAM SOCKET...
 //
-// CODES is core/api/codes.def, which knows the names that errors have in C.
+// CODES is core/net/codes.def, which knows the names that errors have in C.
 package main
 
 import (

@@ -24,13 +24,13 @@ enum {
 
 static const struct codes_row codes_table[] = {
 #define X(name, value, flags, text) {SNIB_##name, flags, "SNIB_" #name, text},
-#include "api/codes.def"
+#include "net/codes.def"
 #undef X
 };
 
 /* The values in the table are those of the public enum. */
 #define X(name, value, flags, text) _Static_assert(SNIB_##name == (value), #name);
-#include "api/codes.def"
+#include "net/codes.def"
 #undef X
 
 static const struct codes_row *codes_find(int32_t code)
