@@ -183,7 +183,8 @@ struct snib__op {
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
-        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
+        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
+        snib__time seen_at;          /* ... and when the request was sent to which that was said */
         int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
     } fair;
     snib_event *answer; /* INFO, COUNT; otherwise NULL */

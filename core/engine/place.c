@@ -184,7 +184,7 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
     for (int i = 0; i < 3 && *end == ':'; i++)
         part[i] = strtoll(end + 1, &end, 10);
     if (part[1] > 0)
-        place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
+        place_heard(e, hold, hold->op->fair.seen_at, part[0], part[1], part[2], now);
 }
 
 /* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
@@ -216,7 +216,7 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     op->waited = op->told = true;
     snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
-    hold->deadline = sent_at; /* not granted yet when this was sent */
+    op->fair.seen_at = sent_at;
     hold->flags |= SNIB__QUEUES;
     if (op->stage != SNIB__STAGE_QUEUED)
         snib__waitq_insert(waitq, op);
@@ -317,6 +317,7 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
         return;
     if (next->phase == SNIB__PLACED)
         e->stats.handovers++;
-    place_heard(e, next, next->deadline > sent_at ? next->deadline : sent_at, verdict->next_token,
+    snib__time seen_at = next->op->fair.seen_at;
+    place_heard(e, next, seen_at > sent_at ? seen_at : sent_at, verdict->next_token,
                 verdict->next_ms, verdict->server_ms, now);
 }
