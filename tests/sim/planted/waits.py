@@ -288,8 +288,8 @@ MUTANTS = [
     Mutant(
         "a place counts from its answer",
         "engine/place.c",
-        "hold->deadline = sent_at; /* not",
-        "hold->deadline = now; /* not",
+        "op->fair.seen_at = sent_at;",
+        "op->fair.seen_at = now;",
         "unit_place",
     ),
     Mutant(
