@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b378e9ec340925a1"
+#define SNIB_BUILD_ID "7585cb72322042aa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22813,7 +22813,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
-#define GIVEN_FLIGHT 256                /* repeated at a time */
+#define GIVEN_FLIGHT 64                 /* repeated at a time */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {

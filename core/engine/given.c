@@ -22,7 +22,7 @@
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
-#define GIVEN_FLIGHT 256                /* repeated at a time */
+#define GIVEN_FLIGHT 64                 /* repeated at a time */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
