@@ -218,6 +218,19 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
     snib__gate_put(e, gate);
 }
 
+/* A release that was refused, or that reached no subscriber, brings no message.  If a foreign message
+ * was mistaken for it, no wake-up is lost: the next waiter tries as soon as this release has ended, and an attempt that is
+ * on its way, as beside the release of a lost hold, is made again.  See turn.c for the turns. */
+static void release_is_silent(const struct snib__engine *e, struct snib__waitq *waitq)
+{
+    uint32_t counted = release_messages(e, waitq->gate);
+    if (waitq->own_messages < counted) {
+        waitq->hint = true;
+        counted = waitq->own_messages;
+    }
+    waitq->own_messages -= counted;
+}
+
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now)
@@ -231,13 +244,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
-    /* A release that was refused, or that reached no subscriber, brings no message.  If a
-     * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
-     * soon as this release has ended; see turn.c for the turns. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
-        waitq->own_messages -= waitq->own_messages < release_messages(e, gate)
-                                   ? waitq->own_messages
-                                   : release_messages(e, gate);
+        release_is_silent(e, waitq);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {

@@ -294,7 +294,9 @@ static void release(struct sim_process *process, struct sim_task *task)
 {
     int32_t code;
     struct sim_hold *hold = task->hold;
-    if (sim.focused && hold->use.kind != SNIB_SEMAPHORE && sim_chance(30)) {
+    /* Not at the end: each costs those behind it in a queue a lease. */
+    bool drops = sim.focused && hold->use.kind != SNIB_SEMAPHORE && sim_chance(30);
+    if (drops && !sim.winding_down) {
         abandon(process, task);
         return;
     }

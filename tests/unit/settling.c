@@ -372,6 +372,39 @@ static void an_attempt_waits(void **state)
     snib__engine_free(engine);
 }
 
+/* A foreign release that is taken for the message of one's own is heard after all, once that turns out to have had
+ * none: the attempt that was on its way meanwhile may have been refused just before. */
+static void mistaken_message_is_heard(void **state)
+{
+    (void)state;
+    const struct snib__acquire limited = {.wait = SNIB__NEVER, .max_hold = SECOND};
+    for (int foreign = 0; foreign < 2; foreign++) {
+        int32_t code;
+        struct snib__engine *engine = begin();
+        struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+        struct snib__op *op = snib__engine_acquire(engine, mutex, &limited, now, &code);
+        connect_link(engine);
+        answer(engine, ":20000\r\n");
+        connect_pubsub(engine);
+        say_on_channel(engine, mutex, NULL);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *hold = acquired(engine, op);
+        now += SECOND;
+        snib__engine_tick(engine, now);
+        assert_int_equal(hold->phase, SNIB__LOST);
+        snib__hold_drop(engine, hold, now);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        acquire(engine, mutex, 0);
+        assert_int_equal(on_the_way(engine), 2);
+        if (foreign)
+            say_on_channel(engine, mutex, "0");
+        answer(engine, "$-1\r\n"); /* it was not held any more */
+        answer(engine, ":20000\r\n");
+        assert_int_equal(on_the_way(engine), foreign);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,7 +413,7 @@ int main(void)
         cmocka_unit_test(what_is_known_is_said),   cmocka_unit_test(attempt_ends_in_doubt),
         cmocka_unit_test(attempt_is_left),         cmocka_unit_test(grant_is_nobodys),
         cmocka_unit_test(grant_is_the_next_ones),  cmocka_unit_test(a_call_waits_once),
-        cmocka_unit_test(an_attempt_waits),
+        cmocka_unit_test(an_attempt_waits),        cmocka_unit_test(mistaken_message_is_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

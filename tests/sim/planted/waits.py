@@ -328,6 +328,13 @@ MUTANTS = [
         "unit_place",
     ),
     Mutant(
+        "a message that was mistaken for that of an own release is no news",
+        "engine/release.c",
+        "waitq->hint = true; counted = waitq->own_messages;",
+        "counted = waitq->own_messages;",
+        "unit_settling",
+    ),
+    Mutant(
         "a hold that has only a place is released",
         "locks/fair.c",
         "(reply[1].integer == 2 && !was_held)",
