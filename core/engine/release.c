@@ -97,6 +97,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
+    if (there && gate->waitq)
+        gate->waitq->ending = hold->number;
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;

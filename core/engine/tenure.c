@@ -111,8 +111,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
- * overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while it was held, by a
+ * request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -121,7 +121,8 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool released = !held && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool released =
+        gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER

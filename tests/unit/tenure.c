@@ -258,6 +258,25 @@ static void repeated_question_finds_a_loss(void **state)
     snib__engine_free(engine);
 }
 
+/* ... also if a renewal, which finds that out, is answered first. */
+static void renewal_finds_it_before(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given;
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1), *second;
+    given = release(engine, hold);
+    second = acquired(engine, next);
+    second->tell = 1;
+    snib__tenure_again(hold); /* as if it had been sent on a lane that was lost */
+    snib__hold_lose(engine, second, SNIB_REASON_DELETED, now);
+    lost(engine, second, SNIB_REASON_DELETED);
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    ended(engine, given, SNIB_LOST);
+    snib__engine_free(engine);
+}
+
 /* ... and if the lease may have ended meanwhile, nothing is known of what has become of the number. */
 static void repeated_question_comes_too_late(void **state)
 {
@@ -460,6 +479,7 @@ int main(void)
         cmocka_unit_test(question_comes_before_a_transfer),
         cmocka_unit_test(repeated_question_is_behind),
         cmocka_unit_test(repeated_question_finds_a_loss),
+        cmocka_unit_test(renewal_finds_it_before),
         cmocka_unit_test(repeated_question_comes_too_late),
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),

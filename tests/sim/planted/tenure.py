@@ -89,8 +89,15 @@ MUTANTS = [
     Mutant(
         "a repeated question proves the number",
         "engine/tenure.c",
-        "bool released = !held && (hold->flags & SNIB__RESENT)",
+        "bool released = gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT)",
         "bool released = (hold->flags & SNIB__RESENT)",
+        "unit_tenure",
+    ),
+    Mutant(
+        "a repeated question proves the number of a hold that was found lost meanwhile",
+        "engine/tenure.c",
+        "bool released = gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT)",
+        "bool released = !held && (hold->flags & SNIB__RESENT)",
         "unit_tenure",
     ),
     Mutant(
