@@ -553,6 +553,20 @@ static PyObject *call_client_identity(PyObject *module, PyObject *const *args, P
     return finish_texts(rc, op, &err);
 }
 
+/* client_set_label(client, label): the label is a text, or None */
+static PyObject *call_client_set_label(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    const char *label;
+    snib_error err;
+
+    (void)module;
+    if (snib__py_check_count(count, 2) || snib__py_text_nul(args[1], SNIB_EINVAL, &label))
+        return NULL;
+    if (snib_client_set_label(snib__py_client_get(args[0]), label, &err) != SNIB_OK)
+        return snib__py_raise_error(&err);
+    Py_RETURN_NONE;
+}
+
 /* ---- Holds ----------------------------------------------------------------------------------- */
 
 /* hold_id(hold) -> the number that its LOST event brings */
@@ -662,6 +676,7 @@ PyMethodDef snib__py_calls[] = {
     {"client_list", SNIB__PY_FAST(call_client_list), METH_FASTCALL, NULL},
     {"client_describe", SNIB__PY_FAST(call_client_describe), METH_FASTCALL, NULL},
     {"client_identity", SNIB__PY_FAST(call_client_identity), METH_FASTCALL, NULL},
+    {"client_set_label", SNIB__PY_FAST(call_client_set_label), METH_FASTCALL, NULL},
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"hold_abandon", call_hold_abandon, METH_O, NULL},

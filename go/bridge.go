@@ -150,6 +150,16 @@ func clientID(client uint64) string {
 	return C.GoString(&id[0])
 }
 
+func setClientLabel(client uint64, label string) error {
+	text := C.CString(strings.ReplaceAll(label, "\x00", "\x01")) // which is refused, too, and seen by C
+	defer C.free(unsafe.Pointer(text))
+	var err C.snib_error
+	if code := C.bridge_client_set_label(C.uint64_t(client), text, &err); code != C.SNIB_OK {
+		return newError(code, &err)
+	}
+	return nil
+}
+
 // closeClient closes a client; timeoutMS -1 stands for the client's patience.
 func closeClient(client uint64, timeoutMS int64) error {
 	var err C.snib_error

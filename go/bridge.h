@@ -57,6 +57,11 @@ static inline int32_t bridge_client_id(uint64_t client, char out[37], snib_error
     return snib_client_id(BRIDGE_AS(snib_client, client), out, err);
 }
 
+static inline int32_t bridge_client_set_label(uint64_t client, const char *label, snib_error *err)
+{
+    return snib_client_set_label(BRIDGE_AS(snib_client, client), label, err);
+}
+
 static inline int32_t bridge_stats(uint64_t client, snib_client_stats_data *out, snib_error *err)
 {
     out->size = sizeof *out;

@@ -31,6 +31,14 @@ func (c *Client) Identity(ctx context.Context, owner string) (*Identity, error) 
 	return newIdentity(e.texts), nil
 }
 
+// SetLabel changes what this client says about itself, such as the order that it is working on: at most 128 bytes of UTF-8
+// without control characters; "" is none. Those who ask see it at once if the client has told who it is, else when it
+// does. The error is [ErrInvalidArgument] for a bad label and [ErrNotSupported] with [PublishIdentity](false); the former
+// label stays then.
+func (c *Client) SetLabel(label string) error {
+	return setClientLabel(c.handle, label)
+}
+
 // newIdentity parses the lines from the core; unknown ones, from a newer core, are ignored.
 func newIdentity(lines []string) *Identity {
 	var who Identity

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b7617f66b43eb897"
+#define SNIB_BUILD_ID "5b4e2861b0f76766"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -856,6 +856,18 @@ SNIB_API int snib_client_identity(snib_client *client, const char *owner, size_t
 SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
+
+/* snib_client_set_label - change what this client says about itself, such as the order it is working on.
+ *
+ * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
+ * touched.  Names of clients in warnings of the option debug stay as they were.
+ *
+ * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
+ * Threads  any.
+ * Blocks   no.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
+ */
+SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 
 /* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
@@ -2311,6 +2323,9 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
+/* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
+void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
+
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
@@ -2740,6 +2755,7 @@ struct snib__client {
     int64_t max_hold_ms;
     char uuid[37];
     char *identity;                       /* what the engine publishes about it; NULL: nothing */
+    int64_t since;                        /* when it was opened, in seconds since 1970 */
     char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
@@ -3411,12 +3427,15 @@ void snib__debug_init(void);
 #define SNIB__IDENTITY_H
 
 
-/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
- * process now; to be freed.  label: NULL: none.  NULL: out of memory. */
-char *snib__identity_text(const char *label);
+#include <stdbool.h>
 
-/* snib__label_check - SNIB_OK, or SNIB_EOPTION for a label that others could not be shown. */
-int snib__label_check(const char *label, snib_error *err);
+/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
+ * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
+char *snib__identity_text(const char *label, int64_t since);
+
+/* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
+ * SNIB_EINVAL. */
+int snib__label_check(const char *label, bool option, snib_error *err);
 
 #endif
 
@@ -3472,6 +3491,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <uuid/uuid.h>
 
 void snib_client_options_init(snib_client_options *options, size_t size)
@@ -3655,7 +3675,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
-    if (o->identity > 0 && !(client->identity = snib__identity_text(client->url.label)))
+    client->since = (int64_t)time(NULL);
+    if (o->identity > 0 &&
+        !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
@@ -3964,6 +3986,32 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
         memcpy(out, client->uuid, sizeof client->uuid);
     snib__handle_put(handle);
     return out ? SNIB_OK : snib__fail_null(err, "out");
+}
+
+int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    char *text = NULL;
+    if (!client->identity)
+        code = snib__fail(err, SNIB_ENOTSUP, 0,
+                          "a label is for those who ask who this client is, which the option "
+                          "identity=no rules out");
+    else if ((code = snib__label_check(label, false, err)) == SNIB_OK &&
+             !(text = snib__identity_text(label, client->since)))
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (code == SNIB_OK) {
+        snib__driver_enter(&client->driver);
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        snib__driver_leave(&client->driver);
+        free(former);
+    }
+    snib__handle_put(handle);
+    return code;
 }
 
 int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
@@ -6570,7 +6618,6 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define IDENTITY_LABEL_MAX 128
@@ -6591,7 +6638,7 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
     identity_line(text, cap, name, word);
 }
 
-char *snib__identity_text(const char *label)
+char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
     char host[256] = "", number[24];
@@ -6604,22 +6651,24 @@ char *snib__identity_text(const char *label)
     identity_line(text, cap, "pid", number);
     identity_word(text, cap, "program", program_invocation_short_name);
     identity_line(text, cap, "label", label);
-    snprintf(number, sizeof number, "%lld", (long long)time(NULL));
+    snprintf(number, sizeof number, "%lld", (long long)since);
     identity_line(text, cap, "since", number);
     return text;
 }
 
-int snib__label_check(const char *label, snib_error *err)
+int snib__label_check(const char *label, bool option, snib_error *err)
 {
+    const char *what = option ? "option label" : "label";
+    int32_t code = option ? SNIB_EOPTION : SNIB_EINVAL;
     size_t n = label ? strlen(label) : 0, step;
     uint32_t c;
     if (n > IDENTITY_LABEL_MAX)
-        return snib__fail(err, SNIB_EOPTION, 0, "the option label has %zu bytes; the limit is %d",
-                          n, IDENTITY_LABEL_MAX);
+        return snib__fail(err, code, 0, "the %s has %zu bytes; the limit is %d", what, n,
+                          IDENTITY_LABEL_MAX);
     for (size_t i = 0; i < n; i += step)
         if ((step = snib__utf8_next(label + i, n - i, &c)) == 0 || snib__is_control(c))
-            return snib__fail(err, SNIB_EOPTION, 0,
-                              "the option label must be UTF-8 without control characters");
+            return snib__fail(err, code, 0, "the %s must be UTF-8 without control characters",
+                              what);
     return SNIB_OK;
 }
 
@@ -7931,7 +7980,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
     if (code == SNIB_OK)
-        code = snib__label_check(url->label, err);
+        code = snib__label_check(url->label, true, err);
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
@@ -14094,6 +14143,7 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
+    uint64_t ending;       /* the last number whose hold was released, or handed on by command */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -23418,6 +23468,16 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
+void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
+{
+    e->config.identity = lines;
+    if (now >= e->identity.until)
+        return;
+    e->identity.due = true;
+    e->identity.next = now;
+    snib__identity_tick(e, now);
+}
+
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {
@@ -26227,6 +26287,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
+    if (there && gate->waitq)
+        gate->waitq->ending = hold->number;
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
@@ -28132,8 +28194,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
- * overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while it was held, by a
+ * request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -28142,7 +28204,8 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool released = !held && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool released =
+        gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER

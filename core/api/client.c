@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <uuid/uuid.h>
 
 void snib_client_options_init(snib_client_options *options, size_t size)
@@ -194,7 +195,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
-    if (o->identity > 0 && !(client->identity = snib__identity_text(client->url.label)))
+    client->since = (int64_t)time(NULL);
+    if (o->identity > 0 &&
+        !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
@@ -503,6 +506,32 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
         memcpy(out, client->uuid, sizeof client->uuid);
     snib__handle_put(handle);
     return out ? SNIB_OK : snib__fail_null(err, "out");
+}
+
+int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    char *text = NULL;
+    if (!client->identity)
+        code = snib__fail(err, SNIB_ENOTSUP, 0,
+                          "a label is for those who ask who this client is, which the option "
+                          "identity=no rules out");
+    else if ((code = snib__label_check(label, false, err)) == SNIB_OK &&
+             !(text = snib__identity_text(label, client->since)))
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (code == SNIB_OK) {
+        snib__driver_enter(&client->driver);
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        snib__driver_leave(&client->driver);
+        free(former);
+    }
+    snib__handle_put(handle);
+    return code;
 }
 
 int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define IDENTITY_LABEL_MAX 128
@@ -30,7 +29,7 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
     identity_line(text, cap, name, word);
 }
 
-char *snib__identity_text(const char *label)
+char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
     char host[256] = "", number[24];
@@ -43,21 +42,23 @@ char *snib__identity_text(const char *label)
     identity_line(text, cap, "pid", number);
     identity_word(text, cap, "program", program_invocation_short_name);
     identity_line(text, cap, "label", label);
-    snprintf(number, sizeof number, "%lld", (long long)time(NULL));
+    snprintf(number, sizeof number, "%lld", (long long)since);
     identity_line(text, cap, "since", number);
     return text;
 }
 
-int snib__label_check(const char *label, snib_error *err)
+int snib__label_check(const char *label, bool option, snib_error *err)
 {
+    const char *what = option ? "option label" : "label";
+    int32_t code = option ? SNIB_EOPTION : SNIB_EINVAL;
     size_t n = label ? strlen(label) : 0, step;
     uint32_t c;
     if (n > IDENTITY_LABEL_MAX)
-        return snib__fail(err, SNIB_EOPTION, 0, "the option label has %zu bytes; the limit is %d",
-                          n, IDENTITY_LABEL_MAX);
+        return snib__fail(err, code, 0, "the %s has %zu bytes; the limit is %d", what, n,
+                          IDENTITY_LABEL_MAX);
     for (size_t i = 0; i < n; i += step)
         if ((step = snib__utf8_next(label + i, n - i, &c)) == 0 || snib__is_control(c))
-            return snib__fail(err, SNIB_EOPTION, 0,
-                              "the option label must be UTF-8 without control characters");
+            return snib__fail(err, code, 0, "the %s must be UTF-8 without control characters",
+                              what);
     return SNIB_OK;
 }

@@ -4,11 +4,14 @@
 
 #include "snib.h"
 
-/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
- * process now; to be freed.  label: NULL: none.  NULL: out of memory. */
-char *snib__identity_text(const char *label);
+#include <stdbool.h>
 
-/* snib__label_check - SNIB_OK, or SNIB_EOPTION for a label that others could not be shown. */
-int snib__label_check(const char *label, snib_error *err);
+/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
+ * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
+char *snib__identity_text(const char *label, int64_t since);
+
+/* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
+ * SNIB_EINVAL. */
+int snib__label_check(const char *label, bool option, snib_error *err);
 
 #endif

@@ -27,6 +27,7 @@ struct snib__client {
     int64_t max_hold_ms;
     char uuid[37];
     char *identity;                       /* what the engine publishes about it; NULL: nothing */
+    int64_t since;                        /* when it was opened, in seconds since 1970 */
     char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */

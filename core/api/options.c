@@ -353,7 +353,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
     if (code == SNIB_OK)
-        code = snib__label_check(url->label, err);
+        code = snib__label_check(url->label, true, err);
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",

@@ -252,6 +252,9 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
+/* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
+void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
+
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);

@@ -71,6 +71,16 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
+void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
+{
+    e->config.identity = lines;
+    if (now >= e->identity.until)
+        return;
+    e->identity.due = true;
+    e->identity.next = now;
+    snib__identity_tick(e, now);
+}
+
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {

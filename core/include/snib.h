@@ -713,6 +713,18 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
+/* snib_client_set_label - change what this client says about itself, such as the order it is working on.
+ *
+ * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
+ * touched.  Names of clients in warnings of the option debug stay as they were.
+ *
+ * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
+ * Threads  any.
+ * Blocks   no.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
+ */
+SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
+
 /* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock

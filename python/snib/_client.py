@@ -100,6 +100,14 @@ class BaseClient(Options):
         """The client's UUID, the first part of its owners; the child of a fork gets a new one."""
         return _core.client_id(self._handle)
 
+    def set_label(self, label: str | None) -> None:
+        """Change what this client says about itself, such as the order it works on; None: nothing.
+
+        At most 128 bytes without control characters.  Whoever asks for its identity sees it at once if the client
+        has told who it is, else when it does.  Raises InvalidArgument, and NotSupported with identity=False.
+        """
+        _core.client_set_label(self._handle, label)
+
     def stats(self) -> Stats:
         """The client's counters now; no round trip."""
         counters, wait_time, hold_time, more = _core.client_stats(self._handle)

@@ -145,6 +145,48 @@ static void shown(void **state)
     snib_client_free(theirs);
 }
 
+static bool says(snib_client *client, snib_client *other, const char *line)
+{
+    return strstr(told_about(client, other), line) != NULL;
+}
+
+/* A label may change while something is held, and is seen at once; nothing else changes.  A bad one changes nothing. */
+static void relabelled(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "a\nb", "\xff",
+        "0123456789012345678901234567890123456789012345678901234567890123"
+        "01234567890123456789012345678901234567890123456789012345678901234"};
+    snib_client *ours = open_as(server.url, NULL, "first", 0, LONG_MS),
+                *silent = open_as(server.url, NULL, "x", -1, LONG_MS),
+                *theirs = must_open(server.url);
+    EXPECT(snib_client_set_label(ours, "before anyone could ask", err), SNIB_OK);
+    snib_lock *lock = must_lock(ours, "relabelled");
+    snib_hold *hold = must_acquire(lock, 0);
+    AWAIT(says(theirs, ours, "label before anyone could ask\n"), LONG_MS);
+    const char *since = strstr(told_about(theirs, ours), "since ");
+    long long opened = atoll(since + strlen("since "));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snib_error error;
+        assert_int_equal(snib_client_set_label(ours, bad[i], &error), SNIB_EINVAL);
+        assert_memory_equal(error.text, "the label ", strlen("the label "));
+    }
+    EXPECT(snib_client_set_label(silent, "y", err), SNIB_ENOTSUP);
+    assert_true(says(theirs, ours, "label before anyone could ask\n"));
+    EXPECT(snib_client_set_label(ours, "order 17", err), SNIB_OK);
+    AWAIT(says(theirs, ours, "label order 17\n"), PROMPT_MS); /* long before the next renewal */
+    assert_int_equal(atoll(strstr(told_about(theirs, ours), "since ") + strlen("since ")), opened);
+    EXPECT(snib_client_set_label(ours, NULL, err), SNIB_OK);
+    AWAIT(!says(theirs, ours, "label "), PROMPT_MS);
+    assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    snib_client_free(ours);
+    snib_client_free(silent);
+    snib_client_free(theirs);
+}
+
 /* A client that is closed takes back what would stay much longer. */
 static void closed(void **state)
 {
@@ -333,9 +375,9 @@ static void in_a_cluster(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shown),        cmocka_unit_test(closed),   cmocka_unit_test(not_shown),
-        cmocka_unit_test(refused),      cmocka_unit_test(anything), cmocka_unit_test(forked),
-        cmocka_unit_test(in_a_cluster),
+        cmocka_unit_test(shown),     cmocka_unit_test(relabelled),   cmocka_unit_test(closed),
+        cmocka_unit_test(not_shown), cmocka_unit_test(refused),      cmocka_unit_test(anything),
+        cmocka_unit_test(forked),    cmocka_unit_test(in_a_cluster),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

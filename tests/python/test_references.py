@@ -195,6 +195,12 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "client_id": [lambda: _core.client_id(c)],
         "client_debugs": [lambda: _core.client_debugs(c)],
         "debug_here": [lambda: _core.debug_here("x.py:1 in f()", 2), lambda: _core.debug_here(None, 0)],
+        "client_set_label": [
+            lambda: _core.client_set_label(c, "x"),
+            lambda: _core.client_set_label(c, None),
+            lambda: _core.client_set_label(c, "\n"),
+            lambda: _core.client_set_label(c, 7),
+        ],
         "client_identity": [
             lambda: _core.client_identity(c, "11111111-2222-8333-8444-555555555555:1"),
             lambda: _core.client_identity(c, "x"),

@@ -352,17 +352,17 @@ static void text_of_this_process(void **state)
     char host[256] = "", line[512], *name = program_invocation_short_name;
     static char odd[] = "a\nlabel b\x01";
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
-    char *text = snib__identity_text("my label");
+    char *text = snib__identity_text("my label", 1750000000);
     snprintf(line, sizeof line, "host %.64s\npid %d\nprogram unit_identity\nlabel my label\nsince ",
              host, (int)getpid());
     assert_memory_equal(text, line, strlen(line));
-    assert_in_range(atoll(text + strlen(line)), 1700000000, 9000000000);
+    assert_int_equal(atoll(text + strlen(line)), 1750000000);
     free(text);
-    text = snib__identity_text(NULL);
+    text = snib__identity_text(NULL, 7);
     assert_null(strstr(text, "label"));
     free(text);
     program_invocation_short_name = odd;
-    text = snib__identity_text("");
+    text = snib__identity_text("", 7);
     assert_non_null(strstr(text, "\nprogram a?label b?\nsince "));
     program_invocation_short_name = name;
     free(text);
@@ -383,20 +383,22 @@ static void labels(void **state)
                  {"\xc2\x85", SNIB_EOPTION},
                  {"\xff", SNIB_EOPTION},
                  {"\xc3", SNIB_EOPTION}};
-    assert_int_equal(snib__label_check(NULL, &err), SNIB_OK);
+    assert_int_equal(snib__label_check(NULL, true, &err), SNIB_OK);
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_int_equal(snib__label_check(cases[i].label, &err), cases[i].code);
+        assert_int_equal(snib__label_check(cases[i].label, true, &err), cases[i].code);
         if (cases[i].code)
             assert_string_equal(err.text,
                                 "the option label must be UTF-8 without control characters");
     }
     memset(text, 'a', sizeof text);
     text[128] = 0;
-    assert_int_equal(snib__label_check(text, &err), SNIB_OK);
+    assert_int_equal(snib__label_check(text, true, &err), SNIB_OK);
     text[128] = 'a';
     text[129] = 0;
-    assert_int_equal(snib__label_check(text, &err), SNIB_EOPTION);
+    assert_int_equal(snib__label_check(text, true, &err), SNIB_EOPTION);
     assert_string_equal(err.text, "the option label has 129 bytes; the limit is 128");
+    assert_int_equal(snib__label_check(text, false, &err), SNIB_EINVAL);
+    assert_string_equal(err.text, "the label has 129 bytes; the limit is 128");
 }
 
 int main(void)

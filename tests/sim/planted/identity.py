@@ -20,9 +20,16 @@ MUTANTS = [
         "live/identity forked",
     ),
     Mutant(
+        "a new label is told with the next renewal",
+        "engine/identity.c",
+        "    e->identity.due = true;\n    e->identity.next = now;\n",
+        "",
+        "live/identity",
+    ),
+    Mutant(
         "any label is taken",
         "api/options.c",
-        "code = snib__label_check(url->label, err);",
+        "code = snib__label_check(url->label, true, err);",
         "code = SNIB_OK;",
         "unit_options bad_options",
     ),

@@ -302,8 +302,8 @@ MUTANTS = [
     Mutant(
         "a grant by our own release is as old as the place",
         "engine/place.c",
-        "next->deadline > sent_at ? next->deadline : sent_at,",
-        "next->deadline,",
+        "seen_at > sent_at ? seen_at : sent_at,",
+        "seen_at,",
         "unit_place",
     ),
     Mutant(
