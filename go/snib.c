@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5b4e2861b0f76766"
+#define SNIB_BUILD_ID "b09b5d43e65705da"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -20682,6 +20682,8 @@ struct snib__cluster {
 /* The member for an address, created if needed; 0: too many, or out of memory. */
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
+/* The node says that the cluster is down: a map counts again for slots that were said to be its. */
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
 /* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
@@ -21190,6 +21192,8 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     bool broken = memmem(text, n, "non local key", 13) != NULL;
     if (snib__request_own(request)) /* of this server, not of a name */
         return false;
+    if (down)
+        snib__map_doubt(e->map, link->node);
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
     if (!again && !down && !moving && !broken)
@@ -24273,7 +24277,7 @@ snib__time snib__link_deadline(const struct snib__engine *e)
  *   a map      if the epoch of the node that sends it (CLUSTER INFO, asked just before) is not
  *              older than that of the newest map, or if no such map has come for 15 s, because a
  *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
- *              said otherwise within the last 3 s
+ *              said otherwise within the last 3 s, unless that node says now that the cluster is down
  *
  * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
  * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
@@ -24299,6 +24303,13 @@ static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__ti
         if (c->recent[i].until > now && c->recent[i].slot == slot)
             return true;
     return false;
+}
+
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
+{
+    for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
+        if (c->member[c->owner[c->recent[i].slot]].node == node)
+            c->recent[i].until = 0;
 }
 
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)

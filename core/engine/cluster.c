@@ -517,6 +517,8 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     bool broken = memmem(text, n, "non local key", 13) != NULL;
     if (snib__request_own(request)) /* of this server, not of a name */
         return false;
+    if (down)
+        snib__map_doubt(e->map, link->node);
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
     if (!again && !down && !moving && !broken)

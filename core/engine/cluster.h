@@ -53,6 +53,8 @@ struct snib__cluster {
 /* The member for an address, created if needed; 0: too many, or out of memory. */
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
+/* The node says that the cluster is down: a map counts again for slots that were said to be its. */
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
 /* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */

@@ -7,7 +7,7 @@
  *   a map      if the epoch of the node that sends it (CLUSTER INFO, asked just before) is not
  *              older than that of the newest map, or if no such map has come for 15 s, because a
  *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
- *              said otherwise within the last 3 s
+ *              said otherwise within the last 3 s, unless that node says now that the cluster is down
  *
  * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
  * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
@@ -34,6 +34,13 @@ static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__ti
         if (c->recent[i].until > now && c->recent[i].slot == slot)
             return true;
     return false;
+}
+
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
+{
+    for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
+        if (c->member[c->owner[c->recent[i].slot]].node == node)
+            c->recent[i].until = 0;
 }
 
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)

@@ -86,6 +86,28 @@ static void many_that_wait_are_no_storm(void **state)
     snib__engine_free(engine);
 }
 
+/* A node that was said to serve a slot, and says that the cluster is down, is left for the one that a map names. */
+static void node_that_is_down_does_not_keep_its_slots(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo");
+    held(engine, "bar");
+    moved(text, "foo", 'd');
+    peers[1].says = text;
+    peers[1].times = 1;
+    peers[3].says = "CLUSTERDOWN The cluster is down";
+    peers[3].times = -1;
+    map_of(common, "a:0-8191 c:8192-16383");
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + SECOND);
+    assert_true(peers[3].scripts > 0);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    snib__engine_free(engine);
+}
+
 /* Once a node has served it, the patience with refusals is over: it waits for the lock for as long
  * as it may. */
 static void served_after_refusals(void **state)
@@ -721,6 +743,7 @@ int main(void)
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(refusals_are_endured),
         cmocka_unit_test(many_that_wait_are_no_storm),
+        cmocka_unit_test(node_that_is_down_does_not_keep_its_slots),
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),

@@ -462,6 +462,13 @@ MUTANTS = [
         "unit_given",
     ),
     Mutant(
+        "a node that says that the cluster is down keeps the slots that a MOVED has given it",
+        "engine/cluster.c",
+        "if (down) snib__map_doubt(e->map, link->node);",
+        "",
+        "unit_redirects",
+    ),
+    Mutant(
         "the last releases are all repeated at once",
         "engine/given.c",
         " && e->given_flight < GIVEN_FLIGHT)",
