@@ -6,12 +6,38 @@
  *
  *     idle --GO--> starting --exec--> running --COMMAND ended--> rest --nothing left--> exit
  *                     |                  |                         |
- *                     | lost, link closed, deadline passed         |
+ *                     | lost, link closed, snib silent, deadline passed
  *                     v                  v                         v
  *                  SIGKILL            SIGTERM, and SIGKILL after the grace
  *
  * A child that has not yet become COMMAND is killed immediately: no part of COMMAND may start any
- * more, however long its exec takes. */
+ * more, however long its exec takes.
+ *
+ * A silent snib.  After a loss that snib tells of, COMMAND has its whole grace.  If snib stands
+ * still, nobody tells, and the next holder may have the lock at the deadline.  So with --on-loss
+ * term the grace ends by then, and SIGTERM comes before; with kill nothing precedes the deadline,
+ * and with ignore nothing happens.  But a snib that is alive must not have its COMMAND ended while
+ * the hold is valid, renewed or not.  How long it has been silent tells the two apart:
+ *
+ * - There is no message "renewed".  At least each time a sixth of what was left has passed, snib
+ *   says until when the hold is valid (run.c), and that is later once the hold was renewed.  M is
+ *   the most that was ever left: about the lease, or --max-hold if that is shorter.  L is what was
+ *   left at the last word.
+ * - Silence counts when it has lasted for half of L and for a second (with a short lease
+ *   for a quarter of M), but never before the last quarter of M.
+ * - A hold that is renewed has an L of about 2/3 M or more, because renewal is due after a third of
+ *   the lease.  So snib may stand still for 5/12 M at least and then continue as if nothing had
+ *   happened.  If it does not, COMMAND gets SIGTERM when a quarter of M is left, or a little more
+ *   than --kill-after if that is less, and SIGKILL after three quarters of it, as when snib is
+ *   killed.
+ * - A hold at risk is not renewed, nor is one that approaches --max-hold: L shrinks to nothing, but
+ *   there are three words in the time after which silence would count, and more at the end.  So
+ *   COMMAND runs until snib reports the loss.
+ * - If snib is stopped when less than that second was left of such a hold, the silence counts only
+ *   after the deadline.  Then COMMAND gets SIGTERM at the deadline and SIGKILL within that second.
+ *
+ * If this process stood still itself, as when both were frozen or the machine slept, silence means
+ * nothing.  So it asks, and snib has a while to answer. */
 #include "guard.h"
 #include "kin.h"
 
@@ -28,8 +54,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define AGAIN_NS (SECOND_NS / 20) /* between two rounds of SIGKILL */
-#define DEAF_NS (1LL * SECOND_NS) /* time to die of SIGKILL before a process is reported */
+#define AGAIN_NS (SECOND_NS / 20)    /* between two rounds of SIGKILL */
+#define DEAF_NS (1LL * SECOND_NS)    /* time to die of SIGKILL before a process is reported */
+#define SILENCE_NS (1LL * SECOND_NS) /* the least that counts, but less with a short lease: */
+#define SILENCE_MIN_NS (SECOND_NS / 20)
+#define LATE_NS (SECOND_NS / 20) /* a timer that is later shows that this process stood still */
 
 struct ward {
     const struct cli *cli;
@@ -47,6 +76,8 @@ struct ward {
     bool is_over;   /* COMMAND has ended: only its rest is left */
     bool is_told_deaf;
     int64_t deadline_ns; /* of the hold */
+    int64_t most_ns;     /* that was ever left of it, when snib said so */
+    int64_t silent_ns;   /* when snib's silence counts; INT64_MAX: never */
     int64_t kill_ns;     /* when grace ends; INT64_MAX: nothing is being ended */
     int64_t killed_ns;   /* the first SIGKILL; 0: none */
 };
@@ -62,6 +93,40 @@ static void say(const struct ward *ward, enum guard_word word, int32_t value)
     struct guard_message message = {.word = word, .value = value};
     ssize_t n = send(ward->link, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)n; /* snib has ended or is stopped: the link will show it */
+}
+
+/* ---- The hold -------------------------------------------------------------------------------- */
+
+static int64_t min_ns(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_ns(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The least silence that counts. */
+static int64_t patience_ns(const struct ward *ward)
+{
+    return min_ns(SILENCE_NS, max_ns(SILENCE_MIN_NS, ward->most_ns / 4));
+}
+
+/* snib says until when the hold is valid. */
+static void on_held(struct ward *ward, int64_t deadline_ns)
+{
+    int64_t now = cli_now_ns();
+    int64_t left_ns = max_ns(deadline_ns - now, 0);
+    if (ward->is_lost)
+        return; /* COMMAND has been told to end */
+    ward->deadline_ns = deadline_ns;
+    ward->silent_ns = INT64_MAX;
+    if (ward->cli->on_loss != ON_LOSS_TERM || deadline_ns == INT64_MAX)
+        return;
+    ward->most_ns = max_ns(ward->most_ns, left_ns);
+    int64_t ending_ns = min_ns(kill_after_ns(ward) / 3 * 4, ward->most_ns / 4);
+    ward->silent_ns = max_ns(deadline_ns - ending_ns, now + max_ns(left_ns / 2, patience_ns(ward)));
 }
 
 /* ---- Starting -------------------------------------------------------------------------------- */
@@ -93,7 +158,7 @@ static void start(struct ward *ward, const struct guard_message *go)
 {
     int report[2];
     pid_t parent = getpid();
-    ward->deadline_ns = go->deadline_ns;
+    on_held(ward, go->deadline_ns);
     if (pipe2(report, O_CLOEXEC | O_NONBLOCK) != 0) {
         give_up(ward, errno);
         return;
@@ -184,18 +249,53 @@ static void on_lost(struct ward *ward)
                 ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? kill_after_ns(ward) : 0);
 }
 
-/* snib has ended, and renewal with it: everything must end before the lease does. */
+/* snib tells of the loss: it is not silent. */
+static void on_told(struct ward *ward)
+{
+    ward->silent_ns = INT64_MAX;
+    on_lost(ward);
+}
+
+/* Nothing renews the lease any more: everything must end before it does. */
+static void end_in_time(struct ward *ward)
+{
+    int64_t grace_ns =
+        ward->deadline_ns == INT64_MAX ? INT64_MAX : (ward->deadline_ns - cli_now_ns()) / 4 * 3;
+    if (ward->cli->on_loss == ON_LOSS_KILL)
+        grace_ns = 0;
+    end_all(ward, min_ns(grace_ns, kill_after_ns(ward)));
+}
+
+/* snib has ended, and renewal with it. */
 static void on_orphaned(struct ward *ward)
 {
     ward->is_orphan = true;
     look_at_exec(ward);
     if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
         _exit(0);
-    int64_t grace_ns =
-        ward->deadline_ns == INT64_MAX ? INT64_MAX : (ward->deadline_ns - cli_now_ns()) / 4 * 3;
-    if (ward->cli->on_loss == ON_LOSS_KILL)
-        grace_ns = 0;
-    end_all(ward, grace_ns < kill_after_ns(ward) ? grace_ns : kill_after_ns(ward));
+    end_in_time(ward);
+}
+
+/* The time has come when snib's silence counts. */
+static void on_silence(struct ward *ward, int64_t now)
+{
+    int64_t left_ns = ward->deadline_ns - now;
+    bool is_late = now - ward->silent_ns > LATE_NS;
+    say(ward, is_late ? GUARD_ASK : GUARD_EXPIRED, 0);
+    if (is_late) {
+        ward->silent_ns =
+            now + (left_ns > 0 ? min_ns(patience_ns(ward), left_ns / 2) : patience_ns(ward));
+        return;
+    }
+    ward->silent_ns = INT64_MAX;
+    ward->is_lost = true;
+    end_in_time(ward);
+}
+
+/* Whether there is something that the hold protects. */
+static bool is_watched(const struct ward *ward)
+{
+    return ward->command > 0 || ward->is_over;
 }
 
 static void on_time(struct ward *ward)
@@ -206,10 +306,12 @@ static void on_time(struct ward *ward)
     int64_t now = cli_now_ns();
     if (now >= ward->kill_ns)
         kill_all(ward);
-    if (now >= ward->deadline_ns && !ward->is_lost && (ward->command > 0 || ward->is_over)) {
-        say(ward, GUARD_EXPIRED, 0);
+    if (now >= ward->deadline_ns && !ward->is_lost && is_watched(ward)) {
+        say(ward, GUARD_EXPIRED, 0); /* it answers with GUARD_LOST */
         on_lost(ward);
     }
+    if (now >= ward->silent_ns && is_watched(ward))
+        on_silence(ward, now);
 }
 
 /* ---- Events from COMMAND and from snib ------------------------------------------------------- */
@@ -272,11 +374,11 @@ static void listen_to_snib(struct ward *ward)
         if (message.word == GUARD_GO)
             start(ward, &message);
         else if (message.word == GUARD_HELD)
-            ward->deadline_ns = message.deadline_ns;
+            on_held(ward, message.deadline_ns);
         else if (message.word == GUARD_SIGNAL)
             forward(ward, message.value);
         else if (message.word == GUARD_LOST)
-            on_lost(ward);
+            on_told(ward);
     }
     if (n == 0 && !ward->is_orphan)
         on_orphaned(ward);
@@ -284,9 +386,11 @@ static void listen_to_snib(struct ward *ward)
 
 static void set_timer(struct ward *ward)
 {
-    bool is_watched = !ward->is_lost && (ward->command > 0 || ward->is_over);
-    int64_t next =
-        is_watched && ward->deadline_ns < ward->kill_ns ? ward->deadline_ns : ward->kill_ns;
+    int64_t next = ward->kill_ns;
+    if (is_watched(ward))
+        next = min_ns(next, ward->silent_ns);
+    if (is_watched(ward) && !ward->is_lost)
+        next = min_ns(next, ward->deadline_ns);
     struct itimerspec time = {0};
     if (next != INT64_MAX)
         time.it_value = (struct timespec){next / SECOND_NS, next % SECOND_NS};
@@ -346,6 +450,7 @@ int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out)
                             .link = links[1],
                             .report = -1,
                             .deadline_ns = INT64_MAX,
+                            .silent_ns = INT64_MAX,
                             .kill_ns = INT64_MAX};
         close(links[0]);
         guard_main(&ward);

@@ -6,8 +6,8 @@
  *
  * snib knows the lock and the terminal, the guardian knows COMMAND.  snib keeps telling the
  * guardian how long the hold is valid.  If snib is killed, stopped or starved, the guardian sees
- * the link close or that time pass, and ends COMMAND and all its descendants.  If the guardian is
- * killed, snib, a reaper too, ends them.
+ * the link close or hears no more of it, and ends COMMAND and all its descendants before that time
+ * has passed.  If the guardian is killed, snib, a reaper too, ends them.
  *
  * The guardian is forked first, before snib has a password in its memory, a thread or a connection,
  * into its own process group: a signal to snib's group does not hit both. */
@@ -31,6 +31,7 @@ enum guard_word {
     GUARD_STOPPED, /* value: the signal that stopped it */
     GUARD_ENDED,   /* value: its exit code, as in shells */
     GUARD_DEAF,    /* value: a process that cannot be ended */
+    GUARD_ASK,     /* whether the lock is still held; snib answers whatever wakes it */
     GUARD_EXPIRED, /* snib did not say in time that the lock is still held */
     GUARD_EMPTY    /* no process of COMMAND is left; the last message */
 };

@@ -175,7 +175,8 @@ static int take_words(struct run *run)
             run->code = message.value;
         } else if (message.word == GUARD_EXPIRED) {
             take_check(&run->take); /* it may know the reason */
-            take_lose(&run->take, "snib was stopped, or too slow, for longer than the lease");
+            take_lose(&run->take,
+                      "snib was stopped, or too slow, until the lease was about to end");
         } else if (message.word == GUARD_DEAF) {
             on_deaf(run, message.value);
         } else if (message.word == GUARD_EMPTY) {

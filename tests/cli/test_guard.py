@@ -33,6 +33,22 @@ if os.fork() == 0:
     os._exit(0)
 """
 
+# Before FAMILY: a lock of the kernel on a file, which all of them have until the last one has ended.
+LOCKED = """
+import fcntl
+file = open({path!r}, "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+"""
+
+# The command of another client: 0 if no process of LOCKED is left.
+ALONE = """
+import fcntl, sys
+try:
+    fcntl.flock(open({path!r}, "w"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(9)
+"""
+
 
 # Marks the processes of this run, because the same tests may run in parallel.
 os.environ["SNIB_TEST_RUN"] = str(os.getpid())
@@ -74,9 +90,9 @@ def any_stopped(pid):
 
 
 class Guard(CommandCase):
-    def family(self, name, *options, end="time.sleep(1000)"):
+    def family(self, name, *options, before="", end="time.sleep(1000)"):
         """Start a run of FAMILY; return once all its processes run."""
-        process = self.start("run", name, *options, "--", PYTHON, "-c", FAMILY + end)
+        process = self.start("run", name, *options, "--", PYTHON, "-c", before + FAMILY + end)
         for _ in range(4):
             self.assertEqual(process.stdout.readline(), "up\n")
         return process
@@ -159,22 +175,63 @@ class Guard(CommandCase):
         self.assertIn(state(older), "SR")
 
     def test_stopped_snib(self):
-        process = self.family("stopped", "--lease", LEASE)
+        """The next client that gets the lock finds no process of the command, whatever the grace."""
+        for i, options in enumerate(((), ("--kill-after", "1d"), ("--kill-after", "0"), ("--on-loss", "kill"))):
+            with self.subTest(options=options):
+                name = f"stopped{i}"
+                path = f"{self.folder.name}/{name}"
+                process = self.family(name, "--lease", LEASE, *options, before=LOCKED.format(path=path))
+                other = self.start("run", name, "-q", "--", PYTHON, "-c", ALONE.format(path=path))
+                wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter")
+                process.send_signal(signal.SIGSTOP)
+                self.assertEqual(self.end(other), (0, ""))
+                process.send_signal(signal.SIGCONT)
+                self.assertEqual(self.end(process)[0], LOST)
+
+    def test_stopped_snib_gives_time_to_clean_up(self):
+        """SIGTERM comes so early that the command can end by itself while the lock is held."""
+        script = (f"exec 2>/dev/null; trap 'redis-cli -s {self.server.path} EXISTS tidy; exit' TERM; echo ready; "
+                  "while :; do sleep .02; done")
+        process = self.hold("tidy", "--lease", LEASE, script=script)
         process.send_signal(signal.SIGSTOP)
-        self.free_and_dead_soon("stopped")
+        self.assertEqual(process.stdout.readline(), "1\n")
+        self.free_and_dead("tidy")
         process.send_signal(signal.SIGCONT)
         self.assertEqual(self.end(process)[0], LOST)
 
-    def free_and_dead_soon(self, name):
-        """As with --on-loss term: SIGTERM by the end of the lease, SIGKILL 5 s later."""
-        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
-        wait_for(lambda: not alive(name), "the command to end")
-
-    def test_stopped_snib_with_kill(self):
-        process = self.family("stopped", "--lease", LEASE, "--on-loss", "kill")
+    def test_stopped_snib_that_continues_in_time(self):
+        """The command has been told to end, so the lock counts as lost; what is left of the lease is released."""
+        script = "exec 2>/dev/null; trap 'echo told; exit 3' TERM; echo ready; while :; do sleep .02; done"
+        process = self.hold("late", "--lease", "8s", "--kill-after", "1d", script=script)
         process.send_signal(signal.SIGSTOP)
-        wait_for(lambda: not alive("stopped"), "the command to end")
+        self.assertEqual(process.stdout.readline(), "told\n") # with a quarter of the lease left
         process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.end(process)[0], LOST)
+        self.assertFree("late")
+
+    def test_stopped_snib_with_loss_ignored(self):
+        process = self.hold("ignored", "--on-loss", "ignore", "--lease", LEASE, script=f"echo ready; {self.until_go()}")
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: self.server("EXISTS", "ignored") == 0, "the lease to end")
+        self.assertNotEqual(alive("ignored"), [])
+        process.send_signal(signal.SIGCONT)
+        self.assertIn("lost", process.stdout.readline())
+        self.go()
+        self.assertEqual(self.end(process)[0], 0)
+
+    def test_a_hold_at_risk(self):
+        """While snib says that the lock is held, nothing is ended before the lease, although nobody renews it."""
+        server = Server()
+        self.addCleanup(server.stop)
+        process = self.hold("risk", "--lease", LEASE, "--url", server.url,
+                            script=f"exec 2>/dev/null; trap 'echo told' TERM; echo ready; {self.until_go()}")
+        os.kill(server.process.pid, signal.SIGSTOP)
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        os.kill(server.process.pid, signal.SIGCONT)
+        self.assertIn("lost", lines[0])
+        self.assertNotIn("too slow", lines[0])
+        self.assertEqual(lines[1], "told\n")
+        self.go()
         self.assertEqual(self.end(process)[0], LOST)
 
     def test_lost(self):
@@ -342,7 +399,7 @@ class Guard(CommandCase):
         name = f"step-{role}-{n}-{number}"
         mark = f"{self.folder.name}/{name}"
         # Without snib there is no renewal, and the guardian needs processor time before the lease ends.
-        lease = LEASE if (role, number) == (0, signal.SIGKILL) else "600ms"
+        lease = LEASE if role == 0 and number != signal.SIGTERM else "600ms"
         process = self.preloaded(name, "--lease", lease, SNIB_STOP=f"{role}:{n}:{number:d}:{mark}")
 
         def fired():
@@ -358,7 +415,7 @@ class Guard(CommandCase):
             process.terminate()
         wait_for(lambda: process.poll() is not None or state(process.pid) == "T", f"the end of {name}")
         if process.returncode is None: # snib is or was stopped
-            self.free_and_dead_soon(name) # because nothing renews the lease
+            self.free_and_dead(name) # because nothing renews the lease
             process.send_signal(signal.SIGCONT)
         process.wait(60)
         if number != signal.SIGKILL or role != 0:
