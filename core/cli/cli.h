@@ -224,10 +224,11 @@ const struct identity *cli_identify(snib_client *client, struct identities *iden
 /* cli_read_identity - from what snib_client_identity() gives. */
 void cli_read_identity(const char *texts, size_t used, struct identity *out);
 
-/* cli_write_identity, cli_add_identity - show it: as "host web-3, pid 4711"; as a member of a JSON object. */
+/* cli_write_identity, cli_add_identity - show it: as "host web-3, pid 4711"; as a member of a JSON object, under
+ * this name. */
 #define CLI_IDENTITY_MAX 600
 void cli_write_identity(const struct identity *identity, char *out, size_t cap);
-void cli_add_identity(struct cJSON *item, const struct identity *identity);
+void cli_add_identity(struct cJSON *item, const char *name, const struct identity *identity);
 
 /* cli_tell_waiting - the same for a lock that is waited for; owner, identity: the holder and its process, NULL if
  * unknown. */

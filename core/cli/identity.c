@@ -98,10 +98,10 @@ void cli_write_identity(const struct identity *identity, char *out, size_t cap)
     add(out, cap, "since", since);
 }
 
-void cli_add_identity(cJSON *item, const struct identity *identity)
+void cli_add_identity(cJSON *item, const char *name, const struct identity *identity)
 {
     char number[24];
-    cJSON *object = cJSON_AddObjectToObject(item, "identity");
+    cJSON *object = cJSON_AddObjectToObject(item, name);
     if (identity->host[0])
         cJSON_AddStringToObject(object, "host", identity->host);
     snprintf(number, sizeof number, "%" PRId64, identity->pid);

@@ -117,7 +117,7 @@ void cli_tell_waiting(const struct cli *cli, const char *text, const char *name,
     if (owner)
         cJSON_AddStringToObject(object, "owner", owner);
     if (identity)
-        cli_add_identity(object, identity);
+        cli_add_identity(object, "identity", identity);
     put(cli, object, text);
 }
 

@@ -50,7 +50,7 @@ static void add_rows(cJSON *object, const char *name, struct shown *shown, const
         if (strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0)
             cli_add_number(item, "count", row.count);
         if (identity)
-            cli_add_identity(item, identity);
+            cli_add_identity(item, "identity", identity);
         cJSON_AddItemToArray(array, item);
     }
 }

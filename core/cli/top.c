@@ -1,8 +1,8 @@
 /* top.c - snib top: the locks of a server, those with the most waiting processes first, again and again.
  *
- *     searching --all keys, or enough for now--> asking --all locks, or enough--> shown
- *         ^                                                                         |
- *         +------------------------------- interval --------------------------------+
+ *     searching --all keys, or enough for now--> asking --all locks, or enough--> asking for holders --> shown
+ *         ^                                                                                                |
+ *         +------------------------------------------ interval --------------------------------------------+
  *
  * Everything is asked without waiting, so that keys, signals and the window's size are heeded at any time.  What one
  * refresh asks for is bounded, whatever the server has: the search continues in the next one, and locks are asked about
@@ -85,6 +85,7 @@ static void free_lock(struct lock *lock)
 {
     free(lock->name);
     free(lock->owners);
+    free(lock->holder);
     free(lock);
 }
 
@@ -123,12 +124,15 @@ static int64_t take_holders(struct lock *lock, const struct description *descrip
     static uint64_t owners[OWNERS_MAX];
     const char *at = NULL;
     struct row row;
+    char only[sizeof row.owner] = "";
     size_t n = 0;
     int64_t fresh = 0;
     lock->left_ms = -1;
     while (n < OWNERS_MAX && cli_next_row(description, &at, &row)) {
         if (strcmp(row.word, "waiter") == 0)
             continue;
+        if (n == 0)
+            strcpy(only, row.owner);
         owners[n++] = hash_of(row.owner);
         fresh += !has_owner(lock, owners[n - 1]);
         if (row.left_ms >= 0 && (lock->left_ms < 0 || row.left_ms < lock->left_ms))
@@ -140,6 +144,7 @@ static int64_t take_holders(struct lock *lock, const struct description *descrip
         abort();
     memcpy(lock->owners, owners, n * sizeof *owners);
     lock->owners_n = n;
+    top_note_holder(lock, n == 1 && description->more <= 0 ? only : NULL);
     return fresh;
 }
 
@@ -278,7 +283,12 @@ static void on_event(struct top *top, const snib_event *event)
         return;
     top->open_n--;
     top->heard_ns = cli_now_ns();
-    if (event->code == SNIB_OK && is_search) {
+    if (top->phase == ASKING_HOLDERS) {
+        if (event->code == SNIB_OK)
+            top_hear_holder(top, event->token, event->texts);
+        else
+            top_miss_holder(top);
+    } else if (event->code == SNIB_OK && is_search) {
         top->answers_n++;
         hear_names(top, event->texts);
     } else if (event->code == SNIB_OK) {
@@ -293,10 +303,11 @@ static void on_event(struct top *top, const snib_event *event)
     if (event->code == SNIB_OK)
         snib_texts_free(event->texts);
 }
+
 /* ---- The loop -------------------------------------------------------------------------------- */
 
 /* Choose what is shown, in its order. */
-static void settle(struct top *top)
+static void choose(struct top *top)
 {
     top->shown_n = 0;
     top->old_n = 0;
@@ -307,6 +318,11 @@ static void settle(struct top *top)
         top->old_n += top->locks[i]->asked != top->refresh;
     }
     qsort(top->shown, top->shown_n, sizeof *top->shown, by_demand);
+}
+
+static void settle(struct top *top)
+{
+    choose(top);
     top->was_complete = top->is_complete;
     top->was_full = top->is_full;
     if (top->answers_n > 0)
@@ -352,6 +368,12 @@ static int ask_more(struct top *top)
     while (top->phase == ASKING && top->turn_at < top->turn_n && top->open_n < WINDOW &&
            top->failures_n <= WINDOW)
         ask(top);
+    if (top->phase == ASKING && top->open_n == 0) {
+        choose(top);
+        top_begin_holders(top);
+    }
+    while (top->phase == ASKING_HOLDERS && top->turn_at < top->turn_n && top->open_n < WINDOW)
+        top_ask_holder(top);
     return top->phase != SHOWN && top->open_n == 0 ? end_refresh(top) : -1;
 }
 

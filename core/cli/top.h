@@ -19,12 +19,14 @@ struct lock {
     int64_t changes;  /* since it was asked about before, at least; CLI_UNTOLD: unknown */
     uint64_t *owners; /* hashes of the holders */
     size_t owners_n;
-    int64_t asked; /* the number of the refresh that asked; 0: not yet */
+    char client[37]; /* of the only holder; "": there is none, are several, or it is no client's */
+    struct identity *holder; /* its process; NULL: not known */
+    int64_t asked;           /* the number of the refresh that asked; 0: not yet */
     int64_t asked_ns;
     int free_n; /* refreshes in a row that found it free */
 };
 
-enum phase { SEARCHING, ASKING, SHOWN };
+enum phase { SEARCHING, ASKING, ASKING_HOLDERS, SHOWN };
 
 struct top {
     const struct cli *cli;
@@ -45,7 +47,8 @@ struct top {
     size_t open_n;     /* questions under way */
     size_t answers_n, failures_n;
     enum phase phase;
-    int64_t refresh; /* its number, from 1 */
+    int64_t refresh;      /* its number, from 1 */
+    int64_t holders_from; /* the first refresh that asks for processes again */
     int64_t begun_ns, heard_ns, next_ns;
     int steps_n;
     uint64_t cursor;
@@ -63,7 +66,18 @@ struct top {
 /* top_run - what a command does that shows these locks.  Returns the exit code. */
 int top_run(const struct cli *cli, struct stats *stats);
 
+/* top_holder.c */
+/* The owner of the only holder; NULL: there is none, or are several. */
+void top_note_holder(struct lock *lock, const char *owner);
+/* Choose which locks' holders to ask about now, in `turn`. */
+void top_begin_holders(struct top *top);
+void top_ask_holder(struct top *top); /* the next one */
+void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts);
+void top_miss_holder(struct top *top); /* no answer: do without for a while */
+
 /* top_show.c */
+/* Whether there is room for the process on a screen of this width. */
+bool top_has_holders(int columns);
 /* Everything as lines, of at most this many columns and rows; to be freed.  is_screen: for a terminal. */
 char *top_lines(const struct top *top, int columns, int rows, bool is_screen);
 void top_print_json(const struct top *top);

@@ -15,6 +15,8 @@ enum column { WAITING, HOLDERS, CHANGES, LEASE, KIND, COLUMNS_N };
 
 #define COLUMN 7 /* the width of each; a blank follows */
 #define NAME_MIN 16
+#define HOLDER 24 /* the width of the process, which is shown if there is much room for names */
+#define NAME_MUCH 40
 
 /* A duration in at most seven columns. */
 static void write_time(char *out, size_t cap, int64_t ms)
@@ -74,6 +76,24 @@ static int choose_columns(int all, bool has[COLUMNS_N])
     return left;
 }
 
+bool top_has_holders(int columns)
+{
+    return columns - COLUMNS_N * (COLUMN + 1) - (HOLDER + 1) >= NAME_MUCH;
+}
+
+/* The process of the only holder: what it is called, or where it runs. */
+static void write_holder(FILE *out, const struct lock *lock)
+{
+    const struct identity *who = lock->holder;
+    char text[sizeof who->host + 32] = "-";
+    if (who && who->host[0] && who->pid)
+        snprintf(text, sizeof text, "%s:%" PRId64, who->host, who->pid);
+    else if (who && who->host[0])
+        snprintf(text, sizeof text, "%s", who->host);
+    terminal_put(out, who && who->label[0] ? who->label : text, HOLDER, true);
+    putc(' ', out);
+}
+
 /* A line of the table; lock NULL: the titles. */
 static void write_row(FILE *out, int columns, const struct lock *lock)
 {
@@ -87,6 +107,13 @@ static void write_row(FILE *out, int columns, const struct lock *lock)
         if (lock)
             write_cell(cell, sizeof cell, (enum column)i, lock);
         fprintf(out, "%*s ", COLUMN, lock ? cell : titles[i]);
+    }
+    if (top_has_holders(columns)) {
+        left -= HOLDER + 1;
+        if (lock)
+            write_holder(out, lock);
+        else
+            fprintf(out, "%-*s ", HOLDER, "HOLDER");
     }
     terminal_put(out, lock ? lock->name : "NAME", left, !lock && columns < INT_MAX);
     putc('\n', out);
@@ -172,6 +199,10 @@ static cJSON *lock_as_json(const struct lock *lock)
     free(printable);
     cJSON_AddStringToObject(item, "kind", lock->kind);
     cli_add_number(item, "holders", lock->holders);
+    if (lock->holder)
+        cli_add_identity(item, "holder", lock->holder);
+    else
+        cJSON_AddNullToObject(item, "holder");
     cli_add_number(item, "total", lock->total);
     cli_add_number_or_null(item, "waiting", lock->waiting);
     cli_add_number_or_null(item, "remaining_ms", lock->left_ms);

@@ -19,6 +19,7 @@ from server import Server, wait_for
 
 OWNER = "11111111-1111-8111-8111-111111111111:"
 TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "NAME"]
+WIDE = [*TITLES[:-1], "HOLDER", "NAME"]
 SOON = ("--interval", "100ms")
 
 
@@ -331,8 +332,8 @@ class Top(CommandCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = done.stdout.splitlines()
         self.assertRegex(lines[0], rf"^snib top  \d\d:\d\d:\d\d  {re.escape(self.server.url)}$")
-        self.assertEqual((lines[1], lines[2].split()), ("1 lock, 0 waiting", TITLES))
-        self.assertRegex(lines[3], r"^      0       1       -  \d\dm\d\ds mutex   a$")
+        self.assertEqual((lines[1], lines[2].split()), ("1 lock, 0 waiting", WIDE))
+        self.assertRegex(lines[3], r"^      0       1       -  \d\dm\d\ds mutex   - {24}a$")
         self.assertEqual(len(lines), 4)
         self.server("FLUSHALL")
         self.assertEqual(self.snib("top", "--once").stdout.splitlines()[1], "0 locks, 0 waiting")
@@ -365,6 +366,96 @@ class Top(CommandCase):
         values = self.stream(*SOON)
         value = self.until(values, lambda value: {lock["name"]: lock["waiting"] for lock in value["locks"]} == wanted)
         self.assertEqual([lock["name"] for lock in value["locks"]], ["k4", "k3", "k2", "k1", "k0"])
+
+    def test_holder(self):
+        """The process of the only holder, once it has said what it is."""
+        url = f"{self.env['SNIB_URL']}&label="
+        one = self.start("hold", "one", "--lease", "3s")
+        self.start("hold", "named", "--lease", "3s", "--url", url + "nightly")
+        for _ in range(2):
+            self.start("hold", "several", "--permits", "2", "--lease", "3s")
+            self.start("hold", "read", "--read", "--lease", "3s")
+        self.lock("silent")
+
+        def holders(value):
+            return {lock["name"]: lock["holder"] for lock in value["locks"]}
+
+        values = self.stream(*SOON)
+        told = self.until(values, lambda value: all(holders(value).get(name) for name in ("one", "named")))
+        for lock in told["locks"]:
+            if lock["name"] in ("one", "named"):
+                want = json.loads(self.snib("info", lock["name"], "--json").stdout)["holders"][0]["identity"]
+                self.assertEqual(lock["holder"], want)
+        self.assertEqual((holders(told)["one"]["pid"], holders(told)["named"]["label"]), (one.pid, "nightly"))
+        self.until(values, lambda value: {lock["name"]: lock["holders"] for lock in value["locks"]} ==
+                   {"named": 1, "one": 1, "read": 2, "several": 2, "silent": 1} and
+                   [name for name, holder in holders(value).items() if not holder] == ["read", "several", "silent"])
+        self.assertEqual(holders(told)["one"], self.once()["one"]["holder"])
+        where = rf"{re.escape(holders(told)['one']['host'])}:{one.pid}"[:24]
+        for lines in (self.snib("top", "--once").stdout.splitlines(), self.wide_lines()):
+            self.assertEqual(lines[2].split(), WIDE)
+            for text in (rf"mutex   {where} *one", "mutex   nightly {18}named", "mutex   - {24}silent",
+                         "read    - {24}read", "permits - {24}several"):
+                self.assertTrue(any(re.search(text + "$", line) for line in lines), (text, lines))
+        other = self.start("hold", "one")
+        one.terminate() # another client holds it now, which is not known yet
+        self.assertIn("holding", other.stdout.readline())
+        self.assertIsNone(self.until(values, lambda value: holders(value)["one"] != holders(told)["one"])
+                          and self.once()["one"]["holder"])
+
+    def wide_lines(self):
+        """A wide screen, once it shows the processes."""
+        screen = self.show(*SOON, columns=105)
+        screen.wait_text(r"nightly {18}named")
+        return screen.lines()
+
+    def test_holders_are_asked_once(self):
+        """What one has said is not asked again; a client with many locks is one question, and other clients none."""
+        for number in range(20):
+            self.lock(f"lock:{number:02}")
+        self.server("HSET", "java", "22222222-2222-4222-8222-222222222222:1", 1)
+        key = f"snib_client:{{{OWNER[:-1]}}}"
+        self.server("SET", key, "host h\npid 7\n")
+        self.server("CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 100000)
+        self.addCleanup(self.server, "CONFIG", "SET", "slowlog-log-slower-than", -1)
+        values = self.stream(*SOON)
+        self.assertEqual([lock["holder"] for lock in next(values)["locks"]], [None] + [{"host": "h", "pid": 7}] * 20)
+        self.assertEqual(self.questions(), [key])
+        for _ in range(5):
+            next(values)
+        self.assertEqual(self.questions(), [key])
+        self.server("DEL", key)
+        self.server("SLOWLOG", "RESET")
+        screen = self.show(*SOON, columns=104) # too narrow: nothing is asked
+        screen.wait_text("21 locks")
+        self.assertEqual(self.questions(), [])
+        self.assertEqual(next(values)["locks"][1]["holder"], {"host": "h", "pid": 7}) # it is the same client
+
+    def questions(self):
+        """The clients that were asked about; scripts write their commands in small letters."""
+        return [entry[3][1] for entry in self.server("SLOWLOG", "GET", 100000) if entry[3][0] == "GETRANGE"]
+
+    def test_hostile_holders(self):
+        self.lock("a")
+        key = f"snib_client:{{{OWNER[:-1]}}}"
+        for text in ("label \x1b[2J\u202e\u2066x\nhost h", "host " + "日本語" * 40 + "\npid 1", "label " + "x" * 900,
+                     "host \x9b%s%n\npid -1", "pid 7", "nothing", "\xff\xff"):
+            self.server("SET", key, text)
+            line = self.snib("top", "--once").stdout.splitlines()[3]
+            self.assertNotRegex(line, r"[\x00-\x1f\x7f-\x9f\u202e\u2066]")
+            self.assertEqual(sum(map(width, line)), 40 + 25 + 1, line)
+            self.once()
+        self.server("DEL", key)
+        self.server("RPUSH", key, "x")
+        self.assertIsNone(self.once()["a"]["holder"])
+
+    def test_holders_without_the_right(self):
+        self.lock("a")
+        self.server("SET", f"snib_client:{{{OWNER[:-1]}}}", "host h")
+        self.server("ACL", "SETUSER", "weak", "reset", "on", ">x", "~a", "~redisson*", "~{a*", "&*", "+@all")
+        self.addCleanup(self.server, "ACL", "DELUSER", "weak")
+        lock = self.once("a", "--url", self.server.url.replace("unix://", "unix://weak:x@"))["a"]
+        self.assertEqual((lock["holders"], lock["holder"]), (1, None))
 
     def test_changes(self):
         self.lock("a", 1)

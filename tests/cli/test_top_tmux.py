@@ -9,7 +9,7 @@ from command import SNIB, CommandCase
 from screen import width
 from server import wait_for
 
-TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "NAME"]
+TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "HOLDER", "NAME"]
 NAMES = ("orders", "a-lock-with-a-long-name:" + "x" * 100, "日本語のとても長い名前でありまして、とても長いのです")
 BEFORE, AFTER = "before snib top", "snib top ended with"
 
@@ -58,6 +58,7 @@ class TopInTmux(CommandCase):
         shown = [title for title in TITLES if title in lines[2].split()]
         self.assertEqual(lines[2].split(), shown)
         self.assertEqual([shown[0], shown[-1]], ["WAITING", "NAME"])
+        self.assertEqual("HOLDER" in shown, columns == 132)
         name = lines[2].index("NAME")
         for line in lines[3:]:
             self.assertEqual(line[name - 1], " ")
