@@ -209,6 +209,19 @@ class Guard(CommandCase):
         self.assertEqual(self.end(process)[0], LOST)
         self.assertFree("late")
 
+    def test_both_stand_still(self):
+        """As when the machine sleeps: the guardian, which runs first, does not take it for snib's silence."""
+        process = self.hold("both", "--lease", "12s", "--kill-after", "1d", script=f"echo ready; {self.until_go()}; exit 3")
+        both = (children(process.pid)[0], process.pid)
+        for pid in both:
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: self.server("PTTL", "both") < 2900, "the time after SIGTERM was due")
+        for pid in both:
+            os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: self.server("PTTL", "both") > 9000, "the renewal")
+        self.go()
+        self.assertEqual(self.end(process), (3, ""))
+
     def test_stopped_snib_with_loss_ignored(self):
         process = self.hold("ignored", "--on-loss", "ignore", "--lease", LEASE, script=f"echo ready; {self.until_go()}")
         process.send_signal(signal.SIGSTOP)
