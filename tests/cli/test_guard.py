@@ -190,21 +190,24 @@ class Guard(CommandCase):
 
     def test_stopped_snib_gives_time_to_clean_up(self):
         """SIGTERM comes so early that the command can end by itself while the lock is held."""
-        script = (f"exec 2>/dev/null; trap 'redis-cli -s {self.server.path} EXISTS tidy; exit' TERM; echo ready; "
+        told = f"{self.folder.name}/told"
+        script = (f"trap 'redis-cli -s {self.server.path} EXISTS tidy >{told}; exit' TERM; echo ready; "
                   "while :; do sleep .02; done")
         process = self.hold("tidy", "--lease", LEASE, script=script)
         process.send_signal(signal.SIGSTOP)
-        self.assertEqual(process.stdout.readline(), "1\n")
         self.free_and_dead("tidy")
+        with open(told) as file:
+            self.assertEqual(file.read(), "1\n")
         process.send_signal(signal.SIGCONT)
         self.assertEqual(self.end(process)[0], LOST)
 
     def test_stopped_snib_that_continues_in_time(self):
         """The command has been told to end, so the lock counts as lost; what is left of the lease is released."""
-        script = "exec 2>/dev/null; trap 'echo told; exit 3' TERM; echo ready; while :; do sleep .02; done"
+        told = f"{self.folder.name}/told"
+        script = f"trap 'touch {told}; exit 3' TERM; echo ready; while :; do sleep .02; done"
         process = self.hold("late", "--lease", "8s", "--kill-after", "1d", script=script)
         process.send_signal(signal.SIGSTOP)
-        self.assertEqual(process.stdout.readline(), "told\n") # with a quarter of the lease left
+        wait_for(lambda: os.path.exists(told), "SIGTERM, with a quarter of the lease left")
         process.send_signal(signal.SIGCONT)
         self.assertEqual(self.end(process)[0], LOST)
         self.assertFree("late")
