@@ -15,6 +15,7 @@ import (
 type Client struct {
 	handle    uint64
 	id        string
+	address   string // where its locks are, for the links of package snibotel
 	events    *pump
 	records   *pump // of the log, if there is one
 	questions *pump // requests for credentials, if a function provides them
@@ -50,7 +51,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, id: clientID(handle), calls: make([]*call, 1), watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, id: clientID(handle), address: addressOf(url), calls: make([]*call, 1), watches: map[uint64][]*watch{}}
 	c.patience, c.debug = clientSettings(handle)
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {

@@ -32,7 +32,8 @@ func (d *doer) Do(ctx context.Context, work func(context.Context) error) (err er
 	return d.doer.Do(waiting, func(inside context.Context) error {
 		end(nil)
 		hold := newHold(waiting, inside)
-		inside, span := d.hold(trace.ContextWithSpan(inside, trace.SpanFromContext(ctx)), hold)
+		inside, span, holder := d.hold(trace.ContextWithSpan(inside, trace.SpanFromContext(ctx)), hold, d.chain)
+		defer holder.end()
 		end = func(err error) { endHold(span, hold, besides(failure, err)) }
 		failure = work(inside)
 		return failure

@@ -40,20 +40,21 @@ func (l *Lock) acquire(ctx context.Context, acquire func(context.Context) (*snib
 	if err != nil {
 		return nil, err
 	}
-	return l.newHold(ctx, hold), nil
+	return l.newHold(ctx, hold, l.chain), nil
 }
 
-func (l *Lock) newHold(ctx context.Context, hold *snib.Hold) *Hold {
-	_, span := l.hold(ctx, hold)
-	return &Hold{hold, l, span}
+func (l *Lock) newHold(ctx context.Context, hold *snib.Hold, c chain) *Hold {
+	_, span, holder := l.hold(ctx, hold, c)
+	return &Hold{hold, l, span, holder}
 }
 
 // A Hold is a hold with a span, which ends with Unlock. The embedded one is the original. A hold that is dropped
 // without an Unlock leaves no span.
 type Hold struct {
 	*snib.Hold
-	lock *Lock
-	span trace.Span
+	lock   *Lock
+	span   trace.Span
+	holder *holder
 }
 
 var _ snib.Held = (*Hold)(nil)
@@ -65,6 +66,7 @@ func (h *Hold) Context(parent context.Context) context.Context {
 
 // Unlock is the hold's own. The span ends when it returns.
 func (h *Hold) Unlock(ctx context.Context) error {
+	h.holder.end()
 	err := h.Hold.Unlock(ctx)
 	if !errors.Is(err, snib.ErrNotHeld) { // the first Unlock has ended it, or is about to
 		endHold(h.span, h.Hold, err)
@@ -78,11 +80,13 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	hold, err := h.Hold.Downgrade(ctx)
 	if err == nil {
 		endHold(h.span, nil, nil)
-		reading := h.lock.newHold(ctx, hold)
+		h.holder.end()
+		reading := h.lock.newHold(ctx, hold, h.lock.chain.readers())
 		reading.span.SetAttributes(attribute.String("snib.lock.kind", "read"))
 		return reading, nil
 	}
 	if _, lost := lossOf(h.Hold, err); lost {
+		h.holder.end()
 		endHold(h.span, h.Hold, err)
 	}
 	return nil, err

@@ -97,16 +97,23 @@ func TestEveryCounterIsThere(t *testing.T) {
 	}
 }
 
-// A program in Python has the same names and texts.
-func TestNamesAreThoseOfPython(t *testing.T) {
+// python returns the text of files of the Python package.
+func python(t *testing.T, files ...string) string {
+	t.Helper()
 	var source []byte
-	for _, file := range []string{"_figures.py", "opentelemetry.py"} {
+	for _, file := range files {
 		text, err := os.ReadFile("../../python/snib/" + file)
 		if err != nil {
 			t.Skip("not in a checkout")
 		}
 		source = append(source, text...)
 	}
+	return string(source)
+}
+
+// A program in Python has the same names and texts.
+func TestNamesAreThoseOfPython(t *testing.T) {
+	source := python(t, "_figures.py", "opentelemetry.py")
 	reader, here := reading()
 	_, err := observe(still{}, []Option{here})
 	ok(t, err)
@@ -117,8 +124,8 @@ func TestNamesAreThoseOfPython(t *testing.T) {
 		}
 		short := regexp.QuoteMeta(strings.TrimPrefix(name, "snib."))
 		text := regexp.QuoteMeta(fmt.Sprintf("%q", m.Description))
-		if !regexp.MustCompile(`"(snib[._])?`+short+`(_\w+)?"[:,][^"]*("snib_\w+", [^"]*)?`+text).Match(source) &&
-			!regexp.MustCompile(`"`+name+`"[^"]*`+text).Match(source) && !regexp.MustCompile(`"snib\.losses".*`+text).Match(source) {
+		if !regexp.MustCompile(`"(snib[._])?`+short+`(_\w+)?"[:,][^"]*("snib_\w+", [^"]*)?`+text).MatchString(source) &&
+			!regexp.MustCompile(`"`+name+`"[^"]*`+text).MatchString(source) && !regexp.MustCompile(`"snib\.losses".*`+text).MatchString(source) {
 			t.Errorf("%s: %s", name, m.Description)
 		}
 	}

@@ -7,7 +7,8 @@
 //
 // Each acquisition has a span snib.wait, until the lock was granted or refused, and each hold a span snib.hold, until
 // it was released or found lost. Both are children of the span in the caller's context. The context that work gets,
-// and that of [Hold.Context], has the hold's span, so that the spans of the work are its children.
+// and that of [Hold.Context], has the hold's span, so that the spans of the work are its children. A link leads from a
+// hold to the one that had the lock before, if this process has its span.
 //
 // Nothing is patched: only a lock that was wrapped has spans. The names, attributes and outcomes are those of
 // snib.opentelemetry in Python.

@@ -16,6 +16,7 @@ import (
 type spans struct {
 	tracer     trace.Tracer
 	attributes trace.SpanStartEventOption
+	chain      chain
 }
 
 // newSpans knows a lock's name and kind, unless it is a fake.
@@ -25,11 +26,13 @@ func newSpans(lock any, options []Option) spans {
 	if l, ok := lock.(interface{ Name() string }); ok {
 		attributes = append(attributes, attribute.String("snib.lock.name", l.Name()))
 	}
+	kind := ""
 	if l, ok := lock.(interface{ Kind() string }); ok {
-		attributes = append(attributes, attribute.String("snib.lock.kind", l.Kind()))
+		kind = l.Kind()
+		attributes = append(attributes, attribute.String("snib.lock.kind", kind))
 	}
 	tracer := c.tracers.Tracer(scope, trace.WithInstrumentationVersion(snib.Version()))
-	return spans{tracer, trace.WithAttributes(attributes...)}
+	return spans{tracer, trace.WithAttributes(attributes...), newChain(lock, kind)}
 }
 
 func (s *spans) wait(ctx context.Context) (context.Context, trace.Span) {
@@ -37,16 +40,17 @@ func (s *spans) wait(ctx context.Context) (context.Context, trace.Span) {
 }
 
 // hold starts the span of a hold, which is nil under a fake; the context has the parent.
-func (s *spans) hold(ctx context.Context, hold *snib.Hold) (context.Context, trace.Span) {
+func (s *spans) hold(ctx context.Context, hold *snib.Hold, c chain) (context.Context, trace.Span, *holder) {
 	ctx, span := s.tracer.Start(ctx, "snib.hold", s.attributes)
 	if hold == nil || !span.IsRecording() {
-		return ctx, span
+		return ctx, span, nil
 	}
-	span.SetAttributes(attribute.String("snib.lock.owner", hold.Owner()))
+	owner := hold.Owner()
+	span.SetAttributes(attribute.String("snib.lock.owner", owner))
 	if token := hold.Token(); token != 0 {
 		span.SetAttributes(attribute.Int64("snib.fencing.token", token))
 	}
-	return ctx, span
+	return ctx, span, c.begin(span, owner)
 }
 
 // endWait ends the span of an acquisition. That a lock was not free in time is no failure, because the program set the

@@ -265,16 +265,16 @@ func granted(t *testing.T, lock *Lock) *Hold {
 	}
 }
 
-// list is an error that cannot be compared.
-type list []string
+// failures is an error that cannot be compared.
+type failures []string
 
-func (l list) Error() string { return fmt.Sprint([]string(l)) }
+func (f failures) Error() string { return fmt.Sprint([]string(f)) }
 
 func TestTheWorkFails(t *testing.T) {
 	ctx := context.Background()
 	r, client := record(), open(t)
 	lock := TraceLock(client.Mutex("a"), r.here())
-	for _, failure := range []error{errors.New("of the work"), list{"a"}, fmt.Errorf("other: %w", snib.ErrLost)} {
+	for _, failure := range []error{errors.New("of the work"), failures{"a"}, fmt.Errorf("other: %w", snib.ErrLost)} {
 		if err := lock.Do(ctx, func(context.Context) error { return failure }); err.Error() != failure.Error() {
 			t.Error(err)
 		}

@@ -34,6 +34,16 @@ def living_clients() -> list[BaseClient]:
     return [client for ref in _clients.valuerefs() if (client := ref()) is not None]
 
 
+def _address(url: str | None) -> str:
+    """Where the locks are: the URL without user, password and options."""
+    url = url or os.environ.get("SNIB_URL") or "redis://127.0.0.1:6379"
+    where, _, options = url.partition("?")
+    scheme, _, rest = where.partition("://")
+    host, slash, path = rest.partition("/")  # a path may have an @
+    db = ["?" + option for option in options.split("&") if option.startswith("db=")]
+    return "".join([scheme, "://", host.rpartition("@")[2], slash, path, *db])
+
+
 @dataclass(frozen=True)
 class Stats:
     """A snapshot of a client's counters; snib.h says what each of them counts."""
@@ -81,6 +91,7 @@ class BaseClient(Options):
     def _open(self, url: str | None, values: tuple[int | str | None, ...]) -> None:
         self._handle = _core.client_open(url, (*values, int(self._credentials is not None)))
         self._number = _new_number()
+        self._address = _address(url)
         self._debug = _core.client_debugs(self._handle)
         self._begun = False
         self._ready = False  # nothing is to be done before an operation

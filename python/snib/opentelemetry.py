@@ -10,8 +10,9 @@
 
 Each acquisition has a span `snib.wait`, until the lock was granted or refused, and each hold a span
 `snib.hold`, until it was released or found lost.  Inside `with` the latter is the current span, so
-that the spans of the work are its children.  Nothing is patched: only a lock that was wrapped has
-spans.  Requires the package opentelemetry-api; without a provider nothing is recorded.
+that the spans of the work are its children.  A link leads from a hold to the one that had the lock
+before, if this process has its span.  Nothing is patched: only a lock that was wrapped has spans.
+Requires the package opentelemetry-api; without a provider nothing is recorded.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.trace import (
+    Link,
     NoOpTracer,
     ProxyTracerProvider,
     Span,
@@ -39,6 +41,7 @@ from . import _core, protocols
 from ._client import BaseClient, Stats
 from ._codes import Busy, Lost, Timeout
 from ._figures import COUNTERS, GAUGES, REASONS
+from ._links import Holder, Holders
 
 __all__ = [
     "AsyncTracedHold",
@@ -124,6 +127,7 @@ class _Traced(Generic[L]):
             for word in ("name", "kind")
             if isinstance(value := getattr(lock, word, None), str)
         }
+        self._holders = Holders(lock)
         self._inside: list[Any] = []  # what `with` on the lock itself has entered
         self._settle()
 
@@ -137,16 +141,23 @@ class _Traced(Generic[L]):
         self._tracer = None if isinstance(tracer, NoOpTracer) else tracer
         self._is_settled = True
 
-    def _start(self, name: str) -> Span | None:
+    def _start(self, name: str, links: tuple[Link, ...] = ()) -> Span | None:
         """A new span; None: there is no provider."""
         tracer = self._tracer
-        return None if tracer is None else tracer.start_span(name, attributes=self._attributes)
+        if tracer is None:
+            return None
+        return tracer.start_span(name, attributes=self._attributes, links=links)
 
     def _waiting(self) -> _Wait:
         if not self._is_settled:
             self._settle()
         span = self._start("snib.wait")
         return _UNSEEN if span is None else _Wait(span)
+
+    def _holding(self, hold: Any) -> Span | None:
+        if self._tracer is None:
+            return None
+        return self._start("snib.hold", self._holders.links(hold))
 
     def _note(self, inside: Any) -> None:
         """Remember what the end of this `with` on the lock itself is about."""
@@ -178,10 +189,13 @@ class _Held(Generic[H]):
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
         self.hold = hold
-        self._span = span = traced._start("snib.hold")
+        self._span = span = traced._holding(hold)
         self._within: Any = None
+        self._holders: Holders = traced._holders
+        self._holder: Holder | None = None
         if span is None or not span.is_recording():
             return
+        self._holder = self._holders.begin(span, hold)
         said: dict[str, str | int] = {"snib.lock.owner": hold.owner}
         if hold.token:
             said["snib.fencing.token"] = hold.token
@@ -208,6 +222,11 @@ class _Held(Generic[H]):
 
     def _ending(self) -> _Ending:
         return _Ending(self)
+
+    def _end_holder(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            self._holders.end(holder)
 
     def _end(self, failure: BaseException | None) -> None:
         span, self._span = self._span, None
@@ -248,6 +267,7 @@ class _Ending:
         within, self._held._within = self._held._within, None
         if within is not None:
             context.detach(within)
+        self._held._end_holder()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._held._end(error)
