@@ -3,7 +3,9 @@ package snibotel
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -59,6 +61,31 @@ var losses = []figure{
 	{name: "failover", read: func(s *snib.Stats) uint64 { return s.LostFailover }},
 }
 
+// times are counters by the attribute le.
+var times = []struct {
+	name, text string
+	read       func(*snib.Stats) []uint64
+}{
+	{"wait_time", "Acquisitions that were granted within le seconds", func(s *snib.Stats) []uint64 { return s.WaitTime[:] }},
+	{"hold_time", "Holds that lasted le seconds at most", func(s *snib.Stats) []uint64 { return s.HoldTime[:] }},
+}
+
+// below returns the upper bound of bucket i of n: it counts times below 2^(i+1) microseconds, and the last one also those
+// above.
+func below(i, n int) attribute.KeyValue {
+	if i == n-1 {
+		return attribute.String("le", "+Inf")
+	}
+	return attribute.String("le", strconv.FormatFloat(math.Ldexp(1, i+1)/1e6, 'g', -1, 64))
+}
+
+func sum(counts []uint64) (all uint64) {
+	for _, count := range counts {
+		all += count
+	}
+	return all
+}
+
 // A client is what is read of one.
 type client interface {
 	Stats() snib.Stats
@@ -70,8 +97,9 @@ type client interface {
 //
 //	snibotel.Observe(web, snibotel.WithAttributes(attribute.String("client", "web")))
 //
-// A client that is closed has no values any more; Unregister of the registration forgets it. The times that a client
-// counts in buckets are left out, because there are no observable histograms.
+// A client that is closed has no values any more; Unregister of the registration forgets it. There are no observable
+// histograms, so the times that a client counts in buckets are counters with an attribute le, as in Prometheus: how many
+// took at most so many seconds.
 func Observe(client *snib.Client, options ...Option) (metric.Registration, error) {
 	return observe(client, options)
 }
@@ -122,6 +150,12 @@ func instruments(meter metric.Meter, labels []attribute.KeyValue) (shown []instr
 	lost, err := meter.Int64ObservableCounter("snib.losses", metric.WithDescription("Holds lost, by reason"))
 	for _, f := range losses {
 		show(lost, f.read, err, attribute.String("reason", f.name))
+	}
+	for _, f := range times {
+		of, err := meter.Int64ObservableCounter("snib."+f.name, metric.WithDescription(f.text))
+		for i, n := 0, len(f.read(new(snib.Stats))); i < n; i++ {
+			show(of, func(s *snib.Stats) uint64 { return sum(f.read(s)[:i+1]) }, err, below(i, n))
+		}
 	}
 	for _, f := range gauges {
 		of, err := meter.Int64ObservableGauge("snib."+f.name, metric.WithUnit(f.unit), metric.WithDescription(f.text))

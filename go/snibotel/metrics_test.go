@@ -134,6 +134,27 @@ func TestNamesAreThoseOfPython(t *testing.T) {
 	}
 }
 
+func TestTimesAreCountedAsInPrometheus(t *testing.T) {
+	var stats snib.Stats
+	for i := range stats.WaitTime {
+		stats.WaitTime[i], stats.HoldTime[i] = 1, 2
+	}
+	reader, here := reading()
+	_, err := observe(still{stats}, []Option{here})
+	ok(t, err)
+	for name, each := range map[string]float64{"snib.wait_time": 1, "snib.hold_time": 2} {
+		got := points(collect(t, reader)[name])
+		for i, le := range []string{"2e-06", "4e-06", "8e-06", "1.6e-05", "3.2e-05", "6.4e-05", "0.000128"} {
+			if got["le="+le] != each*float64(i+1) {
+				t.Error(name, le, got["le="+le])
+			}
+		}
+		if len(got) != len(stats.WaitTime) || got["le=2147.483648"] != each*31 || got["le=+Inf"] != each*32 {
+			t.Error(name, got)
+		}
+	}
+}
+
 func TestSeveralClients(t *testing.T) {
 	ctx := context.Background()
 	reader, here := reading()
@@ -164,7 +185,7 @@ func TestUnregister(t *testing.T) {
 	reader, here := reading()
 	registration, err := Observe(open(t), here)
 	ok(t, err)
-	if found := collect(t, reader); len(found) != len(counters)+len(gauges)+2 {
+	if found := collect(t, reader); len(found) != len(counters)+len(times)+len(gauges)+2 {
 		t.Error(len(found), "instruments")
 	}
 	ok(t, registration.Unregister())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 # By the names of Stats, whose meaning snib.h explains.
 COUNTERS = {
     "acquisitions": "Holds granted, without re-entries",
@@ -38,3 +41,9 @@ GAUGES = {
         "The longest delay of a due renewal so far",
     ),
 }
+
+
+def cumulated(counts: Sequence[int]) -> list[tuple[str, int]]:
+    """Bucket i counts times below 2^(i+1) microseconds; the last one also those above."""
+    bounds = [repr(2 ** (i + 1) / 1e6) for i in range(len(counts) - 1)]
+    return list(zip([*bounds, "+Inf"], itertools.accumulate(counts), strict=True))

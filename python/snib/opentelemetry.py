@@ -40,7 +40,7 @@ from opentelemetry.trace import (
 from . import _core, protocols
 from ._client import BaseClient, Stats
 from ._codes import Busy, Lost, Timeout
-from ._figures import COUNTERS, GAUGES, REASONS
+from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 from ._links import Holder, Holders
 
 __all__ = [
@@ -489,6 +489,11 @@ def traced(
 _Clients = BaseClient | Mapping[str, BaseClient]
 _Fields = Mapping[str, Mapping[str, str]]  # names of Stats, and their attributes
 
+_TIMES = {
+    "wait_time": "Acquisitions that were granted within le seconds",
+    "hold_time": "Holds that lasted le seconds at most",
+}
+
 
 def observe(clients: _Clients, *, meter_provider: MeterProvider | None = None) -> None:
     """Expose the statistics of a client, or of several, as observable instruments.
@@ -498,9 +503,10 @@ def observe(clients: _Clients, *, meter_provider: MeterProvider | None = None) -
                     collection.
     meter_provider  None: the global one
 
-    Names begin with `snib.`.  The times that the client counts in buckets are left out, because
-    there are no observable histograms.  An instrument cannot be removed again, so the clients stay
-    open, and the function is called once.
+    Names begin with `snib.`.  There are no observable histograms, so the times that the client
+    counts in buckets are counters with an attribute `le`, as in Prometheus: how many took at most
+    so many seconds.  An instrument cannot be removed again, so the clients stay open, and the
+    function is called once.
     """
     meter = metrics.get_meter("snib", _core.version_string(), meter_provider)
     for name, text in COUNTERS.items():
@@ -511,6 +517,10 @@ def observe(clients: _Clients, *, meter_provider: MeterProvider | None = None) -
     meter.create_observable_counter(
         "snib.losses", [_reader(clients, losses)], description="Holds lost, by reason"
     )
+    for name, text in _TIMES.items():
+        meter.create_observable_counter(
+            f"snib.{name}", [_time_reader(clients, name)], description=text
+        )
     units = {"_bytes": "By", "_seconds": "s"}
     for name, (shown, factor, text) in GAUGES.items():
         suffix = next((suffix for suffix in units if shown.endswith(suffix)), "")
@@ -522,17 +532,29 @@ def observe(clients: _Clients, *, meter_provider: MeterProvider | None = None) -
         )
 
 
+def _snapshots(clients: _Clients) -> list[tuple[dict[str, str], Stats]]:
+    if isinstance(clients, BaseClient):
+        return [({}, clients.stats())]
+    return [({"client": name}, client.stats()) for name, client in list(clients.items())]
+
+
 def _reader(
     clients: _Clients, fields: _Fields, factor: float = 1
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(options: CallbackOptions) -> Iterable[Observation]:
-        snapshots: list[tuple[dict[str, str], Stats]]
-        if isinstance(clients, BaseClient):
-            snapshots = [({}, clients.stats())]
-        else:
-            snapshots = [({"client": name}, c.stats()) for name, c in list(clients.items())]
-        for labels, stats in snapshots:
+        for labels, stats in _snapshots(clients):
             for field, attributes in fields.items():
                 yield Observation(factor * getattr(stats, field), {**labels, **attributes})
+
+    return read
+
+
+def _time_reader(
+    clients: _Clients, name: str
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(options: CallbackOptions) -> Iterable[Observation]:
+        for labels, stats in _snapshots(clients):
+            for bound, count in cumulated(getattr(stats, name)):
+                yield Observation(count, {**labels, "le": bound})
 
     return read

@@ -11,8 +11,7 @@ package prometheus_client.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -23,7 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector as _Collector
 
 from ._client import BaseClient, Stats
-from ._figures import COUNTERS, GAUGES, REASONS
+from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 
 __all__ = ["Collector"]
 
@@ -73,7 +72,7 @@ class Collector(_Collector):
             histogram = HistogramMetricFamily(shown, text, labels=labels)
             for values, stats in snapshots:
                 # The core counts times and does not add them up, so there is no sum.
-                histogram.add_metric(values, _cumulated(getattr(stats, name)), None)
+                histogram.add_metric(values, cumulated(getattr(stats, name)), None)
             yield histogram
 
 
@@ -84,9 +83,3 @@ def _losses(labels: _Labels, snapshots: _Snapshots) -> Metric:
         for reason in REASONS:
             losses.add_metric([*values, reason], getattr(stats, f"lost_{reason}"))
     return losses
-
-
-def _cumulated(counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Bucket i counts times below 2^(i+1) microseconds; the last one also those above."""
-    bounds = [repr(2 ** (i + 1) / 1e6) for i in range(len(counts) - 1)]
-    return list(zip([*bounds, "+Inf"], itertools.accumulate(counts), strict=True))

@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from snib import _links, protocols
 from snib.opentelemetry import observe, traced
+from snib.prometheus import Collector
 from support import PATIENCE, RENEWED, Server, brief, brief_in_task, eventually
 
 
@@ -663,7 +664,7 @@ def values(metrics: dict[str, Any], name: str) -> dict[tuple[Any, ...], float]:
 
 def test_every_counter_is_there(client: snib.Client) -> None:
     found = collected(observed(client))
-    names = {f"snib.{field.name}" for field in dataclasses.fields(snib.Stats) if "_time" not in field.name}
+    names = {f"snib.{field.name}" for field in dataclasses.fields(snib.Stats)}
     losses = {name for name in names if ".lost_" in name}
     assert set(found) == names - losses - {"snib.watchdog_late_us"} | {"snib.losses", "snib.watchdog_late"}
     assert {f"snib.lost_{reason}" for (reason,) in values(found, "snib.losses")} == losses
@@ -686,6 +687,24 @@ def test_the_numbers_are_the_clients(server: Server) -> None:
         assert values(found, "snib.memory")[()] > 0
         hold.release()
         assert values(collected(reader), "snib.held") == {(): 0}
+    eventually(server.clean)
+
+
+def test_times_are_counted_as_in_prometheus(server: Server) -> None:
+    with snib.connect(server.url) as client:
+        reader = observed({"web": client})
+        lost = brief(client.lock("second", lease=1.0))
+        assert lost.lost.wait(PATIENCE)
+        found = collected(reader)
+        held, waited = values(found, "snib.hold_time"), values(found, "snib.wait_time")
+        bounds = [bound for _, bound in held]
+        assert bounds[:7] == ["2e-06", "4e-06", "8e-06", "1.6e-05", "3.2e-05", "6.4e-05", "0.000128"]
+        assert bounds[-2:] == ["2147.483648", "+Inf"] and len(bounds) == 32
+        assert list(held.values()) == sorted(held.values())
+        assert held[("web", "+Inf")] == 1 and waited[("web", "+Inf")] >= 1
+        samples = {sample.labels["le"]: sample.value for metric in Collector({"web": client}).collect()
+                   for sample in metric.samples if sample.name == "snib_hold_seconds_bucket"}
+        assert samples == {bound: count for (_, bound), count in held.items()}
     eventually(server.clean)
 
 
