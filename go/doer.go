@@ -29,6 +29,7 @@ type Held interface {
 	Owner() string
 	Lost() <-chan struct{}
 	Context(parent context.Context) context.Context
+	Extend(ctx context.Context, lease time.Duration) error
 	Unlock(ctx context.Context) error
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	snib "github.com/snib-lock/snib/go"
 )
@@ -71,9 +72,17 @@ type fakeHold struct {
 func (h *fakeHold) Check() error { return h.lost }
 func (h *fakeHold) Token() int64 { return h.token }
 
-// write is a program's function: it writes with the token of a hold.
+func (h *fakeHold) Extend(_ context.Context, lease time.Duration) error {
+	fmt.Println("a lease of", lease)
+	return h.lost
+}
+
+// write is a program's function: it writes with the token of a hold, and has a minute for it.
 func write(hold snib.Held) error {
 	if err := hold.Check(); err != nil {
+		return err
+	}
+	if err := hold.Extend(context.Background(), time.Minute); err != nil {
 		return err
 	}
 	fmt.Println("written with token", hold.Token())
@@ -90,6 +99,7 @@ func ExampleHeld() {
 	hold, _ := client.Fenced("first of its name").Lock(ctx)
 	fmt.Println(write(hold), hold.Unlock(ctx))
 	// Output:
+	// a lease of 1m0s
 	// written with token 7
 	// <nil>
 	// true

@@ -49,6 +49,10 @@ class FakeHold:
             raise snib.Lost("the test said so")
         self.checks -= 1
 
+    def extend(self, lease: float | None = None) -> None:
+        if self.lost.is_set():
+            raise snib.Lost("the test said so")
+
     def release(self) -> None:
         if self.lost.is_set():
             raise snib.Lost("the test said so")

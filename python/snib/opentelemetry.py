@@ -283,6 +283,9 @@ class TracedHold(_Held[protocols.Hold]):
     def lost(self) -> protocols.Loss:
         return self.hold.lost
 
+    def extend(self, lease: float | None = None) -> None:
+        self.hold.extend(lease)
+
     def release(self) -> None:
         with self._ending():
             self.hold.release()
@@ -356,6 +359,9 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
     @property
     def lost(self) -> protocols.AsyncLoss:
         return self.hold.lost
+
+    async def extend(self, lease: float | None = None) -> None:
+        await self.hold.extend(lease)
 
     async def release(self) -> None:
         with self._ending():

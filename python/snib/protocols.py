@@ -66,6 +66,9 @@ class Hold(_Inspected, Protocol):
     def lost(self) -> Loss:
         """The loss, to ask for and to wait for."""
 
+    def extend(self, lease: float | None = None) -> None:
+        """Give the hold another lease, counted from now: so many seconds, or None: renewed."""
+
     def release(self) -> None:
         """Release the lock; raises snib.Lost if it was no longer held."""
 
@@ -124,6 +127,9 @@ class AsyncHold(_Inspected, Protocol):
     @property
     def lost(self) -> AsyncLoss:
         """The loss, to ask for and to wait for."""
+
+    async def extend(self, lease: float | None = None) -> None:
+        """Give the hold another lease, counted from now: so many seconds, or None: renewed."""
 
     async def release(self) -> None:
         """Release the lock; raises snib.Lost if it was no longer held."""

@@ -21,6 +21,7 @@ class FakeHold:
 
     def __init__(self) -> None:
         self.lost = threading.Event()
+        self.leases: list[float | None] = []
         self.released = False
 
     def remaining(self) -> float:
@@ -29,6 +30,10 @@ class FakeHold:
     def check(self) -> None:
         if self.lost.is_set():
             raise snib.Lost("the fake was lost")
+
+    def extend(self, lease: float | None = None) -> None:
+        self.check()
+        self.leases.append(lease)
 
     def release(self) -> None:
         self.released = True
@@ -71,6 +76,7 @@ class AsyncFakeHold:
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
+        self.leases: list[float | None] = []
         self.released = False
 
     def remaining(self) -> float:
@@ -79,6 +85,10 @@ class AsyncFakeHold:
     def check(self) -> None:
         if self.lost.is_set():
             raise snib.Lost("the fake was lost")
+
+    async def extend(self, lease: float | None = None) -> None:
+        self.check()
+        self.leases.append(lease)
 
     async def release(self) -> None:
         self.released = True

@@ -92,6 +92,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
+LONG = 3600.0  # a lease, much longer than the client's
 RELEASED = [("wait", "granted"), ("hold", "released")]
 
 # ---- programs with threads -----------------------------------------------------------------------
@@ -197,6 +198,31 @@ def test_a_loss(client: snib.Client, spans: Spans) -> None:
         assert attributes(span)["snib.loss.reason"] == "expired" and attributes(span)["snib.outcome"] == "lost"
         assert not span.status.is_ok and span.status.description == "lost: expired"
     eventually(lambda: client.lock("a").info().held is False)
+
+
+def test_a_traced_hold_is_extended(server: Server, client: snib.Client, spans: Spans) -> None:
+    def step(lock: protocols.Lock) -> float:
+        with lock.hold(timeout=PATIENCE) as hold:
+            hold.extend(LONG)
+            return hold.remaining()
+
+    async def step_in_task() -> float:
+        async with snib.aio.connect(server.url) as other:
+            lock: protocols.AsyncLock = traced(other.lock("a"), tracer_provider=spans.provider)
+            async with lock.hold(timeout=PATIENCE) as hold:
+                await hold.extend(LONG)
+                return hold.remaining()
+
+    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+    for left in (step(lock), asyncio.run(step_in_task())):
+        assert LONG / 2 < left <= LONG
+    hold = lock.hold(timeout=PATIENCE)
+    hold.release()
+    with pytest.raises(snib.NotHeld):
+        hold.extend()
+    fake = FakeLock()
+    step(traced(fake, tracer_provider=spans.provider))
+    assert fake.holds[0].leases == [LONG]
 
 
 def test_the_body_fails(client: snib.Client, spans: Spans) -> None:

@@ -13,6 +13,13 @@ from fakes import AsyncFakeLock, FakeLock, async_quorum, every_async_lock, every
 from snib import protocols
 from support import PATIENCE, Server
 
+LEASE = 60.0
+
+
+def can_be_extended(lock: object) -> bool:
+    return getattr(lock, "kind", None) != "semaphore"
+
+
 NOWHERE = [f"redis://127.0.0.1:{port}" for port in (1, 2, 3)]  # nothing is sent there
 COUNTED = ("semaphore", "permits")
 
@@ -37,6 +44,12 @@ def test_every_lock_is_a_lock(client: snib.Client) -> None:
             assert hold.remaining() > 0 and hold.owner and not hold.lost.is_set()
         with lock as hold:
             assert isinstance(hold, protocols.Hold) and hold.token >= 0
+            if can_be_extended(lock):
+                hold.extend(LEASE)
+                assert hold.remaining() > 0
+            else:
+                with pytest.raises(snib.NotSupported):
+                    hold.extend(LEASE)
         assert lock.acquire(timeout=PATIENCE)
         lock.release()
     for name in COUNTED:
@@ -61,6 +74,12 @@ def test_every_asyncio_lock_is_a_lock(server: Server, connect: Callable[[str], s
                 await (await lock.hold(timeout=PATIENCE)).release()
                 async with lock as hold:
                     assert isinstance(hold, protocols.AsyncHold) and hold.token >= 0
+                    if can_be_extended(lock):
+                        await hold.extend(LEASE)
+                        assert hold.remaining() > 0
+                    else:
+                        with pytest.raises(snib.NotSupported):
+                            await hold.extend(LEASE)
                 assert await lock.acquire(timeout=PATIENCE)
                 await lock.release()
             for name in COUNTED:
@@ -83,8 +102,9 @@ def test_a_fake_that_is_lost() -> None:
     lock = FakeLock()
     with pytest.raises(snib.Lost), lock as hold:
         hold.check()
+        hold.extend(LEASE)
         hold.lost.set()
-    assert lock.holds[0].released
+    assert lock.holds[0].released and lock.holds[0].leases == [LEASE]
 
 
 def test_an_asyncio_fake_that_is_lost() -> None:
@@ -93,8 +113,9 @@ def test_an_asyncio_fake_that_is_lost() -> None:
         with pytest.raises(snib.Lost):
             async with lock.hold(timeout=1.0) as hold:
                 hold.check()
+                await hold.extend(LEASE)
                 hold.lost.set()
                 assert await hold.lost.wait()
-        assert lock.holds[0].released
+        assert lock.holds[0].released and lock.holds[0].leases == [LEASE]
 
     asyncio.run(main())
