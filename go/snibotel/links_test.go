@@ -73,7 +73,7 @@ func eventually(t *testing.T, is func() bool) {
 
 func TestAWaiterIsLinkedToTheHolder(t *testing.T) {
 	ctx, client := context.Background(), open(t)
-	for _, waits := range []func(*Lock) error{
+	waits := []func(*Lock) error{
 		func(l *Lock) error { return l.Do(ctx, nothing) },
 		func(l *Lock) error {
 			hold, err := l.Lock(ctx)
@@ -82,17 +82,22 @@ func TestAWaiterIsLinkedToTheHolder(t *testing.T) {
 			}
 			return hold.Unlock(ctx)
 		},
-	} {
+	}
+	permits := client.Permits("slot")
+	_, err := permits.Init(ctx, 1)
+	ok(t, err)
+	for i, plain := range []snib.Locker{client.Mutex("a"), client.Mutex("a"), permits, permits} {
 		b, here := follow(t)
-		lock, ended := TraceLock(client.Mutex("a"), here), make(chan error)
+		lock, ended := TraceLock(plain, here), make(chan error)
 		ok(t, lock.Do(ctx, func(ctx context.Context) error {
-			go func() { ended <- waits(lock) }()
+			go func() { ended <- waits[i%2](lock) }()
 			eventually(t, func() bool { return client.Stats().Waiting == 1 })
 			return TraceLock(client.Mutex("b"), here).Do(ctx, nothing) // was never held
 		}))
 		ok(t, <-ended)
 		b.expect(t, -1, -1, 0)
 	}
+	ok(t, permits.ForceRelease(ctx))
 }
 
 // Users and options make no difference, the kind does, and so does the database.

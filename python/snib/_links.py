@@ -19,9 +19,10 @@ _SAYS = {"snib.link": "previous_hold"}
 class Holder:
     """A hold with a span.  It does not keep the hold, which may be dropped."""
 
-    __slots__ = ("ended", "owner", "span")
+    __slots__ = ("_holders", "ended", "owner", "span")
 
-    def __init__(self, span: Span, owner: str) -> None:
+    def __init__(self, holders: Holders, span: Span, owner: str) -> None:
+        self._holders = holders
         self.span = span.get_span_context()
         self.owner = owner
         self.ended = False
@@ -29,6 +30,12 @@ class Holder:
     def is_also(self, hold: Any) -> bool:
         """Whether it still has the lock, and this is another hold of it."""
         return not self.ended and self.owner == hold.owner
+
+    def end(self) -> None:
+        """Called before the release, because the next holder does not wait for its answer."""
+        if not self.ended:
+            self.ended = True
+            self._holders.note_end(self)
 
 
 # The last holder of each lock.  There is no mutex, which a fork could leave locked for ever: each
@@ -68,14 +75,12 @@ class Holders:
         last = _last.get(self._key)
         if self._key is None or (not self._shared and last is not None and last.is_also(hold)):
             return None
-        holder = Holder(span, hold.owner)
+        holder = Holder(self, span, hold.owner)
         if not self._shared:
             self._note(holder)
         return holder
 
-    def end(self, holder: Holder) -> None:
-        """Called before the release, because the next holder does not wait for its answer."""
-        holder.ended = True
+    def note_end(self, holder: Holder) -> None:
         last = _last.get(self._key)
         if self._shared and (last is None or last.ended):  # not within a writer's hold
             self._note(holder)

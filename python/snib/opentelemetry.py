@@ -186,16 +186,15 @@ class _Held(Generic[H]):
     """A hold, and its span until it ends."""
 
     _token: Token[object] | None = None
+    _holder: Holder | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
         self.hold = hold
         self._span = span = traced._holding(hold)
         self._within: Any = None
-        self._holders: Holders = traced._holders
-        self._holder: Holder | None = None
         if span is None or not span.is_recording():
             return
-        self._holder = self._holders.begin(span, hold)
+        self._holder = traced._holders.begin(span, hold)
         said: dict[str, str | int] = {"snib.lock.owner": hold.owner}
         if hold.token:
             said["snib.fencing.token"] = hold.token
@@ -222,11 +221,6 @@ class _Held(Generic[H]):
 
     def _ending(self) -> _Ending:
         return _Ending(self)
-
-    def _end_holder(self) -> None:
-        holder, self._holder = self._holder, None
-        if holder is not None:
-            self._holders.end(holder)
 
     def _end(self, failure: BaseException | None) -> None:
         span, self._span = self._span, None
@@ -264,10 +258,12 @@ class _Ending:
         self._held = held
 
     def __enter__(self) -> None:
-        within, self._held._within = self._held._within, None
+        held = self._held
+        within, held._within = held._within, None
         if within is not None:
             context.detach(within)
-        self._held._end_holder()
+        if held._holder is not None:
+            held._holder.end()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._held._end(error)

@@ -411,8 +411,12 @@ def before(spans: Spans) -> list[int | None]:
     return [known.index(span.links[0].context) if span.links else None for span in holds]
 
 
-def test_a_waiter_is_linked_to_the_holder(client: snib.Client, spans: Spans) -> None:
-    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "permits"])
+def test_a_waiter_is_linked_to_the_holder(client: snib.Client, spans: Spans, kind: str) -> None:
+    plain = getattr(client, kind)("a")
+    if kind == "permits":
+        plain.init(1)
+    lock = traced(plain, tracer_provider=spans.provider)
     other = traced(client.lock("b"), tracer_provider=spans.provider)
 
     def wait() -> None:
@@ -429,6 +433,8 @@ def test_a_waiter_is_linked_to_the_holder(client: snib.Client, spans: Spans) -> 
     assert [attributes(span)["snib.lock.name"] for span in spans.begun.holds] == ["a", "b", "a"]
     assert before(spans) == [None, None, 0]
     assert not any(span.links for span in spans if span.name == "snib.wait")
+    if kind == "permits":
+        plain.force_release()
 
 
 def test_a_waiting_task_is_linked_to_the_holder(server: Server, spans: Spans) -> None:
