@@ -180,7 +180,7 @@ static void served_under_kills(void **state)
 /* ---- Waiters that stop or die ---------------------------------------------------------------- */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define NEEDS_FORK() skip() /* they do not survive a fork beside other threads */
+#define NEEDS_FORK() skip_because("sanitizers allow no fork beside threads")
 #else
 #define NEEDS_FORK() (void)0
 #endif

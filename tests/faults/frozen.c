@@ -308,7 +308,7 @@ static void lost_is_final(void **state)
     proxy_stop(proxy);
     server_stop(&server);
     if (met == 0)
-        skip(); /* the machine is too slow for any reply to wait */
+        skip_because("the machine is too slow for any reply to wait");
 }
 
 int main(void)

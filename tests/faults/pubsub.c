@@ -173,7 +173,7 @@ static void thousand_waiters(void **state)
 {
     struct world *world = *state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    skip(); /* threads do not survive a fork */
+    skip_because("sanitizers allow no fork beside threads");
 #endif
     pid_t pids[PROCESSES];
     int ready[2];

@@ -241,10 +241,8 @@ static void told_before_the_end(bool renewed, int runs)
         AWAIT(server_is_empty(&world.server), 2000);
         server_stop(&world.server);
     }
-    if (judged == 0) {
-        print_message("          %d holds lost; the machine was too busy to judge when\n", runs);
-        skip();
-    }
+    if (judged == 0)
+        skip_because("the machine was too busy to judge when holds were lost");
     print_message("          %d holds lost, %d of them reported at least %d us early\n", runs,
                   judged, (int)(least_ns / 1000));
 }

@@ -102,7 +102,7 @@ static void one_is_dead(void **state)
 {
     (void)state;
     if (!isolated)
-        skip();
+        skip_because("a network of its own is not permitted here");
     NAME("127.0.0.1", "::1");
     connects();
     NAME(SILENT_6, "127.0.0.1");
@@ -123,7 +123,7 @@ static void most_are_dead(void **state)
 {
     (void)state;
     if (!isolated)
-        skip();
+        skip_because("a network of its own is not permitted here");
     NAME(SILENT_6, "fd99::3", "fd99::4", SILENT_4, "10.99.0.3", "10.99.0.4", "127.0.0.1");
     connects();
     NAME(SILENT_4, "10.99.0.3", "10.99.0.4", "10.99.0.5", "10.99.0.6", "::1");
@@ -135,7 +135,7 @@ static void one_dies(void **state)
 {
     (void)state;
     if (!isolated)
-        skip();
+        skip_because("a network of its own is not permitted here");
     static const char *const alive[] = {"127.0.0.1", "::1"};
     NAME("127.0.0.1", "::1");
     snib_client *client = open_both(60000);
@@ -159,7 +159,7 @@ static void all_are_dead(void **state)
 {
     (void)state;
     if (!isolated)
-        skip();
+        skip_because("a network of its own is not permitted here");
     snib_hold *hold = NULL;
     snib_error error = {0};
     NAME(SILENT_6, SILENT_4);

@@ -73,7 +73,7 @@ static void sentinels_over_tls(void **state)
         .tls = &authority, .password = "one", .sentinel_password = "two"};
     char url[640], secret[700];
     if (!server_has_tls())
-        skip();
+        skip_because("this server was built without TLS");
     sentinels_start(&world, &options);
     secured(url, &world);
     snprintf(secret, sizeof secret, "%s&sentinel_password=two", url);
@@ -116,7 +116,7 @@ static void cluster_over_tls(void **state)
     struct deployment_options options = {.tls = &authority, .password = "secret"};
     char url[640];
     if (!server_has_tls())
-        skip();
+        skip_because("this server was built without TLS");
     cluster_start(&cluster, &options);
     cluster_await_settled(&cluster);
     secured(url, &cluster);

@@ -315,8 +315,7 @@ static void tls(void **state)
     char dir[] = "/tmp/snib-test-XXXXXX", command[64];
     (void)state;
     if (!server_has_tls()) {
-        print_message("          this server was built without TLS\n");
-        skip();
+        skip_because("this server was built without TLS");
     }
     assert_non_null(mkdtemp(dir));
     authority_make(&authority, dir, "ca");
