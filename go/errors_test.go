@@ -100,12 +100,14 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// startSentinel starts a single sentinel for the master at this port, under the name main, and returns its own port.
-func startSentinel(t *testing.T, master string) string {
+// startSentinel starts a single sentinel for the master at this port, under the name main, with further lines in its file,
+// and returns its own port.
+func startSentinel(t *testing.T, master string, further ...string) string {
 	t.Helper()
 	port, folder := freePort(t), t.TempDir()
 	config := filepath.Join(folder, "sentinel.conf")
 	text := "port " + port + "\ndir " + folder + "\nsentinel monitor main 127.0.0.1 " + master + " 1\n"
+	text += strings.Join(further, "\n") + "\n"
 	must(t, os.WriteFile(config, []byte(text), 0o600))
 	binary, err := serverBinary()
 	must(t, err)

@@ -44,6 +44,10 @@ func launch(arguments ...string) (*server, error) {
 	if err != nil {
 		return nil, errors.New("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server")
 	}
+	return launchAs(binary, arguments...)
+}
+
+func launchAs(binary string, arguments ...string) (*server, error) {
 	folder, err := os.MkdirTemp("", "snib-go-")
 	if err != nil {
 		return nil, err

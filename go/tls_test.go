@@ -31,17 +31,20 @@ func tlsServer(t *testing.T) (port int, certs string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	const debian = "/usr/bin/redis-check-rdb"
+	binary, err := serverBinary()
+	must(t, err)
 	if _, err := os.Stat(debian); err == nil {
-		binary := filepath.Join(certs, "redis-server")
+		binary = filepath.Join(certs, "redis-server")
 		must(t, os.Symlink(debian, binary))
-		t.Setenv("SNIB_TEST_SERVER", binary)
 	}
 	probe, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	port = probe.Addr().(*net.TCPAddr).Port
 	must(t, probe.Close())
-	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no", "--tls-cert-file", certs+"/server.crt",
+	s, err := launchAs(binary, "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no", "--tls-cert-file", certs+"/server.crt",
 		"--tls-key-file", certs+"/server.key", "--tls-ca-cert-file", certs+"/ca.crt")
+	must(t, err)
+	t.Cleanup(s.stop)
 	return port, certs
 }
 
