@@ -125,6 +125,35 @@ class Server:
         self.process.wait()
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextlib.contextmanager
+def sentinel_of(master: int, folder: Path, *further: str) -> Iterator[int]:
+    """The port of a single sentinel, for the master "main" at the given port; with further lines in its file."""
+    port, config = free_port(), folder / "sentinel.conf"
+    lines = [f"port {port}", f"dir {folder}", f"sentinel monitor main 127.0.0.1 {master} 1", *further]
+    config.write_text("\n".join(lines) + "\n")
+    process = subprocess.Popen([find_server(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port) as admin:
+
+            def answers() -> bool:
+                assert process.poll() is None, "the sentinel ended"
+                with contextlib.suppress(redis.RedisError):
+                    return bool(admin.ping())
+                return False
+
+            eventually(answers)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
 @contextlib.contextmanager
 def canned_server(reply: bytes) -> Iterator[str]:
     """A TCP server that answers any request with the same bytes; yields its URL."""

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import re
+import signal
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import aio
-from support import PATIENCE, PATIENT, RENEWED, Program, Server, brief, eventually
+from support import PATIENCE, PATIENT, RENEWED, Program, Server, brief, eventually, free_port, sentinel_of
 
 CORE = Path(__file__).parents[2] / "core"
 
@@ -236,35 +237,6 @@ def test_no_replicas_for_durability(server: Server, log: Records) -> None:
         log.wait("durability: .*: grants exist on the master only", logging.WARNING)
 
 
-# The beginnings of the records tested above.  Late renewals are left to tests that stop the watchdog, and records of
-# TLS, sentinels and lanes to tests/live/tls.c, tests/unit/ears.c and tests/unit/lanes.c; all are delivered in the same
-# way.
-TRIED = {
-    "a further connection to %s reached another server",
-    "durability",
-    "lost one of the connections to %s",
-    "%s refused a renewed login; the connection keeps its previous login",
-    "%s refused the subscription to +switch-master",
-    "a broken connection to %s could not be killed",
-    "broken connections to %s cannot be killed",
-    "a renewal is %d ms late",
-    "connected to %s",
-    "debug",
-    'lock \\"%.*s%s\\" %s %s',
-    "no connection to %s",
-    "cannot renew the login",
-    "the server does not answer TIME",
-    "the server does not take the orders of locks",
-    "the server does not take this client's identity",
-    "the server may evict locks when memory is short",
-    "the server refused a subscription",
-    "the server has replicated from another one meanwhile",
-    "the server was restarted or replaced",
-    "the server's clock has moved by at least %+lld ms",
-    "tls_insecure",
-}
-
-
 def test_renewed_logins(server: Server, log: Records) -> None:
     server.admin.execute_command(*"ACL SETUSER app reset on >first ~* &* +@all".split())
     answer: str | None = "first"
@@ -283,12 +255,86 @@ def test_renewed_logins(server: Server, log: Records) -> None:
     server.admin.execute_command("ACL", "DELUSER", "app")
 
 
+def test_a_late_renewal(new_server: NewServer) -> None:
+    program = Program(
+        """
+import contextlib, logging
+logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
+with snib.connect(URL, lease=2) as client:
+    client.ping()
+    while True:
+        with contextlib.suppress(snib.Error), client.lock("name") as hold:
+            say("held")
+            hold.lost.wait(2)
+""",
+        new_server().url,
+    )
+    try:
+        while "this process gets too little CPU time" not in (line := program.hear()):
+            if line == "held":
+                program.process.send_signal(signal.SIGSTOP)
+                time.sleep(1.2)  # longer than a renewal may be late, shorter than a lease
+                program.process.send_signal(signal.SIGCONT)
+        assert re.match(r"a renewal is \d+ ms late: ", line)
+    finally:
+        program.process.kill()
+        if not program.output.closed:
+            program.rest()
+
+
+def test_sentinels(new_server: NewServer, tmp_path: Path, log: Records) -> None:
+    master = free_port()
+    new_server("--port", str(master))
+    with (
+        sentinel_of(master, tmp_path, "user deaf on nopass ~* &* +@all -subscribe") as port,
+        snib.connect(
+            f"redis+sentinel://127.0.0.1:{port}/main?{PATIENT}", sentinel_username="deaf", sentinel_password="none"
+        ) as client,
+    ):
+        client.ping()
+        log.wait(f'127.0.0.1:{port} says that the master of "main" is 127.0.0.1:{master}$', logging.INFO)
+        log.wait(f"127.0.0.1:{port} refused the subscription to .switch-master", logging.WARNING)
+
+
+# The test of each record that begins so: one here, or, where it takes more than a server, one of another file.
+TRIED = {
+    "%s refused a renewed login; the connection keeps its previous login": "test_renewed_logins",
+    "%s refused the subscription to +switch-master": "test_sentinels",
+    '%s says that the master of \\"%.60s\\" is %s': "test_sentinels",
+    "a broken connection to %s could not be killed": "test_a_connection_that_cannot_be_ended",
+    "a further connection to %s reached another server": "tests/unit/lanes.c: lane_to_another_server_is_refused",
+    "a renewal is %d ms late": "test_a_late_renewal",
+    "broken connections to %s cannot be killed": "test_a_connection_that_cannot_be_ended",
+    "cannot renew the login": "test_renewed_logins",
+    "connected to %s": "test_connections",
+    "debug": "test_orders_that_are_refused",
+    "durability": "test_no_replicas_for_durability",
+    'lock \\"%.*s%s\\" %s %s': "test_a_loss_and_a_forgotten_hold",
+    "lost one of the connections to %s": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
+    "no connection to %s": "test_connections",
+    "the server does not answer TIME": "test_a_time_that_is_refused",
+    "the server does not take the orders of locks": "test_orders_that_are_refused",
+    "the server does not take this client's identity": "test_an_identity_that_is_refused",
+    "the server has replicated from another one meanwhile": "test_other_data",
+    "the server may evict locks when memory is short": "test_a_server_that_evicts",
+    "the server refused a subscription": "test_subscriptions_that_are_refused",
+    "the server was restarted or replaced": "test_another_server",
+    "the server's clock has moved by at least %+lld ms": "test_a_clock_that_moves",
+    "tls_insecure": "tests/python/test_tls.py: test_no_check_of_certificates_is_told",
+}
+
+
 def test_each_record_of_the_core_is_tried() -> None:
-    """A new record must be tested here."""
-    call = re.compile(r'snib__engine_log\(\s*\w+,\s*\w+,\s*"((?:[^"\\]|\\.)*)"')
+    call = re.compile(r'snib__engine_log\(\s*\w+,[^"(;]*,\s*"((?:[^"\\]|\\.)*)"')
     sources = [path.read_text() for path in CORE.rglob("*.c")]
-    found = {text.partition(":")[0] for source in sources for text in call.findall(source)}
-    assert found == TRIED
+    texts = [text.partition(":")[0] for source in sources for text in call.findall(source)]
+    calls = sum(len(re.findall(r"snib__engine_log\([^;{]*;", source)) for source in sources)
+    assert len(texts) == calls, "not every call is understood"
+    assert set(texts) == set(TRIED)
+    for test in TRIED.values():
+        path, _, name = test.rpartition(": ")
+        source = (CORE.parent / path if path else Path(__file__)).read_text()
+        assert re.search(rf"^(def|static void) {name}\(", source, re.MULTILINE), test
 
 
 def test_asyncio(server: Server, log: Records) -> None:

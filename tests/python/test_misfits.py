@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 import snib
 from conftest import NewServer
-from support import PATIENT, eventually, find_server
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextlib.contextmanager
-def sentinel_of(master: int, folder: Path) -> Iterator[int]:
-    """The port of a single sentinel, for the master "main" at the given port."""
-    port, config = free_port(), folder / "sentinel.conf"
-    config.write_text(f"port {port}\ndir {folder}\nsentinel monitor main 127.0.0.1 {master} 1\n")
-    process = subprocess.Popen([find_server(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
-    try:
-        with redis.Redis(port=port) as admin:
-
-            def answers() -> bool:
-                assert process.poll() is None, "the sentinel ended"
-                with contextlib.suppress(redis.RedisError):
-                    return bool(admin.ping())
-                return False
-
-            eventually(answers)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
+from support import PATIENT, free_port, sentinel_of
 
 
 def test_a_node_of_a_cluster(new_server: NewServer) -> None:

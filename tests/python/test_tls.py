@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import socket
@@ -79,6 +80,12 @@ def test_refused(port: int, certs: Path) -> None:
             client.lock("tls").acquire()
         assert isinstance(caught.value, snib.NetworkError)
         assert not caught.value.retryable
+
+
+def test_no_check_of_certificates_is_told(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "snib"), connect(port, tls_insecure=True) as client:
+        client.ping()
+        eventually(lambda: "tls_insecure: certificates are not verified" in caplog.text)
 
 
 def test_secrets_stay(port: int, certs: Path) -> None:
