@@ -53,6 +53,45 @@ func TestIdentity(t *testing.T) {
 	must(t, client.Close())
 }
 
+// A label may change while something is held; a bad one changes nothing.
+func TestAnotherLabel(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	holder := open(t, s.url(), snib.WatchdogLease(renewed), snib.Label("first"))
+	client := open(t, s.url())
+	hold := lock(t, holder.Mutex("m"))
+	label := func() string {
+		who, err := client.Identity(background, holder.ID())
+		must(t, err)
+		if who == nil {
+			return "nobody"
+		}
+		return who.Label
+	}
+	await(t, func() bool { return label() == "first" })
+	for _, bad := range []string{"a\nb", "\xff", "a\x00b", strings.Repeat("a", 129)} {
+		if err := holder.SetLabel(bad); !errors.Is(err, snib.ErrInvalidArgument) {
+			t.Errorf("%.20q: %v", bad, err)
+		}
+	}
+	if got := label(); got != "first" {
+		t.Errorf("%q", got)
+	}
+	for _, next := range []string{"order 17", ""} {
+		must(t, holder.SetLabel(next))
+		await(t, func() bool { return label() == next })
+	}
+	must(t, hold.Unlock(background))
+	must(t, holder.Close())
+	if err := holder.SetLabel("late"); !errors.Is(err, snib.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	silent := open(t, s.url(), snib.PublishIdentity(false))
+	if err := silent.SetLabel("x"); !errors.Is(err, snib.ErrNotSupported) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestIdentityNotTold(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

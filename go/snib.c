@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b09b5d43e65705da"
+#define SNIB_BUILD_ID "c47dbae316bdc4f1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -865,7 +865,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.
  * Blocks   no.
- * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays;
+ *          SNIB_ECLOSED.
  */
 SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 
@@ -3988,6 +3989,22 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
+/* Returns what is to be freed: the former text, or the new one if the client is closed. */
+static char *client_relabel(struct snib__client *client, char *text, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    if (client->stopped) {
+        *out_code = SNIB_ECLOSED;
+    } else {
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        text = former;
+    }
+    snib__driver_leave(&client->driver);
+    return text;
+}
+
 int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
 {
     int32_t code;
@@ -3995,7 +4012,7 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
     if (!client)
         return code;
     char *text = NULL;
-    if (!client->identity)
+    if (client->options.identity <= 0)
         code = snib__fail(err, SNIB_ENOTSUP, 0,
                           "a label is for those who ask who this client is, which the option "
                           "identity=no rules out");
@@ -4003,12 +4020,9 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
              !(text = snib__identity_text(label, client->since)))
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     if (code == SNIB_OK) {
-        snib__driver_enter(&client->driver);
-        char *former = client->identity;
-        client->identity = text;
-        snib__engine_identify(client->driver.engine, text, snib__now());
-        snib__driver_leave(&client->driver);
-        free(former);
+        free(client_relabel(client, text, &code));
+        if (code)
+            snib__fail(err, code, 0, NULL);
     }
     snib__handle_put(handle);
     return code;

@@ -721,7 +721,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.
  * Blocks   no.
- * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays;
+ *          SNIB_ECLOSED.
  */
 SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 

@@ -508,6 +508,22 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
+/* Returns what is to be freed: the former text, or the new one if the client is closed. */
+static char *client_relabel(struct snib__client *client, char *text, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    if (client->stopped) {
+        *out_code = SNIB_ECLOSED;
+    } else {
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        text = former;
+    }
+    snib__driver_leave(&client->driver);
+    return text;
+}
+
 int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
 {
     int32_t code;
@@ -515,7 +531,7 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
     if (!client)
         return code;
     char *text = NULL;
-    if (!client->identity)
+    if (client->options.identity <= 0)
         code = snib__fail(err, SNIB_ENOTSUP, 0,
                           "a label is for those who ask who this client is, which the option "
                           "identity=no rules out");
@@ -523,12 +539,9 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
              !(text = snib__identity_text(label, client->since)))
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     if (code == SNIB_OK) {
-        snib__driver_enter(&client->driver);
-        char *former = client->identity;
-        client->identity = text;
-        snib__engine_identify(client->driver.engine, text, snib__now());
-        snib__driver_leave(&client->driver);
-        free(former);
+        free(client_relabel(client, text, &code));
+        if (code)
+            snib__fail(err, code, 0, NULL);
     }
     snib__handle_put(handle);
     return code;

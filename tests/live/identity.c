@@ -182,6 +182,8 @@ static void relabelled(void **state)
     assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
     snib_hold_free(hold);
     snib_lock_free(lock);
+    EXPECT(snib_client_close(ours, -1, err), SNIB_OK);
+    EXPECT(snib_client_set_label(ours, "late", err), SNIB_ECLOSED);
     snib_client_free(ours);
     snib_client_free(silent);
     snib_client_free(theirs);

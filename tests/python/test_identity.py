@@ -129,6 +129,51 @@ def test_make_identity() -> None:
     )
 
 
+def test_another_label(server: Server, client: snib.Client) -> None:
+    holder = snib.connect(server.url, lease=RENEWED, label="first")
+    lock, seen = holder.lock("a"), client.lock("a")
+    hold = lock.hold()
+
+    def label() -> str | None:
+        identity = seen.info().identity
+        return identity.label if identity else ""
+
+    eventually(lambda: label() == "first")
+    for bad in ["a\nb", "é" * 65, "\x85"]:
+        with pytest.raises(snib.InvalidArgument, match="^the label "):
+            holder.set_label(bad)
+    with pytest.raises(TypeError):
+        holder.set_label(7)  # type: ignore[arg-type]
+    with pytest.raises(snib.InvalidArgument):
+        holder.set_label("\ud800")
+    assert label() == "first"
+    holder.set_label("order 17")
+    eventually(lambda: label() == "order 17")
+    holder.set_label(None)
+    eventually(lambda: label() is None)
+    hold.check()
+    hold.release()
+    holder.close()
+    with pytest.raises(snib.Closed):
+        holder.set_label("late")
+    silent = snib.connect(server.url, identity=False)
+    with pytest.raises(snib.NotSupported, match="identity=no"):
+        silent.set_label("x")
+    silent.close()
+
+
+def test_another_label_in_asyncio(server: Server, client: snib.Client) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url, lease=RENEWED) as holder:
+            async with holder.lock("a"):
+                holder.set_label("order 17")
+                while (identity := client.lock("a").info().identity) is None:
+                    await asyncio.sleep(0.01)
+                assert identity.label == "order 17"
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("label", ["a\nb", "\x7f", "é" * 65, "\x85"])
 def test_bad_labels(server: Server, label: str) -> None:
     with pytest.raises(snib.InvalidOption, match="^the option label "):

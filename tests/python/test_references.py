@@ -199,7 +199,6 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             lambda: _core.client_set_label(c, "x"),
             lambda: _core.client_set_label(c, None),
             lambda: _core.client_set_label(c, "\n"),
-            lambda: _core.client_set_label(c, 7),
         ],
         "client_identity": [
             lambda: _core.client_identity(c, "11111111-2222-8333-8444-555555555555:1"),
