@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c47dbae316bdc4f1"
+#define SNIB_BUILD_ID "1bd9dda5de49b07c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4157,6 +4157,7 @@ struct snib__asked {
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
+    bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
     size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
@@ -14832,6 +14833,7 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now);
 int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__extend_unsure(struct snib__op *op); /* any operation */
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
@@ -21133,6 +21135,8 @@ static bool cluster_broken_off(struct snib__engine *e, struct snib__request *req
     if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
         request->kind == SNIB__REQ_TRANSFER)
         ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
+    else if (request->kind == SNIB__REQ_ASK)
+        snib__extend_unsure(request->subject);
     return cluster_pause(e, request, text, n, now);
 }
 
@@ -21329,6 +21333,7 @@ const struct snib__route snib__cluster = {
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
+ *     extension                repeated                         the caller is told; as it was
  *     query                    repeated                         the caller is told
  *     change of a number,
  *     force release            unknown: not repeated            the caller is told; not repeated
@@ -22244,6 +22249,13 @@ void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__
                          snib__time sent_at, snib__time now)
 {
     extend_apply(e, hold, lease, sent_at, 0, now);
+}
+
+/* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
+void snib__extend_unsure(struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_EXTEND)
+        op->asked->unsure = true;
 }
 
 void snib__extend_only_asks(struct snib__op *op)
@@ -24884,6 +24896,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
         struct snib__op *op = request->subject;
         op->os_error = os_error;
         op->cause = code;
+        snib__extend_unsure(op);
         if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
             snib__op_done(e, op, SNIB_EUNREACHABLE);
     }
@@ -25425,10 +25438,12 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
 }
 
 /* Whether the server may have done something for the operation without a reply, now that the link
- * is down.  A query changes nothing, or ends with its link. */
+ * is down.  A query changes nothing, or ends with its link, or is an extension. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
+    if (op->kind == SNIB__OP_EXTEND)
+        return op->asked->unsure;
     return hold && ((hold->flags & SNIB__RESENT) ||
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }

@@ -21,6 +21,7 @@ struct snib__asked {
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
+    bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
     size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */

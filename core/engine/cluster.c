@@ -444,6 +444,8 @@ static bool cluster_broken_off(struct snib__engine *e, struct snib__request *req
     if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
         request->kind == SNIB__REQ_TRANSFER)
         ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
+    else if (request->kind == SNIB__REQ_ASK)
+        snib__extend_unsure(request->subject);
     return cluster_pause(e, request, text, n, now);
 }
 

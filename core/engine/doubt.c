@@ -8,6 +8,7 @@
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
+ *     extension                repeated                         the caller is told; as it was
  *     query                    repeated                         the caller is told
  *     change of a number,
  *     force release            unknown: not repeated            the caller is told; not repeated

@@ -148,6 +148,13 @@ void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__
     extend_apply(e, hold, lease, sent_at, 0, now);
 }
 
+/* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
+void snib__extend_unsure(struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_EXTEND)
+        op->asked->unsure = true;
+}
+
 void snib__extend_only_asks(struct snib__op *op)
 {
     op->asked->only = true;

@@ -241,6 +241,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
         struct snib__op *op = request->subject;
         op->os_error = os_error;
         op->cause = code;
+        snib__extend_unsure(op);
         if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
             snib__op_done(e, op, SNIB_EUNREACHABLE);
     }

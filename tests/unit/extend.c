@@ -148,6 +148,29 @@ static void it_may_have_been_given(void **state)
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
 }
 
+/* The connection is cut while an extension is on its way, and is not back when the call's patience ends: the result must not
+ * say that nothing was done.  One that was never sent did nothing. */
+static void it_may_have_been_given_although_no_answer_came(void **state)
+{
+    (void)state;
+    for (int sent = 0; sent < 2; sent++) {
+        if (!sent)
+            cut_link(engine);
+        struct snib__op *op = extend(300 * SECOND);
+        if (sent)
+            cut_link(engine);
+        for (int step = 0; !op->done; step++) {
+            assert_true(step < 100);
+            now += 100 * SNIB__MS;
+            snib__engine_tick(engine, now);
+        }
+        assert_int_equal(op->code, sent ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        assert_int_equal(hold->phase, SNIB__HELD);
+        await_connect(engine);
+        connect_link(engine);
+    }
+}
+
 /* After its lease nothing of it can be left. */
 static void its_lease_is_over(void **state)
 {
@@ -205,6 +228,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_moves_what_is_in_doubt, start, stop),
         cmocka_unit_test_setup_teardown(a_shorter_one_leaves_the_doubt, start, stop),
         cmocka_unit_test_setup_teardown(it_may_have_been_given, start, stop),
+        cmocka_unit_test_setup_teardown(it_may_have_been_given_although_no_answer_came, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(its_lease_is_over, start, stop),
         cmocka_unit_test_setup_teardown(a_member_waits_for_the_others, start, stop),
         cmocka_unit_test_setup_teardown(a_member_is_not_shortened_any_more, start, stop),

@@ -189,6 +189,30 @@ static void broken_off_script_is_repeated_by_its_owner(void **state)
     }
 }
 
+/* A script that extends a lease is aborted whenever it comes: when the call's patience ends, nobody knows what it did.  One
+ * that a node refused to run did nothing. */
+static void broken_off_extension_is_unknown(void **state)
+{
+    (void)state;
+    static const char *const says[] = {
+        "ERR Script attempted to access a non local key in a cluster node script: x",
+        "CLUSTERDOWN The cluster is down"};
+    for (size_t i = 0; i < COUNT(says); i++) {
+        int32_t code;
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + SECOND);
+        struct snib__hold *hold = acquired(engine, op);
+        peers[0].says = says[i];
+        peers[0].times = 1000;
+        op = snib__engine_extend(engine, hold, 300 * SECOND, now, &code);
+        pass(engine, now + 6 * SECOND);
+        assert_true(op->done);
+        assert_int_equal(op->code, i == 0 ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 /* The node that it is moved to is not connected yet: its caller no longer waits for the one that
  * answered. */
 static void moved_request_waits_for_its_node(void **state)
@@ -747,6 +771,7 @@ int main(void)
         cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
+        cmocka_unit_test(broken_off_extension_is_unknown),
         cmocka_unit_test(moved_request_waits_for_its_node),
         cmocka_unit_test(renewals_go_by_slot),
         cmocka_unit_test(node_that_comes_back_by_moved),

@@ -136,6 +136,20 @@ MUTANTS = [
         "unit_extend",
     ),
     Mutant(
+        "an extension without an answer was never sent",
+        "engine/op.c",
+        "if (op->kind == SNIB__OP_EXTEND) return op->asked->unsure;",
+        "",
+        "unit_extend",
+    ),
+    Mutant(
+        "an extension that a script broke off was never sent",
+        "engine/cluster.c",
+        "else if (request->kind == SNIB__REQ_ASK) snib__extend_unsure(request->subject);",
+        "",
+        "unit_redirects",
+    ),
+    Mutant(
         "what an extension may have kept is not released",
         "engine/release.c",
         "return hold->deadline + slack + e->extended;",
