@@ -1,17 +1,39 @@
 /* doubt.c - every kind of request, and every fate of its reply: what the caller is told, and
- * whether anything is sent again.  The same table as in core/engine/doubt.c and docs/guarantees.md.
+ * whether anything is sent again.  The table of core/engine/doubt.c and docs/guarantees.md, but for its last three rows:
+ * what a node of a cluster refuses is in redirects.c, and what ends the connection in links.c.
  */
 #include "fed.h"
 
 enum fate { NOT_SENT, CUT, CERTAIN, DOUBTFUL, LATE, FATES };
-enum what { ACQUIRE, TAKE, RELEASE, PUT, WAIT, ASK, CHANGE, FORCE, PING, WHATS };
+enum what {
+    ACQUIRE,
+    TAKE,
+    RELEASE,
+    PUT,
+    EXTEND,
+    PASS,
+    HAND,
+    WAIT,
+    ASK,
+    DESCRIBE,
+    LIST,
+    CHANGE,
+    FORCE,
+    PING,
+    WHATS
+};
 
 static const char *const whats[] = {"acquire",
                                     "acquire of a semaphore",
                                     "release",
                                     "release to a semaphore",
+                                    "extension of a lease",
+                                    "release of what a waiter has by now",
+                                    "hand-over by command",
                                     "latch wait",
                                     "question",
+                                    "description",
+                                    "list",
                                     "change of a number",
                                     "force release",
                                     "ping"};
@@ -23,6 +45,8 @@ struct cell {
     int32_t code;
     int then; /* 1: it is retried, or undone */
 };
+
+#define WAITS INT32_MIN /* it is told nothing yet */
 
 static const struct cell table[WHATS][FATES] = {
     /*            not sent         no reply                certain error   doubtful error   late reply */
@@ -40,12 +64,24 @@ static const struct cell table[WHATS][FATES] = {
                  {SNIB_EUNREACHABLE, 1},
                  {SNIB_EOOM, 1},
                  {SNIB_ESERVER, 1},
-                 {SNIB_OK, 0}},
+                 {SNIB_CANCELLED, 0}},
     [PUT] = {{SNIB_ECONNECT, 1},
              {SNIB_EUNREACHABLE, 0},
              {SNIB_EOOM, 1},
              {SNIB_ESERVER, 0},
-             {SNIB_OK, 0}},
+             {SNIB_CANCELLED, 0}},
+    [EXTEND] = {{SNIB_ECONNECT, 0},
+                {SNIB_EUNREACHABLE, 0},
+                {SNIB_EOOM, 0},
+                {SNIB_ESERVER, 0},
+                {SNIB_CANCELLED, 0}},
+    [PASS] = {{SNIB_ECONNECT, 1},
+              {SNIB_EUNREACHABLE, 1},
+              {SNIB_EOOM, 1},
+              {SNIB_ESERVER, 1},
+              {SNIB_CANCELLED, 0}},
+    [HAND] =
+        {{SNIB_ECONNECT, 1}, {SNIB_EUNREACHABLE, 1}, {WAITS, 1}, {WAITS, 1}, {SNIB_CANCELLED, 0}},
     [WAIT] = {{SNIB_ECONNECT, 0},
               {SNIB_EUNREACHABLE, 0},
               {SNIB_EOOM, 0},
@@ -56,6 +92,16 @@ static const struct cell table[WHATS][FATES] = {
              {SNIB_EOOM, 0},
              {SNIB_ESERVER, 0},
              {SNIB_CANCELLED, 0}},
+    [DESCRIBE] = {{SNIB_ECONNECT, 0},
+                  {SNIB_ECONNECT, 0},
+                  {SNIB_EOOM, 0},
+                  {SNIB_ESERVER, 0},
+                  {SNIB_CANCELLED, 0}},
+    [LIST] = {{SNIB_ECONNECT, 0},
+              {SNIB_ECONNECT, 0},
+              {SNIB_EOOM, 0},
+              {SNIB_ESERVER, 0},
+              {SNIB_CANCELLED, 0}},
     [CHANGE] = {{SNIB_ECONNECT, 0},
                 {SNIB_EUNREACHABLE, 0},
                 {SNIB_EOOM, 0},
@@ -75,17 +121,24 @@ static const struct cell table[WHATS][FATES] = {
 
 static struct snib__op *start(struct snib__engine *engine, int what, struct snib__hold *hold)
 {
-    static const int32_t kinds[WHATS] = {SNIB_MUTEX, SNIB_SEMAPHORE, 0,          0, SNIB_LATCH,
-                                         SNIB_MUTEX, SNIB_SEMAPHORE, SNIB_MUTEX, 0};
+    static const int32_t kinds[WHATS] = {
+        [ACQUIRE] = SNIB_MUTEX, [TAKE] = SNIB_SEMAPHORE,   [WAIT] = SNIB_LATCH,
+        [ASK] = SNIB_MUTEX,     [CHANGE] = SNIB_SEMAPHORE, [FORCE] = SNIB_MUTEX};
     int32_t code;
     struct snib__gate *of = kinds[what] ? gate(engine, kinds[what], "x") : NULL;
     struct snib__op *op;
     if (what == ACQUIRE || what == TAKE || what == WAIT)
         op = acquire(engine, of, 0);
-    else if (what == RELEASE || what == PUT)
+    else if (what == RELEASE || what == PUT || what == PASS || what == HAND)
         op = snib__engine_release(engine, hold, now, &code);
+    else if (what == EXTEND)
+        op = snib__engine_extend(engine, hold, 300 * SECOND, now, &code);
     else if (what == ASK)
         op = snib__engine_info(engine, of, now, &code);
+    else if (what == DESCRIBE)
+        op = snib__engine_describe(engine, "x", 1, 1000, now, &code);
+    else if (what == LIST)
+        op = snib__engine_list(engine, 0, "*", 1, 1000, now, &code);
     else if (what == CHANGE)
         op = snib__engine_count(engine, of, SNIB_COUNT_ADD, 5, now, &code);
     else if (what == FORCE)
@@ -127,43 +180,102 @@ static int sent_again(struct snib__engine *engine)
     return (int)on_the_way(engine);
 }
 
-static void cell(int what, int fate)
+/* What the request is about: a hold, and one that waits for it. */
+struct subject {
+    struct snib__hold *hold;
+    struct snib__op *waiter; /* NULL: nothing waits */
+    snib__time deadline;
+};
+
+/* An earlier request has succeeded, so the connection is known to work. */
+static struct subject prepare(struct snib__engine *engine, int what)
 {
-    struct snib__engine *engine = begin();
-    struct snib__hold *hold = NULL;
-    /* An earlier request has succeeded, so the connection is known to work. */
-    struct snib__op *first =
-        acquire(engine, gate(engine, what == PUT ? SNIB_SEMAPHORE : SNIB_MUTEX, "x"), 0);
-    connect_link(engine);
-    answer_own(engine);
-    answer(engine, "$-1\r\n");
-    hold = acquired(engine, first);
-    if (what != RELEASE && what != PUT) {
-        struct snib__op *back = start(engine, RELEASE, hold);
+    const struct snib__acquire how = {.wait = SNIB__NEVER,
+                                      .lease = what == EXTEND ? 60 * SECOND : 0};
+    static const bool keeps[WHATS] = {
+        [RELEASE] = true, [PUT] = true, [EXTEND] = true, [PASS] = true, [HAND] = true};
+    struct snib__gate *of = gate(engine, what == PUT ? SNIB_SEMAPHORE : SNIB_MUTEX, "x");
+    struct subject about = {.hold = granted(engine, of, &how)};
+    about.deadline = about.hold->deadline;
+    engine->config.tenure = what == PASS;
+    if (what == PASS || what == HAND)
+        about.waiter = acquire(engine, of, 0);
+    if (!keeps[what]) {
+        struct snib__op *back = start(engine, RELEASE, about.hold);
         answer_own(engine);
         answer(engine, ":1\r\n");
         assert_ptr_equal(snib__engine_take_done(engine), back);
-        snib__hold_drop(engine, hold, now);
+        snib__hold_drop(engine, about.hold, now);
         snib__op_free(engine, back);
     }
-    if (fate == NOT_SENT)
+    return about;
+}
+
+/* Of two that were released one after another, the question about the first is on its way: the second one's waits for that
+ * answer. */
+static void keep_question_back(struct snib__engine *engine, struct subject *about)
+{
+    struct snib__op *next = about->waiter;
+    about->waiter = acquire(engine, about->hold->gate, 0);
+    start(engine, RELEASE, about->hold);
+    about->hold = acquired(engine, next);
+}
+
+/* The good answer comes when the caller has given up. */
+static void answer_late(struct snib__engine *engine, struct snib__op *op, int what)
+{
+    static const char *const good[WHATS] = {
+        [RELEASE] = ":1\r\n",  [PUT] = ":1\r\n",  [EXTEND] = "*0\r\n",
+        [PASS] = "*0\r\n",     [HAND] = ":1\r\n", [ASK] = "*0\r\n",
+        [DESCRIBE] = "*0\r\n", [LIST] = "*0\r\n", [PING] = "+PONG\r\n"};
+    answer_own(engine);
+    assert_true(snib__engine_cancel(engine, op, now));
+    answer(engine, good[what] ? good[what] : "$-1\r\n");
+}
+
+/* What the request was about, when its fate is known. */
+static void expect_subject(struct snib__engine *engine, const struct subject *about, int what,
+                           int fate)
+{
+    struct snib__hold *hold = about->hold;
+    if (what == EXTEND) {
+        assert_int_equal(hold->phase, SNIB__HELD);
+        assert_int_equal(hold->deadline, about->deadline);
+    } else if (what == PASS) {
+        assert_true(about->waiter->done && about->waiter->code == SNIB_OK);
+        assert_int_equal(about->waiter->hold->deadline, about->deadline);
+        assert_int_equal(about->waiter->hold->phase, SNIB__HELD);
+    } else if (what == HAND) {
+        const bool goes_on = fate == CERTAIN || fate == DOUBTFUL;
+        assert_int_equal(about->waiter->done, !goes_on);
+        assert_int_equal(about->waiter->code,
+                         fate == LATE || goes_on ? SNIB_OK : SNIB_EUNREACHABLE);
+        if (goes_on)
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    }
+    if (fate == LATE && (what == RELEASE || what == PUT || what == PASS || what == HAND))
+        assert_int_equal(engine->stats.releases, 1);
+}
+
+static void cell(int what, int fate)
+{
+    struct snib__engine *engine = begin();
+    struct subject about = prepare(engine, what);
+    const bool kept_back = fate == NOT_SENT && what == PASS;
+    if (kept_back)
+        keep_question_back(engine, &about);
+    else if (fate == NOT_SENT)
         cut_link(engine);
-    struct snib__op *op = start(engine, what, hold);
+    struct snib__op *op = start(engine, what, about.hold);
     if (fate == CUT || fate == NOT_SENT) {
-        if (fate == CUT) {
+        if (fate == CUT || kept_back) {
             answer_own(engine);
             assert_int_equal(on_the_way(engine), 1);
             cut_link(engine);
         }
         never_connected(engine, op);
-    } else if (fate == LATE) { /* the caller has given up before it comes */
-        answer_own(engine);
-        bool won = what == RELEASE || what == PUT ? false : snib__engine_cancel(engine, op, now);
-        assert_int_equal(won, what != RELEASE && what != PUT);
-        answer(engine, what == RELEASE || what == PUT ? ":1\r\n"
-                       : what == ASK                  ? "*0\r\n"
-                       : what == PING                 ? "+PONG\r\n"
-                                                      : "$-1\r\n");
+    } else if (fate == LATE) {
+        answer_late(engine, op, what);
     } else {
         answer_own(engine);
         answer(engine, fate == CERTAIN
@@ -171,8 +283,8 @@ static void cell(int what, int fate)
                            : "-ERR upstream failure\r\n");
     }
     const struct cell *want = &table[what][fate];
-    assert_true(op->done);
-    int32_t code = op->code;
+    int32_t code = op->done ? op->code : WAITS;
+    expect_subject(engine, &about, what, fate);
     int again = sent_again(engine);
     if (code != want->code || again != want->then)
         fail_msg("%s, %s: %s and %d sent again, instead of %s and %d", whats[what], fates[fate],
@@ -181,7 +293,7 @@ static void cell(int what, int fate)
      * always is. */
     if (fate == NOT_SENT || fate == CERTAIN)
         assert_false(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
-    if (fate == DOUBTFUL || (fate == CUT && want->code != SNIB_ECONNECT))
+    if (code != WAITS && (fate == DOUBTFUL || (fate == CUT && want->code != SNIB_ECONNECT)))
         assert_true(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
     for (struct snib__op *ended; (ended = snib__engine_take_done(engine));)
         snib__op_free(engine, ended);
@@ -194,6 +306,32 @@ static void all_cells(void **state)
     for (int what = 0; what < WHATS; what++)
         for (int fate = 0; fate < FATES; fate++)
             cell(what, fate);
+}
+
+/* The connection ends with the request on its way, and another one is made at once: it is sent again, with its number, or
+ * never again. */
+static void cut_and_connected_again(void **state)
+{
+    (void)state;
+    static const bool once[WHATS] = {[TAKE] = true, [PUT] = true, [CHANGE] = true, [FORCE] = true};
+    for (int what = 0; what < WHATS; what++) {
+        struct snib__engine *engine = begin();
+        const struct subject about = prepare(engine, what);
+        struct snib__op *op = start(engine, what, about.hold);
+        const int script = oldest_script(engine);
+        const uint64_t number = conn_of(engine)->ring[conn_of(engine)->ring_head].number;
+        cut_link(engine);
+        assert_int_equal(op->done, once[what]);
+        if (once[what])
+            assert_int_equal(op->code, SNIB_EUNREACHABLE);
+        if (sent_again(engine) != !once[what])
+            fail_msg("%s: %u are sent again", whats[what], on_the_way(engine));
+        if (!once[what]) {
+            assert_int_equal(oldest_script(engine), script);
+            assert_int_equal(conn_of(engine)->ring[conn_of(engine)->ring_head].number, number);
+        }
+        snib__engine_free(engine);
+    }
 }
 
 /* A renewal is not an operation: without a good reply it is retried until the deadline. */
@@ -223,6 +361,50 @@ static void renewals(void **state)
         assert_int_equal(sent_again(engine), 1);
         answer(engine, "*0\r\n");
         assert_true(hold->deadline > deadline);
+        snib__engine_free(engine);
+    }
+}
+
+/* It cannot be sent when it is due, and is sent as soon as there is a connection. */
+static void renewal_that_is_not_sent(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "x"), &how);
+    const snib__time deadline = hold->deadline;
+    cut_link(engine);
+    now += 10 * SECOND + SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_int_equal(hold->deadline, deadline);
+    assert_int_equal(hold->phase, SNIB__HELD);
+    assert_int_equal(sent_again(engine), 1);
+    answer(engine, "*0\r\n");
+    assert_true(hold->deadline > deadline);
+    snib__engine_free(engine);
+}
+
+/* The server has renewed it in time, but says so when the hold is over, be it a moment before or after the clock has told:
+ * it stays lost. */
+static void renewal_that_is_late(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    for (int late = 0; late < 3; late++) {
+        struct snib__engine *engine = begin();
+        engine->config.reply_timeout = 60 * SECOND;
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "x"), &how);
+        const snib__time deadline = hold->deadline;
+        now += 10 * SECOND + SNIB__MS;
+        snib__engine_tick(engine, now);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+        now = deadline - (late == 0 ? 1 : 0);
+        if (late == 2)
+            snib__engine_tick(engine, now);
+        if (on_the_way(engine) > 0)
+            answer(engine, "*0\r\n");
+        assert_int_equal(hold->deadline > deadline, late == 0);
+        assert_int_equal(snib__hold_state(engine, hold, now) == SNIB_HOLD_LOST, late > 0);
         snib__engine_free(engine);
     }
 }
@@ -469,7 +651,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_cells),
         cmocka_unit_test(counter_is_looked_at_again),
+        cmocka_unit_test(cut_and_connected_again),
         cmocka_unit_test(renewals),
+        cmocka_unit_test(renewal_that_is_not_sent),
+        cmocka_unit_test(renewal_that_is_late),
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),
         cmocka_unit_test(restart_repeats_releases),
