@@ -219,6 +219,27 @@ MUTANTS = [
         "live/threads signals_are_for_the_program",
     ),
     Mutant(
+        "a peer that has vanished is not probed",
+        "driver/sys.c",
+        "setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);",
+        "",
+        "faults/silent half_open_limits",
+    ),
+    Mutant(
+        "a peer that has vanished is probed for too long",
+        "driver/sys.c",
+        "idle = 10, interval = 3,",
+        "idle = 10, interval = 10,",
+        "faults/silent half_open_limits",
+    ),
+    Mutant(
+        "what is not acknowledged is sent until the system gives up",
+        "driver/sys.c",
+        "setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unconfirmed_ms, sizeof unconfirmed_ms);",
+        "",
+        "faults/silent half_open_limits",
+    ),
+    Mutant(
         "what a full socket did not take is dropped",
         "driver/thread.c",
         "if (n > 0) snib__buf_consume(out, (size_t)n);",
