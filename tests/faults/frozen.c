@@ -290,7 +290,7 @@ static void lost_is_final(void **state)
 {
     (void)state;
     static struct process processes[PROCESSES];
-    enum { STOPS = 1000 };
+    enum { STOPS = 1000, ENOUGH = STOPS / 4 };
     struct server server;
     int met = 0;
     processes_start(processes);
@@ -307,8 +307,8 @@ static void lost_is_final(void **state)
     processes_end(processes);
     proxy_stop(proxy);
     server_stop(&server);
-    if (met == 0)
-        skip_because("the machine is too slow for any reply to wait");
+    if (met < ENOUGH)
+        skip_because("too few replies had to wait: the machine is too slow");
 }
 
 int main(void)

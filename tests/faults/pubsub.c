@@ -3,6 +3,10 @@
  *
  * A message is a hint.  If it does not come, a waiter asks again after recheck_ms at most; if it
  * does, one waiter of each process asks.
+ *
+ * How soon is only bounded here, by SLACK_MS, because a stall of the machine must not fail a test.  The same is judged
+ * closely in virtual time: by check_waiter() of tests/sim/sim_check.c in every world, with messages that are lost and
+ * without.
  */
 #include "../support/support.h"
 
