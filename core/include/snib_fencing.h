@@ -38,7 +38,7 @@
     "WHERE snib_fence.token < excluded.token\n" \
     "   OR (snib_fence.token = excluded.token AND snib_fence.owner = excluded.owner)\n"
 
-/* SNIB_FENCE_TABLE_MYSQL is the table of MySQL and MariaDB. */
+/* SNIB_FENCE_TABLE_MYSQL is the table of MariaDB, and of MySQL, where it is not tested. */
 #define SNIB_FENCE_TABLE_MYSQL \
     "CREATE TABLE IF NOT EXISTS snib_fence (\n" \
     "    name VARBINARY(512) PRIMARY KEY,\n" \

@@ -13,7 +13,7 @@ type Dialect int
 const (
 	PostgreSQL Dialect = iota + 1 // and compatible databases
 	SQLite                        // 3.24 or later
-	MySQL                         // and MariaDB
+	MySQL                         // and MariaDB; only on that one are the statements tested
 )
 
 // Querier is what [AcceptSQL] needs from a *[sql.Tx]; a *[sql.Conn] with its own transaction also works.

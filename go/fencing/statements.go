@@ -17,7 +17,7 @@ const (
 ON CONFLICT (name) DO UPDATE SET token = excluded.token, owner = excluded.owner
 WHERE snib_fence.token < excluded.token
    OR (snib_fence.token = excluded.token AND snib_fence.owner = excluded.owner)`
-	// MySQLTable is the table of MySQL and MariaDB.
+	// MySQLTable is the table of MariaDB, and of MySQL, where it is not tested.
 	MySQLTable = `CREATE TABLE IF NOT EXISTS snib_fence (
     name VARBINARY(512) PRIMARY KEY,
     token BIGINT NOT NULL,

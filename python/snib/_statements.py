@@ -22,7 +22,7 @@ WHERE snib_fence.token < excluded.token
    OR (snib_fence.token = excluded.token AND snib_fence.owner = excluded.owner)
 """
 
-# SQL_TABLE_MYSQL is the table of MySQL and MariaDB.
+# SQL_TABLE_MYSQL is the table of MariaDB, and of MySQL, where it is not tested.
 SQL_TABLE_MYSQL = """\
 CREATE TABLE IF NOT EXISTS snib_fence (
     name VARBINARY(512) PRIMARY KEY,

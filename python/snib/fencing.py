@@ -196,9 +196,11 @@ def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
     together or not at all, and the row stays locked until the transaction ends.  Outside a
     transaction it protects nothing.
 
-    connection  to SQLite, PostgreSQL, MySQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
+    connection  to SQLite, PostgreSQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
                 mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
-                connection.  Table and statements are the same as in the C and Go packages.
+                connection.  MySQL gets the statements of MariaDB and should do; it is not tested, nor
+                are psycopg2, mysqlclient and mysql.connector.  Table and statements are the same as
+                in the C and Go packages.
     """
     _checked(token, owner)
     values = {"name": name, "token": token, "owner": owner}

@@ -307,8 +307,11 @@ static void lost_is_final(void **state)
     processes_end(processes);
     proxy_stop(proxy);
     server_stop(&server);
-    if (met < ENOUGH)
-        skip_because("too few replies had to wait: the machine is too slow");
+    if (met < ENOUGH) {
+        print_message(
+            "          too few to judge by: the machine was too slow for replies to wait\n");
+        skip();
+    }
 }
 
 int main(void)
