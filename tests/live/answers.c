@@ -3,11 +3,11 @@
  *
  * An error replaces the reply, after the command was executed or without executing it: of an acquire and a release of a
  * mutex, of all requests to a semaphore, of an extension, a renewal, both kinds of hand-over, a latch wait, a query, a
- * description, a list, a ping and a force release.  All of these but renewals and hand-overs are also not sent, and answered
- * late, once.
+ * description, a list, a ping and a force release.  All of these but renewals and hand-overs are also not sent, answered late
+ * and never answered, once.
  *
- * tests/unit/doubt.c goes through the whole table, without a server.  What is not here: connections that end before the
- * reply are in tests/faults/cuts.c, for acquires and releases, and the rows of a cluster and of a node that is no master in
+ * tests/unit/doubt.c goes through the whole table, without a server.  What is not here: connections that end at every byte
+ * are in tests/faults/cuts.c, for acquires and releases, and the rows of a cluster and of a node that is no master in
  * cluster.c, moves.c and links.c.
  */
 #include "../support/support.h"
@@ -579,12 +579,56 @@ static void answered_late(void **state)
     requests_free(&r);
 }
 
+/* The server has carried it out, the connection ends before the answer, and there is none until patience ends.  What has a
+ * number was sent again for as long as anybody waited, and is undone or found done; the rest is left as it is. */
+static void never_answered(void **state)
+{
+    enum { AT_ONCE = 4 }; /* with their scripts few enough to be sent without an answer to any */
+    static const int32_t codes[REQUESTS] = {[INFO] = SNIB_ECONNECT,
+                                            [DESCRIBE] = SNIB_ECONNECT,
+                                            [LIST] = SNIB_ECONNECT,
+                                            [PING] = SNIB_ECONNECT};
+    struct world *world = *state;
+    struct requests r;
+    requests_new(world, &r);
+    for (int from = 0; from < REQUESTS; from += AT_ONCE) {
+        EXPECT(snib_client_ping(r.client, -1, err), SNIB_OK);
+        proxy_stall(world->proxy, TO_CLIENT, true);
+        for (int i = from; i < from + AT_ONCE; i++) {
+            size_t before = proxy_record_count(world->proxy);
+            request_submit(&r, i);
+            AWAIT(proxy_record_count(world->proxy) > before && request_done(world, i), 10000);
+        }
+        proxy_refuse(world->proxy, true);
+        proxy_stall(world->proxy, TO_CLIENT, false);
+        for (int i = 0; i < AT_ONCE; i++) {
+            snib_event event = must_event(r.queue, 20000);
+            int32_t want = codes[event.token] ? codes[event.token] : SNIB_EUNREACHABLE;
+            if (event.code != want)
+                fail_msg("request %d: %s instead of %s", (int)event.token,
+                         snib_code_name(event.code), snib_code_name(want));
+        }
+        proxy_refuse(world->proxy, false);
+    }
+    EXPECT(snib_client_ping(r.client, -1, err), SNIB_OK);
+    AWAIT(is_free(world, "acquire"), 10000);
+    assert_true(number(world, "take") == PERMITS - 1 && is_free(world, "release") &&
+                number(world, "put") == PERMITS && number(world, "change") == PERMITS + MORE);
+    assert_true(server_integer(&world->server, "PTTL extend") > LEASE_MS);
+    assert_true(snib_hold_remaining_ms(r.holds[EXTEND]) <= LEASE_MS);
+    must_be_valid(r.holds[EXTEND], 10000);
+    EXPECT(snib_hold_release(r.holds[EXTEND], err), SNIB_OK);
+    EXPECT(snib_hold_release(r.theirs, err), SNIB_LOST);
+    requests_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_cells, world_new, world_free),
         cmocka_unit_test_setup_teardown(never_sent, world_new, world_free),
         cmocka_unit_test_setup_teardown(answered_late, world_new, world_free),
+        cmocka_unit_test_setup_teardown(never_answered, world_new, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
