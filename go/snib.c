@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bea8d3f8589f6956"
+#define SNIB_BUILD_ID "61e499a5bcfa89ae"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -205,7 +205,7 @@ typedef struct snib_queue snib_queue;
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Values are never reused.  core/api/codes.def is the one table behind this list, snib_code_name(), the
+/* Values are never reused.  core/net/codes.def is the one table behind this list, snib_code_name(), the
  * Python exceptions and the Go errors; a test compares them all. */
 enum snib_code {
     SNIB_OK = 0,
@@ -856,6 +856,19 @@ SNIB_API int snib_client_identity(snib_client *client, const char *owner, size_t
 SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner, size_t owner_len,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
+
+/* snib_client_set_label - change what this client says about itself, such as the order it is working on.
+ *
+ * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
+ * touched.  Names of clients in warnings of the option debug stay as they were.
+ *
+ * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
+ * Threads  any.
+ * Blocks   no.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays;
+ *          SNIB_ECLOSED.
+ */
+SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 
 /* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
@@ -2242,7 +2255,8 @@ struct snib__op {
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
-        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
+        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
+        snib__time seen_at;          /* ... and when the request was sent to which that was said */
         int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
     } fair;
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
@@ -2310,6 +2324,9 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
+/* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
+void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
+
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
@@ -2739,6 +2756,7 @@ struct snib__client {
     int64_t max_hold_ms;
     char uuid[37];
     char *identity;                       /* what the engine publishes about it; NULL: nothing */
+    int64_t since;                        /* when it was opened, in seconds since 1970 */
     char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
@@ -3410,12 +3428,15 @@ void snib__debug_init(void);
 #define SNIB__IDENTITY_H
 
 
-/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
- * process now; to be freed.  label: NULL: none.  NULL: out of memory. */
-char *snib__identity_text(const char *label);
+#include <stdbool.h>
 
-/* snib__label_check - SNIB_OK, or SNIB_EOPTION for a label that others could not be shown. */
-int snib__label_check(const char *label, snib_error *err);
+/* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
+ * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
+char *snib__identity_text(const char *label, int64_t since);
+
+/* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
+ * SNIB_EINVAL. */
+int snib__label_check(const char *label, bool option, snib_error *err);
 
 #endif
 
@@ -3471,6 +3492,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <uuid/uuid.h>
 
 void snib_client_options_init(snib_client_options *options, size_t size)
@@ -3654,7 +3676,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
-    if (o->identity > 0 && !(client->identity = snib__identity_text(client->url.label)))
+    client->since = (int64_t)time(NULL);
+    if (o->identity > 0 &&
+        !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
@@ -3965,6 +3989,45 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
+/* Returns what is to be freed: the former text, or the new one if the client is closed. */
+static char *client_relabel(struct snib__client *client, char *text, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    if (client->stopped) {
+        *out_code = SNIB_ECLOSED;
+    } else {
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        text = former;
+    }
+    snib__driver_leave(&client->driver);
+    return text;
+}
+
+int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    char *text = NULL;
+    if (client->options.identity <= 0)
+        code = snib__fail(err, SNIB_ENOTSUP, 0,
+                          "a label is for those who ask who this client is, which the option "
+                          "identity=no rules out");
+    else if ((code = snib__label_check(label, false, err)) == SNIB_OK &&
+             !(text = snib__identity_text(label, client->since)))
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (code == SNIB_OK) {
+        free(client_relabel(client, text, &code));
+        if (code)
+            snib__fail(err, code, 0, NULL);
+    }
+    snib__handle_put(handle);
+    return code;
+}
+
 int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
 {
     int32_t code;
@@ -4162,242 +4225,6 @@ void snib__api_init(void)
     pthread_once(&once, client_register);
 }
 
-/* ---- api/codes.c ------------------------------------------------------------------------------*/
-
-/* codes.c - names, texts and flags of the result codes, and the build's version and features.
- *
- * Pure functions over constant tables; callable from any thread.
- */
-
-#ifndef SNIB_BUILD_ID
-#define SNIB_BUILD_ID "unknown"
-#endif
-
-struct codes_row {
-    int32_t code;
-    int32_t flags;
-    const char *name;
-    const char *text;
-};
-
-/* The table names its flags without their prefix; only this array sees the short names. */
-enum {
-    RETRYABLE = SNIB_IS_RETRYABLE,
-    MAYBE_APPLIED = SNIB_IS_MAYBE_APPLIED,
-    USAGE = SNIB_IS_USAGE
-};
-
-static const struct codes_row codes_table[] = {
-#define X(name, value, flags, text) {SNIB_##name, flags, "SNIB_" #name, text},
-
-/* ---- api/codes.def ----------------------------------------------------------------------------*/
-
-/* codes.def - the one table of result codes: X(name, value, flags, text).
- *
- * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
- * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
- * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
- */
-X(OK, 0, 0, "done")
-
-X(BUSY, 1, RETRYABLE, "another owner holds the lock")
-X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
-X(CANCELLED, 3, 0, "the operation was cancelled")
-X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
-
-X(EINVAL, -1, USAGE, "an argument is out of range")
-X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
-X(ENAME, -3, USAGE,
-  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
-X(EOPTION, -6, USAGE, "an option is out of range or unknown")
-X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
-X(EUPGRADE, -9, USAGE,
-  "the owner holds the read lock; release it before taking the write lock")
-X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
-
-X(ENOMEM, -20, RETRYABLE, "out of memory")
-X(ELIMIT, -21, RETRYABLE,
-  "a limit of the client is reached; wait for operations to end or raise it")
-X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
-
-X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
-X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; check the URL's host and port")
-X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
-X(ETLS, -34, 0,
-  "no secure connection to the server could be made; check the certificates of client and server")
-X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
-X(ECREDENTIALS, -36, RETRYABLE,
-  "no credentials to log in with; check the password file, or the function or queue that supplies them")
-
-X(EAUTH, -40, 0, "the server refused the user name or password")
-X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
-X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
-X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
-X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
-  "the server answered with an error; the request may have been applied")
-X(EDATABASE, -47, 0, "the server has no database of this number")
-X(EMISCONF, -48, RETRYABLE,
-  "the server refuses writes because its persistence or its replicas are in trouble")
-X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
-
-X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
-#undef X
-};
-
-/* The values in the table are those of the public enum. */
-#define X(name, value, flags, text) _Static_assert(SNIB_##name == (value), #name);
-
-/* ---- api/codes.def ----------------------------------------------------------------------------*/
-
-/* codes.def - the one table of result codes: X(name, value, flags, text).
- *
- * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
- * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
- * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
- * may have done it, USAGE the program must be changed and nothing was sent.
- */
-X(OK, 0, 0, "done")
-
-X(BUSY, 1, RETRYABLE, "another owner holds the lock")
-X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
-X(CANCELLED, 3, 0, "the operation was cancelled")
-X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
-X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
-
-X(EINVAL, -1, USAGE, "an argument is out of range")
-X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
-X(ENAME, -3, USAGE,
-  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
-X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
-X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
-X(EOPTION, -6, USAGE, "an option is out of range or unknown")
-X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
-X(EUPGRADE, -9, USAGE,
-  "the owner holds the read lock; release it before taking the write lock")
-X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
-
-X(ENOMEM, -20, RETRYABLE, "out of memory")
-X(ELIMIT, -21, RETRYABLE,
-  "a limit of the client is reached; wait for operations to end or raise it")
-X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
-
-X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server did not answer in time; the request may have been applied")
-X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
-X(EPROTOCOL, -32, MAYBE_APPLIED,
-  "the peer does not speak the Redis protocol; check the URL's host and port")
-X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
-X(ETLS, -34, 0,
-  "no secure connection to the server could be made; check the certificates of client and server")
-X(ETOPOLOGY, -35, 0,
-  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
-X(ECREDENTIALS, -36, RETRYABLE,
-  "no credentials to log in with; check the password file, or the function or queue that supplies them")
-
-X(EAUTH, -40, 0, "the server refused the user name or password")
-X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
-X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
-X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
-X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
-  "the server answered with an error; the request may have been applied")
-X(EDATABASE, -47, 0, "the server has no database of this number")
-X(EMISCONF, -48, RETRYABLE,
-  "the server refuses writes because its persistence or its replicas are in trouble")
-X(EREPLICAS, -49, RETRYABLE,
-  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
-
-X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
-#undef X
-
-static const struct codes_row *codes_find(int32_t code)
-{
-    for (size_t i = 0; i < sizeof codes_table / sizeof codes_table[0]; i++)
-        if (codes_table[i].code == code)
-            return &codes_table[i];
-    return NULL;
-}
-
-const char *snib_code_name(int32_t code)
-{
-    const struct codes_row *row = codes_find(code);
-    return row ? row->name : "SNIB_?";
-}
-
-const char *snib_code_text(int32_t code)
-{
-    const struct codes_row *row = codes_find(code);
-    return row ? row->text : "unknown code";
-}
-
-int snib_code_is(int32_t code, int32_t flag)
-{
-    const struct codes_row *row = codes_find(code);
-    return row && (row->flags & flag) != 0;
-}
-
-const char *snib_reason_text(int32_t reason)
-{
-    switch (reason) {
-    case SNIB_REASON_NONE:
-        return "none";
-    case SNIB_REASON_EXPIRED:
-        return "expired";
-    case SNIB_REASON_TAKEN:
-        return "taken";
-    case SNIB_REASON_DELETED:
-        return "deleted";
-    case SNIB_REASON_UNREACHABLE:
-        return "unreachable";
-    case SNIB_REASON_MAX_HOLD:
-        return "max hold";
-    case SNIB_REASON_CLOSED:
-        return "closed";
-    case SNIB_REASON_FAILOVER:
-        return "failover";
-    default:
-        return "unknown";
-    }
-}
-
-int32_t snib_version_number(void)
-{
-    return SNIB_VERSION_NUMBER;
-}
-
-const char *snib_version_string(void)
-{
-    return SNIB_VERSION_STRING;
-}
-
-const char *snib_build_id(void)
-{
-    return SNIB_BUILD_ID;
-}
-
-uint32_t snib_features(void)
-{
-    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
-}
-
 /* ---- api/credentials.c ------------------------------------------------------------------------*/
 
 /* credentials.c - credentials through a queue, without calling a function of the program.
@@ -4509,7 +4336,9 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
  * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
  * nothing is taken under it.
  *
- * Whatever runs out of memory here is not looked after; locks do not depend on it. */
+ * Whatever runs out of memory here is not looked after; locks do not depend on it.  Nor do they on a thread
+ * that is stopped in here, by a debugger for example: the others wait for half a second, once, and then do
+ * without all this for good. */
 
 
 /* ---- api/order.h ------------------------------------------------------------------------------*/
@@ -4831,14 +4660,19 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #endif
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
+#define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
+#define DEBUG_SLEEPS 500             /* of a millisecond */
 #define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
@@ -4850,6 +4684,8 @@ struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
     uint64_t warnings;
+    snib__time look_at;              /* the next look at what lasts */
+    bool over;                       /* its end was told */
     char process[SNIB__PROCESS_CAP]; /* for other processes */
 };
 
@@ -4872,6 +4708,32 @@ struct debug_use {
 };
 
 static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static atomic_bool debug_over;                                  /* a thread was stopped in here */
+static bool debug_prepared;                                     /* for a fork */
+
+/* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
+static bool debug_lock(void)
+{
+    for (int i = 0; i < DEBUG_YIELDS + DEBUG_SLEEPS && !debug_over; i++) {
+        if (pthread_mutex_trylock(&debug_mutex) == 0) {
+            if (!debug_over)
+                return true;
+            pthread_mutex_unlock(&debug_mutex);
+            return false;
+        }
+        if (i < DEBUG_YIELDS)
+            sched_yield();
+        else
+            usleep(1000);
+    }
+    debug_over = true;
+    return false;
+}
+
+static void debug_unlock(void)
+{
+    pthread_mutex_unlock(&debug_mutex);
+}
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
 static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
 static uint32_t debug_told_n;
@@ -5199,18 +5061,22 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
     use->thing = op;
     use->what = DEBUG_AWAITED;
     use->since = snib__now();
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock()) {
+        free(use);
+        return;
+    }
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
     if (use && hold) {
         use->thing = hold;
@@ -5220,17 +5086,18 @@ void snib__debug_acquired(struct snib__client *client, const struct snib__op *op
         debug_add(use);
         use = NULL;
     }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
     free(use);
 }
 
 /* Leave that many uses of a thing, the oldest. */
 static void debug_leave(const void *thing, uint32_t keep)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     for (uint32_t n = debug_count(thing); n > keep; n--)
         free(debug_take(debug_find(thing)));
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_released(const struct snib__hold *hold)
@@ -5245,11 +5112,12 @@ void snib__debug_gone(const struct snib__hold *hold)
 
 void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     const struct debug_use *use = *debug_find(hold);
     if (use && hold->phase == SNIB__HELD)
         debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- what lasts ---- */
@@ -5300,8 +5168,17 @@ static void debug_exchange(struct snib__client *client, snib__time now)
 static void debug_look(struct snib__driver *driver)
 {
     struct snib__client *client = (struct snib__client *)driver; /* its first member */
+    struct snib__debug *debug = client->debug;
     snib__time now = snib__now();
-    pthread_mutex_lock(&debug_mutex);
+    if (now < debug->look_at || debug->over)
+        return;
+    debug->look_at = now + driver->look_every;
+    if (!debug_lock()) {
+        debug->over = true;
+        debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
+                          "in this process, until it is started again");
+        return;
+    }
     debug_exchange(client, now);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
@@ -5312,14 +5189,15 @@ static void debug_look(struct snib__driver *driver)
             else if (use->what == DEBUG_AWAITED)
                 debug_check_wait(use, now);
         }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- what is never freed ---- */
 
 void snib__debug_close(struct snib__client *client)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     debug_exchange(client,
                    snib__now()); /* others hear of what is new; their answer comes too late */
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
@@ -5333,7 +5211,7 @@ void snib__debug_close(struct snib__client *client)
                           "first",
                           use->label, use->place);
         }
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_made(struct snib__client *client, const void *object, const char *what)
@@ -5349,9 +5227,12 @@ void snib__debug_made(struct snib__client *client, const void *object, const cha
     use->thing = object;
     use->what = DEBUG_MADE;
     snprintf(use->label, sizeof use->label, "%s", what);
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock()) {
+        free(use);
+        return;
+    }
     debug_add(use);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_freed(const void *object)
@@ -5366,12 +5247,13 @@ void snib__debug_exit(void)
 
 void snib__debug_exited(void)
 {
-    pthread_mutex_lock(&debug_mutex);
+    if (!debug_lock())
+        return;
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
             if (use->what == DEBUG_MADE)
                 debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 /* ---- clients ---- */
@@ -5406,23 +5288,26 @@ void snib__debug_end(struct snib__client *client)
 
 static void debug_fork_prepare(void)
 {
-    pthread_mutex_lock(&debug_mutex);
+    debug_prepared = debug_lock();
 }
 
 static void debug_fork_parent(void)
 {
-    pthread_mutex_unlock(&debug_mutex);
+    if (debug_prepared)
+        debug_unlock();
 }
 
 /* Holds are the parent's. */
 static void debug_fork_child(void)
 {
+    debug_here.given = false;
+    if (!debug_prepared)
+        return;
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
         while (debug_things[i])
             free(debug_take(&debug_things[i]));
     }
-    debug_here.given = false;
-    pthread_mutex_unlock(&debug_mutex);
+    debug_unlock();
 }
 
 void snib__debug_init(void)
@@ -6748,7 +6633,6 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define IDENTITY_LABEL_MAX 128
@@ -6769,7 +6653,7 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
     identity_line(text, cap, name, word);
 }
 
-char *snib__identity_text(const char *label)
+char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
     char host[256] = "", number[24];
@@ -6782,22 +6666,24 @@ char *snib__identity_text(const char *label)
     identity_line(text, cap, "pid", number);
     identity_word(text, cap, "program", program_invocation_short_name);
     identity_line(text, cap, "label", label);
-    snprintf(number, sizeof number, "%lld", (long long)time(NULL));
+    snprintf(number, sizeof number, "%lld", (long long)since);
     identity_line(text, cap, "since", number);
     return text;
 }
 
-int snib__label_check(const char *label, snib_error *err)
+int snib__label_check(const char *label, bool option, snib_error *err)
 {
+    const char *what = option ? "option label" : "label";
+    int32_t code = option ? SNIB_EOPTION : SNIB_EINVAL;
     size_t n = label ? strlen(label) : 0, step;
     uint32_t c;
     if (n > IDENTITY_LABEL_MAX)
-        return snib__fail(err, SNIB_EOPTION, 0, "the option label has %zu bytes; the limit is %d",
-                          n, IDENTITY_LABEL_MAX);
+        return snib__fail(err, code, 0, "the %s has %zu bytes; the limit is %d", what, n,
+                          IDENTITY_LABEL_MAX);
     for (size_t i = 0; i < n; i += step)
         if ((step = snib__utf8_next(label + i, n - i, &c)) == 0 || snib__is_control(c))
-            return snib__fail(err, SNIB_EOPTION, 0,
-                              "the option label must be UTF-8 without control characters");
+            return snib__fail(err, code, 0, "the %s must be UTF-8 without control characters",
+                              what);
     return SNIB_OK;
 }
 
@@ -8109,7 +7995,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
     if (code == SNIB_OK)
-        code = snib__label_check(url->label, err);
+        code = snib__label_check(url->label, true, err);
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
@@ -12318,7 +12204,8 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
  * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
- * code and takes no lock but the client's mutex: leases are renewed whatever the program does. */
+ * code, and waits for no thread that does for longer than half a second: leases are renewed whatever the program
+ * does, unless it stops a thread inside the mutex of this client, or of one that is in a group with it. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14271,6 +14158,7 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
+    uint64_t ending;       /* the last number whose hold was released, or handed on by command */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -20810,6 +20698,8 @@ struct snib__cluster {
 /* The member for an address, created if needed; 0: too many, or out of memory. */
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
+/* The node says that the cluster is down: a map counts again for slots that were said to be its. */
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
 /* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
@@ -21320,6 +21210,8 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     bool broken = memmem(text, n, "non local key", 13) != NULL;
     if (snib__request_own(request)) /* of this server, not of a name */
         return false;
+    if (down)
+        snib__map_doubt(e->map, link->node);
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
     if (!again && !down && !moving && !broken)
@@ -23001,7 +22893,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 #define GIVEN_FEW 128
 #define GIVEN_MANY 8192
-#define GIVEN_FLIGHT 256                /* repeated at a time */
+#define GIVEN_FLIGHT 64                 /* repeated at a time */
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
@@ -23604,6 +23496,16 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
         return;
     e->identity.next = now + identity_lease(e) / 4; /* renewals are a third of a lease apart */
     e->identity.until = now + identity_lease(e);
+}
+
+void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
+{
+    e->config.identity = lines;
+    if (now >= e->identity.until)
+        return;
+    e->identity.due = true;
+    e->identity.next = now;
+    snib__identity_tick(e, now);
 }
 
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
@@ -24401,7 +24303,7 @@ snib__time snib__link_deadline(const struct snib__engine *e)
  *   a map      if the epoch of the node that sends it (CLUSTER INFO, asked just before) is not
  *              older than that of the newest map, or if no such map has come for 15 s, because a
  *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
- *              said otherwise within the last 3 s
+ *              said otherwise within the last 3 s, unless that node says now that the cluster is down
  *
  * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
  * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
@@ -24427,6 +24329,13 @@ static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__ti
         if (c->recent[i].until > now && c->recent[i].slot == slot)
             return true;
     return false;
+}
+
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
+{
+    for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
+        if (c->member[c->owner[c->recent[i].slot]].node == node)
+            c->recent[i].until = 0;
 }
 
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
@@ -26181,7 +26090,7 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
     for (int i = 0; i < 3 && *end == ':'; i++)
         part[i] = strtoll(end + 1, &end, 10);
     if (part[1] > 0)
-        place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
+        place_heard(e, hold, hold->op->fair.seen_at, part[0], part[1], part[2], now);
 }
 
 /* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
@@ -26213,7 +26122,7 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     op->waited = op->told = true;
     snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
-    hold->deadline = sent_at; /* not granted yet when this was sent */
+    op->fair.seen_at = sent_at;
     hold->flags |= SNIB__QUEUES;
     if (op->stage != SNIB__STAGE_QUEUED)
         snib__waitq_insert(waitq, op);
@@ -26314,7 +26223,8 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
         return;
     if (next->phase == SNIB__PLACED)
         e->stats.handovers++;
-    place_heard(e, next, next->deadline > sent_at ? next->deadline : sent_at, verdict->next_token,
+    snib__time seen_at = next->op->fair.seen_at;
+    place_heard(e, next, seen_at > sent_at ? seen_at : sent_at, verdict->next_token,
                 verdict->next_ms, verdict->server_ms, now);
 }
 
@@ -26417,6 +26327,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
+    if (there && gate->waitq)
+        gate->waitq->ending = hold->number;
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
@@ -26538,6 +26450,19 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
     snib__gate_put(e, gate);
 }
 
+/* A release that was refused, or that reached no subscriber, brings no message.  If a foreign message
+ * was mistaken for it, no wake-up is lost: the next waiter tries as soon as this release has ended, and an attempt that is
+ * on its way, as beside the release of a lost hold, is made again.  See turn.c for the turns. */
+static void release_is_silent(const struct snib__engine *e, struct snib__waitq *waitq)
+{
+    uint32_t counted = release_messages(e, waitq->gate);
+    if (waitq->own_messages < counted) {
+        waitq->hint = true;
+        counted = waitq->own_messages;
+    }
+    waitq->own_messages -= counted;
+}
+
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now)
@@ -26551,13 +26476,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
-    /* A release that was refused, or that reached no subscriber, brings no message.  If a
-     * foreign message was mistaken for it, no wake-up is lost, because the next waiter tries as
-     * soon as this release has ended; see turn.c for the turns. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
-        waitq->own_messages -= waitq->own_messages < release_messages(e, gate)
-                                   ? waitq->own_messages
-                                   : release_messages(e, gate);
+        release_is_silent(e, waitq);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -28314,8 +28234,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, by a request that has
- * overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while it was held, by a
+ * request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -28324,7 +28244,8 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool released = !held && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool released =
+        gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
@@ -31611,6 +31532,242 @@ void snib__buf_free(struct snib__buf *buf)
         explicit_bzero(buf->data, buf->cap);
     free(buf->data);
     *buf = (struct snib__buf){0};
+}
+
+/* ---- net/codes.c ------------------------------------------------------------------------------*/
+
+/* codes.c - names, texts and flags of the result codes, and the build's version and features.
+ *
+ * Pure functions over constant tables; callable from any thread.
+ */
+
+#ifndef SNIB_BUILD_ID
+#define SNIB_BUILD_ID "unknown"
+#endif
+
+struct codes_row {
+    int32_t code;
+    int32_t flags;
+    const char *name;
+    const char *text;
+};
+
+/* The table names its flags without their prefix; only this array sees the short names. */
+enum {
+    RETRYABLE = SNIB_IS_RETRYABLE,
+    MAYBE_APPLIED = SNIB_IS_MAYBE_APPLIED,
+    USAGE = SNIB_IS_USAGE
+};
+
+static const struct codes_row codes_table[] = {
+#define X(name, value, flags, text) {SNIB_##name, flags, "SNIB_" #name, text},
+
+/* ---- net/codes.def ----------------------------------------------------------------------------*/
+
+/* codes.def - the one table of result codes: X(name, value, flags, text).
+ *
+ * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
+ * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
+ * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
+ * may have done it, USAGE the program must be changed and nothing was sent.
+ */
+X(OK, 0, 0, "done")
+
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
+X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
+X(CANCELLED, 3, 0, "the operation was cancelled")
+X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
+X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+
+X(EINVAL, -1, USAGE, "an argument is out of range")
+X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
+X(ENAME, -3, USAGE,
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
+X(EOPTION, -6, USAGE, "an option is out of range or unknown")
+X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
+X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
+
+X(ENOMEM, -20, RETRYABLE, "out of memory")
+X(ELIMIT, -21, RETRYABLE,
+  "a limit of the client is reached; wait for operations to end or raise it")
+X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
+
+X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
+  "the server did not answer in time; the request may have been applied")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
+X(EPROTOCOL, -32, MAYBE_APPLIED,
+  "the peer does not speak the Redis protocol; check the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; check the certificates of client and server")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
+
+X(EAUTH, -40, 0, "the server refused the user name or password")
+X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
+X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
+X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
+  "the server answered with an error; the request may have been applied")
+X(EDATABASE, -47, 0, "the server has no database of this number")
+X(EMISCONF, -48, RETRYABLE,
+  "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
+
+X(ECLOSED, -60, 0, "the client is closed")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+#undef X
+};
+
+/* The values in the table are those of the public enum. */
+#define X(name, value, flags, text) _Static_assert(SNIB_##name == (value), #name);
+
+/* ---- net/codes.def ----------------------------------------------------------------------------*/
+
+/* codes.def - the one table of result codes: X(name, value, flags, text).
+ *
+ * Behind enum snib_code's names and texts, the Python exceptions and the Go errors.  Values are
+ * never reused.  The text is one sentence: what happened and, where it helps, what to do.  Flags
+ * are those of snib_code_is(): RETRYABLE the same call may succeed later, MAYBE_APPLIED the server
+ * may have done it, USAGE the program must be changed and nothing was sent.
+ */
+X(OK, 0, 0, "done")
+
+X(BUSY, 1, RETRYABLE, "another owner holds the lock")
+X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
+X(CANCELLED, 3, 0, "the operation was cancelled")
+X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
+X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
+X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+
+X(EINVAL, -1, USAGE, "an argument is out of range")
+X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
+X(ENAME, -3, USAGE,
+  "the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters")
+X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
+X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
+X(EOPTION, -6, USAGE, "an option is out of range or unknown")
+X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
+X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
+
+X(ENOMEM, -20, RETRYABLE, "out of memory")
+X(ELIMIT, -21, RETRYABLE,
+  "a limit of the client is reached; wait for operations to end or raise it")
+X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
+
+X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
+  "the server did not answer in time; the request may have been applied")
+X(ERESOLVE, -31, RETRYABLE, "the host name has no address; check the URL and the name service")
+X(EPROTOCOL, -32, MAYBE_APPLIED,
+  "the peer does not speak the Redis protocol; check the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; check the certificates of client and server")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; check the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "no credentials to log in with; check the password file, or the function or queue that supplies them")
+
+X(EAUTH, -40, 0, "the server refused the user name or password")
+X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
+X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
+X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
+  "the server answered with an error; the request may have been applied")
+X(EDATABASE, -47, 0, "the server has no database of this number")
+X(EMISCONF, -48, RETRYABLE,
+  "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
+
+X(ECLOSED, -60, 0, "the client is closed")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+#undef X
+
+static const struct codes_row *codes_find(int32_t code)
+{
+    for (size_t i = 0; i < sizeof codes_table / sizeof codes_table[0]; i++)
+        if (codes_table[i].code == code)
+            return &codes_table[i];
+    return NULL;
+}
+
+const char *snib_code_name(int32_t code)
+{
+    const struct codes_row *row = codes_find(code);
+    return row ? row->name : "SNIB_?";
+}
+
+const char *snib_code_text(int32_t code)
+{
+    const struct codes_row *row = codes_find(code);
+    return row ? row->text : "unknown code";
+}
+
+int snib_code_is(int32_t code, int32_t flag)
+{
+    const struct codes_row *row = codes_find(code);
+    return row && (row->flags & flag) != 0;
+}
+
+const char *snib_reason_text(int32_t reason)
+{
+    switch (reason) {
+    case SNIB_REASON_NONE:
+        return "none";
+    case SNIB_REASON_EXPIRED:
+        return "expired";
+    case SNIB_REASON_TAKEN:
+        return "taken";
+    case SNIB_REASON_DELETED:
+        return "deleted";
+    case SNIB_REASON_UNREACHABLE:
+        return "unreachable";
+    case SNIB_REASON_MAX_HOLD:
+        return "max hold";
+    case SNIB_REASON_CLOSED:
+        return "closed";
+    case SNIB_REASON_FAILOVER:
+        return "failover";
+    default:
+        return "unknown";
+    }
+}
+
+int32_t snib_version_number(void)
+{
+    return SNIB_VERSION_NUMBER;
+}
+
+const char *snib_version_string(void)
+{
+    return SNIB_VERSION_STRING;
+}
+
+const char *snib_build_id(void)
+{
+    return SNIB_BUILD_ID;
+}
+
+uint32_t snib_features(void)
+{
+    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
 }
 
 /* ---- net/conn.c -------------------------------------------------------------------------------*/

@@ -307,11 +307,8 @@ static void lost_is_final(void **state)
     processes_end(processes);
     proxy_stop(proxy);
     server_stop(&server);
-    if (met < ENOUGH) {
-        print_message(
-            "          too few to judge by: the machine was too slow for replies to wait\n");
-        skip();
-    }
+    if (met < ENOUGH)
+        skip_because("too few replies had to wait: the machine is too slow");
 }
 
 int main(void)
