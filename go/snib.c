@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "61e499a5bcfa89ae"
+#define SNIB_BUILD_ID "b734081e631edaf2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -809,6 +809,24 @@ enum snib_server {
 SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                                 size_t *out_used, uint32_t *out_count, snib_error *err);
 
+/* snib_client_load - load the scripts into the servers that serve locks (SCRIPT LOAD), so that users who may run
+ * scripts (EVALSHA), but neither load them nor send them whole (EVAL), can use locks.
+ *
+ * One script in each step: call with *cursor = 0 first, and then again with the new value until it is 0.  In a cluster
+ * they are loaded into each master that serves slots, in all variants that the option publish may choose.  A server
+ * forgets them when it restarts, and another master may never have had them.
+ *
+ * kind       enum snib_kind: those that locks of this kind need; 0: all
+ * buffer     receives four texts, each ended by a NUL: the server's address, the script's name, what it publishes on
+ *            ("classic", "sharded" or "both" channels) and its hash; cap: its size in bytes, at least 65536
+ * out_used   bytes used; out_count: number of texts
+ * Blocks     for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: the user may not load scripts; SNIB_EINVAL, SNIB_EHANDLE, or an error of the
+ *            network, server or state group.  *cursor is then unchanged.
+ */
+SNIB_API int snib_client_load(snib_client *client, int32_t kind, uint64_t *cursor, char *buffer,
+                              size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err);
+
 /* snib_client_describe - ask for everything the server knows about a name, whatever its kind.
  *
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  The first is
@@ -865,8 +883,7 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.
  * Blocks   no.
- * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays;
- *          SNIB_ECLOSED.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
  */
 SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 
@@ -2221,7 +2238,8 @@ enum snib__op_kind {
     SNIB__OP_SERVER,
     SNIB__OP_COUNT,
     SNIB__OP_EXTEND,
-    SNIB__OP_IDENTITY
+    SNIB__OP_IDENTITY,
+    SNIB__OP_LOAD
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -2330,6 +2348,9 @@ void snib__engine_identify(struct snib__engine *engine, const char *lines, snib_
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+/* One step of loading the scripts of a kind, or with 0 of all; see snib_client_load(). */
+struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
+                                   size_t cap, snib__time now, int32_t *out_code);
 
 #define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
 #define SNIB__BOARD_BYTES 65536                   /* the most notes */
@@ -3989,22 +4010,6 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
-/* Returns what is to be freed: the former text, or the new one if the client is closed. */
-static char *client_relabel(struct snib__client *client, char *text, int32_t *out_code)
-{
-    snib__driver_enter(&client->driver);
-    if (client->stopped) {
-        *out_code = SNIB_ECLOSED;
-    } else {
-        char *former = client->identity;
-        client->identity = text;
-        snib__engine_identify(client->driver.engine, text, snib__now());
-        text = former;
-    }
-    snib__driver_leave(&client->driver);
-    return text;
-}
-
 int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
 {
     int32_t code;
@@ -4012,7 +4017,7 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
     if (!client)
         return code;
     char *text = NULL;
-    if (client->options.identity <= 0)
+    if (!client->identity)
         code = snib__fail(err, SNIB_ENOTSUP, 0,
                           "a label is for those who ask who this client is, which the option "
                           "identity=no rules out");
@@ -4020,9 +4025,12 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
              !(text = snib__identity_text(label, client->since)))
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     if (code == SNIB_OK) {
-        free(client_relabel(client, text, &code));
-        if (code)
-            snib__fail(err, code, 0, NULL);
+        snib__driver_enter(&client->driver);
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        snib__driver_leave(&client->driver);
+        free(former);
     }
     snib__handle_put(handle);
     return code;
@@ -4136,7 +4144,7 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 /* ---- engine/ask.h -----------------------------------------------------------------------------*/
 
-/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND or IDENTITY operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND, IDENTITY or LOAD operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -4149,20 +4157,21 @@ struct snib__op;
 struct snib__hold;
 
 struct snib__asked {
-    uint64_t cursor; /* LIST in: where to continue; out: where to continue next, 0 at the end */
-    int64_t n;       /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
+    uint64_t
+        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end */
+    int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
     snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
-    bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
-    int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
-    snib_texts *texts;       /* their result, until the caller takes it */
-    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
+    int32_t
+        what;   /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
+    size_t cap; /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
+    snib_texts *texts; /* their result, until the caller takes it */
+    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];
 };
 
@@ -4543,6 +4552,8 @@ struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
     uint8_t traits;
+    const char
+        *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
     int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
                    const struct snib__hold *hold);
     /* ends a hold, a place in a queue, or any trace of an attempt */
@@ -8745,10 +8756,12 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A description, one step of a list, a client's identity, or server information, for all forms of the call. */
+/* A description, one step of a list or of loading, a client's identity, or server information, for all forms of the
+ * call. */
 struct question_texts {
-    bool list, identity;
+    bool list, identity, load;
     int32_t server;   /* enum snib_server; 0: about names */
+    int32_t kind;     /* load: enum snib_kind; 0: all */
     const char *text; /* the name; the pattern; the owner */
     size_t n, cap;
     uint64_t cursor;
@@ -8765,6 +8778,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
     struct snib__engine *engine = client->driver.engine;
     if (q->list)
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    if (q->load)
+        return snib__engine_load(engine, q->kind, q->cursor, q->cap, snib__now(), out_code);
     if (q->server)
         return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
     if (q->identity)
@@ -8801,7 +8816,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
-    if (!q->list && !q->identity && !q->server &&
+    if (!q->list && !q->identity && !q->load && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
@@ -8916,6 +8931,19 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
         return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_load(snib_client *client, int32_t kind, uint64_t *cursor, char *buffer, size_t cap,
+                     size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    if (!cursor)
+        return snib__fail_null(err, "cursor");
+    if (kind < 0 || kind > SNIB_LATCH)
+        return snib__fail(err, SNIB_EINVAL, 0, "no such kind of lock");
+    struct question_texts q = {.load = true, .kind = kind, .cap = cap, .cursor = *cursor};
+    int code = question_here(client, &q, buffer, out_used, out_count, err);
+    *cursor = q.cursor;
+    return code;
 }
 
 void snib_texts_free(snib_texts *texts)
@@ -14833,7 +14861,6 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now);
 int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__extend_unsure(struct snib__op *op); /* any operation */
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
@@ -14844,6 +14871,12 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
                            int32_t error, const char *text, snib__time now);
 void snib__identity_end(struct snib__engine *e, snib__time now);
 int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+
+/* load.c */
+int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+                      const struct snib__asked *asked);
+int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+                          const struct snib__value *reply, const struct snib__resp *resp);
 
 /* board.c */
 int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
@@ -19700,6 +19733,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return ask_server(out, op->asked->what);
     if (op->kind == SNIB__OP_IDENTITY)
         return snib__identity_ask(out, op->asked);
+    if (op->kind == SNIB__OP_LOAD)
+        return snib__load_encode(e, out, op->asked);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -19841,6 +19876,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
     } else if (op->kind == SNIB__OP_SERVER || op->kind == SNIB__OP_IDENTITY) {
         code = ask_told(op->asked, reply, n, resp);
+    } else if (op->kind == SNIB__OP_LOAD) {
+        code = snib__load_answer(e, op, reply, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);
     } else if (op->kind == SNIB__OP_FORCE) {
@@ -20826,7 +20863,7 @@ static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib
     const struct snib__cluster *c = e->map;
     if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
         return cluster_serves(e, op->asked->text, op->asked->text_len);
-    if (op->kind == SNIB__OP_LIST) {
+    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD) {
         uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
         if (i > 0 && i < c->n && c->member[i].slots > 0)
             return c->member[i].node;
@@ -21135,8 +21172,6 @@ static bool cluster_broken_off(struct snib__engine *e, struct snib__request *req
     if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
         request->kind == SNIB__REQ_TRANSFER)
         ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
-    else if (request->kind == SNIB__REQ_ASK)
-        snib__extend_unsure(request->subject);
     return cluster_pause(e, request, text, n, now);
 }
 
@@ -21333,7 +21368,6 @@ const struct snib__route snib__cluster = {
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
- *     extension                repeated                         the caller is told; as it was
  *     query                    repeated                         the caller is told
  *     change of a number,
  *     force release            unknown: not repeated            the caller is told; not repeated
@@ -22249,13 +22283,6 @@ void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__
                          snib__time sent_at, snib__time now)
 {
     extend_apply(e, hold, lease, sent_at, 0, now);
-}
-
-/* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
-void snib__extend_unsure(struct snib__op *op)
-{
-    if (op->kind == SNIB__OP_EXTEND)
-        op->asked->unsure = true;
 }
 
 void snib__extend_only_asks(struct snib__op *op)
@@ -24292,6 +24319,114 @@ snib__time snib__link_deadline(const struct snib__engine *e)
     return next;
 }
 
+/* ---- engine/load.c ----------------------------------------------------------------------------*/
+
+/* load.c - loads the scripts into the servers that serve locks, for users who may only run them.
+ *
+ * One script in each step, then those of the next server, as a list goes on.  The cursor counts the
+ * scripts in their order: those for classic channels, and in a cluster those for the other ways of
+ * publishing, too, because its clients may be told to use any of them.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#define LOAD_ALWAYS "board" /* with the option debug, of whatever kind the locks are */
+
+static int load_publish(uint64_t at)
+{
+    return (int)(at / SNIB__SCRIPT_COUNT);
+}
+
+static const struct snib__script_text *load_text(uint64_t at)
+{
+    return snib__script_of((int)(at % SNIB__SCRIPT_COUNT), load_publish(at));
+}
+
+/* Whether the script's name is one of these words, or begins with one and _. */
+static bool load_is_of(const char *words, const char *name)
+{
+    for (const char *at = words; *at; at += *at == ' ') {
+        size_t n = strcspn(at, " ");
+        if (strncmp(at, name, n) == 0 && (name[n] == '_' || name[n] == 0))
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+static bool load_is_wanted(int32_t kind, uint64_t at)
+{
+    const struct snib__script_text *text = load_text(at);
+    /* Most scripts publish nothing: one variant for all. */
+    if (load_publish(at) != SNIB__CLASSIC &&
+        text == snib__script_of((int)(at % SNIB__SCRIPT_COUNT), SNIB__CLASSIC))
+        return false;
+    return kind == 0 || load_is_of(LOAD_ALWAYS, text->name) ||
+           load_is_of(snib__kind_of(kind)->scripts, text->name);
+}
+
+/* The first script from this one on; 0: there are no more, or it is the first of all. */
+static uint64_t load_from(const struct snib__engine *e, int32_t kind, uint64_t at)
+{
+    uint64_t end = SNIB__SCRIPT_COUNT * (e->slots ? (uint64_t)SNIB__BOTH + 1 : 1);
+    while (at < end && !load_is_wanted(kind, at))
+        at++;
+    return at < end ? at : 0;
+}
+
+static uint64_t load_place(const struct snib__engine *e, const struct snib__asked *asked)
+{
+    uint64_t at = e->slots ? snib__cluster_cursor_in(asked->cursor) : asked->cursor;
+    at = load_from(e, asked->what, at);
+    return at ? at : load_from(e, asked->what, 0);
+}
+
+struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_t cursor,
+                                   size_t cap, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = snib__ask_carry(e, SNIB__OP_LOAD, NULL, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->what = kind;
+    op->asked->cursor = cursor;
+    op->asked->cap = cap;
+    return snib__ask_start(e, op, now);
+}
+
+int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+                      const struct snib__asked *asked)
+{
+    const struct snib__script_text *text = load_text(load_place(e, asked));
+    int bad = snib__resp_begin(out, 3);
+    bad |= snib__resp_arg(out, "SCRIPT", 6);
+    bad |= snib__resp_arg(out, "LOAD", 4);
+    bad |= snib__resp_arg(out, text->text, text->length);
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
+
+int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+                          const struct snib__value *reply, const struct snib__resp *resp)
+{
+    static const char *const ways[] = {"classic", "sharded", "both"};
+    struct snib__asked *asked = op->asked;
+    uint64_t at = load_place(e, asked);
+    const struct snib__script_text *text = load_text(at);
+    char lines[512];
+    if (reply->type != SNIB__RESP_STRING || reply->count != strlen(text->sha1) ||
+        memcmp(snib__resp_text(resp, reply), text->sha1, reply->count) != 0)
+        return SNIB_EPROTOCOL;
+    asked->cursor = load_from(e, asked->what, at + 1);
+    if (e->slots)
+        asked->cursor = snib__cluster_cursor_out(e, op->node, asked->cursor);
+    int n = snprintf(lines, sizeof lines, "%s\n%s\n%s\n%s", snib__node_where(e, op->node),
+                     text->name, ways[load_publish(at)], text->sha1);
+    int32_t code = snib__ask_lines(asked, lines, (size_t)n);
+    if (code == SNIB_OK)
+        asked->texts->cursor = asked->cursor;
+    return code;
+}
+
 /* ---- engine/map.c -----------------------------------------------------------------------------*/
 
 /* map.c - a cluster's slot map: which node serves which slot.
@@ -24896,7 +25031,6 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
         struct snib__op *op = request->subject;
         op->os_error = os_error;
         op->cause = code;
-        snib__extend_unsure(op);
         if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
             snib__op_done(e, op, SNIB_EUNREACHABLE);
     }
@@ -25438,12 +25572,10 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
 }
 
 /* Whether the server may have done something for the operation without a reply, now that the link
- * is down.  A query changes nothing, or ends with its link, or is an extension. */
+ * is down.  A query changes nothing, or ends with its link. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
-    if (op->kind == SNIB__OP_EXTEND)
-        return op->asked->unsure;
     return hold && ((hold->flags & SNIB__RESENT) ||
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
@@ -29498,6 +29630,7 @@ const struct snib__lock_kind snib__fair = {
     .kind = SNIB_FAIR,
     .discipline = SNIB__QUEUED,
     .traits = SNIB__TOKENS,
+    .scripts = "fair mutex_renew",
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,
@@ -29618,6 +29751,7 @@ const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TOKENS,
+    .scripts = "fenced mutex multi",
     .acquire = fenced_acquire,
     .release = snib__mutex_release,
     .transfer = fenced_transfer,
@@ -30340,6 +30474,7 @@ const struct snib__lock_kind snib__latch = {
     .kind = SNIB_LATCH,
     .discipline = SNIB__SHARED,
     .traits = SNIB__NO_HOLD,
+    .scripts = "latch",
     .acquire = latch_acquire,
     .info = latch_info,
     .force = latch_force,
@@ -30695,6 +30830,7 @@ const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .scripts = "mutex mutexes multi quorum",
     .acquire = snib__mutex_acquire,
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,
@@ -30854,6 +30990,7 @@ static void permits_acquired(const struct snib__engine *engine, const struct sni
 const struct snib__lock_kind snib__permits = {
     .kind = SNIB_PERMITS,
     .discipline = SNIB__SHARED,
+    .scripts = "permits",
     .acquire = permits_acquire,
     .release = permits_release,
     .renew = permits_renew,
@@ -30976,6 +31113,7 @@ const struct snib__lock_kind snib__plain = {
     .kind = SNIB_PLAIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .scripts = "plain",
     .acquire = plain_acquire,
     .release = plain_release,
     .transfer = plain_transfer,
@@ -31091,6 +31229,7 @@ const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
     .traits = SNIB__TWO_MESSAGES,
+    .scripts = "read multi",
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,
@@ -31179,6 +31318,7 @@ const struct snib__lock_kind snib__semaphore = {
     .kind = SNIB_SEMAPHORE,
     .discipline = SNIB__SHARED,
     .traits = SNIB__UNOWNED,
+    .scripts = "semaphore",
     .acquire = semaphore_acquire,
     .release = semaphore_release,
     .info = semaphore_info,
@@ -31218,6 +31358,7 @@ const struct snib__lock_kind snib__spin = {
     .kind = SNIB_SPIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__POLLS,
+    .scripts = "spin mutex multi",
     .acquire = snib__mutex_acquire,
     .release = spin_release,
     .transfer = snib__mutex_transfer,
@@ -31314,6 +31455,7 @@ const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TWO_MESSAGES | SNIB__TOKENS,
+    .scripts = "write multi",
     .acquire = write_acquire,
     .release = write_release,
     .transfer = write_transfer,

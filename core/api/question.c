@@ -234,10 +234,12 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- queries to a client ---- */
 
-/* A description, one step of a list, a client's identity, or server information, for all forms of the call. */
+/* A description, one step of a list or of loading, a client's identity, or server information, for all forms of the
+ * call. */
 struct question_texts {
-    bool list, identity;
+    bool list, identity, load;
     int32_t server;   /* enum snib_server; 0: about names */
+    int32_t kind;     /* load: enum snib_kind; 0: all */
     const char *text; /* the name; the pattern; the owner */
     size_t n, cap;
     uint64_t cursor;
@@ -254,6 +256,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
     struct snib__engine *engine = client->driver.engine;
     if (q->list)
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    if (q->load)
+        return snib__engine_load(engine, q->kind, q->cursor, q->cap, snib__now(), out_code);
     if (q->server)
         return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
     if (q->identity)
@@ -290,7 +294,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     if (q->list && q->n > QUESTION_PATTERN_MAX)
         return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; the limit is %d", q->n,
                           QUESTION_PATTERN_MAX);
-    if (!q->list && !q->identity && !q->server &&
+    if (!q->list && !q->identity && !q->load && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
@@ -405,6 +409,19 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
         return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_load(snib_client *client, int32_t kind, uint64_t *cursor, char *buffer, size_t cap,
+                     size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    if (!cursor)
+        return snib__fail_null(err, "cursor");
+    if (kind < 0 || kind > SNIB_LATCH)
+        return snib__fail(err, SNIB_EINVAL, 0, "no such kind of lock");
+    struct question_texts q = {.load = true, .kind = kind, .cap = cap, .cursor = *cursor};
+    int code = question_here(client, &q, buffer, out_used, out_count, err);
+    *cursor = q.cursor;
+    return code;
 }
 
 void snib_texts_free(snib_texts *texts)

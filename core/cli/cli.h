@@ -45,9 +45,9 @@ enum cli_plan {
 
 struct cli {
     const char *url;
-    const char
-        *urls[CLI_URLS_MAX]; /* run, hold: the servers of a quorum, of which `url` is the first */
-    int urls_n;              /* --url was given so often */
+    const char *urls
+        [CLI_URLS_MAX]; /* run, hold: the servers of a quorum; scripts: all servers; `url` is the first */
+    int urls_n;         /* --url was given so often */
     const char *
         name; /* the lock, list's, top's and stats's pattern, doctor's and acl's prefix; NULL if not given */
     /* run, hold: all names, of which `name` is the first; latch: its name and the words after it */
@@ -64,6 +64,7 @@ struct cli {
     const char *output;    /* stats: the file; NULL: standard output */
     int64_t plan[PLAN_N];  /* plan: in thousandths; 0: not given, or none */
     int32_t kind;          /* enum snib_kind; run, hold: SNIB_MUTEX if not given, release: 0 */
+    uint32_t kinds;        /* scripts: a bit for each enum snib_kind; 0: all */
     uint32_t flags;        /* SNIB_LOCK_* */
     int busy_code;         /* instead of EXIT_BUSY and EXIT_TIMEDOUT; -1: not given */
     enum cli_on_loss on_loss;
@@ -90,6 +91,10 @@ int cli_doctor(const struct cli *cli);
 int cli_acl(const struct cli *cli);
 int cli_latch(const struct cli *cli);
 int cli_plan(const struct cli *cli);
+int cli_scripts(const struct cli *cli);
+
+/* scripts_take_kind - take a kind of scripts; returns 0, or an exit code after reporting the error. */
+int scripts_take_kind(const char *value, struct cli *cli);
 
 /* plan_take - take one of plan's numbers; returns 0, or an exit code after reporting the error. */
 int plan_take(int which, const char *value, struct cli *cli);

@@ -411,7 +411,7 @@ static void look_at_commands(struct doctor *doctor)
          "still be carried out, until a lease ends: allow +client|id and +client|kill"},
         {SNIB_SERVER_LOAD, "SCRIPT LOAD",
          "scripts are sent whole, by EVAL, where the server does not know them: allow "
-         "+script|load"},
+         "+script|load, or let another user run snib scripts"},
         {SNIB_SERVER_MIN_REPLICAS, "CONFIG", "only snib doctor reads settings: no lock needs it"},
         {SNIB_SERVER_ROLE, "ROLE", "the role is taken from INFO: no lock needs it"},
         {SNIB_SERVER_WAIT, "WAIT", "the option durability has no effect: allow +wait"},

@@ -23,6 +23,7 @@ static const char help[] =
     "       snib latch NAME [set N | down | wait [--wait TIME] [--busy-code N]]\n"
     "       snib doctor [PREFIX]\n"
     "       snib acl PREFIX [KIND]\n"
+    "       snib scripts [--kind KIND]...\n"
     "       snib plan [KIND] [--locks N] [--rate N] [--clients N] [--contended PERCENT]\n"
     "                [--waiters N] [--lease TIME] [--shards N] [--replicas N [--durable]]\n"
     "                [--quorum N] [--server-speed N]\n"
@@ -44,6 +45,9 @@ static const char help[] =
     "  doctor   inspect the server and try each kind of lock, on names that begin with PREFIX;\n"
     "           say what this means for the locks, and what to change\n"
     "  acl      print the rules for a user who may use locks whose names begin with PREFIX\n"
+    "  scripts  load Snib's scripts into the server, all or those of each --kind, for users who "
+    "may\n"
+    "           run them (EVALSHA) but not load or send them (SCRIPT LOAD, EVAL)\n"
     "  plan     print what so many locks cost their server and their clients, and how many "
     "servers\n"
     "           they need; asks no server\n"
@@ -77,6 +81,9 @@ static const char help[] =
     "                  totals of the others; default 1000\n"
     "  --once          top: print what there is now, and end\n"
     "  --output FILE   stats: replace FILE by it, in one step\n"
+    "  --kind KIND     scripts: mutex, fair, fenced, read, write, permits, spin, plain, semaphore "
+    "or\n"
+    "                  latch; may be repeated\n"
     "  --locks N       plan: locks that are held at a time, for longer than a third of the lease\n"
     "  --rate N        plan: locks that are taken and released, a second\n"
     "  --clients N     plan: clients, such as processes; default 1\n"
@@ -90,7 +97,8 @@ static const char help[] =
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
     "                  replace the URL's user name and password;\n"
-    "                  run, hold: three or more for a quorum lock, held on most of these servers\n"
+    "                  run, hold: three or more for a quorum lock, held on most of these servers;\n"
+    "                  scripts: one or more\n"
     "  --json          print JSON; top: a line at each refresh; run, hold, stats: only messages\n"
     "  -q, --quiet     do not say that the lock is waited for, not free, or held\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
@@ -142,6 +150,7 @@ enum option_id {
     OPTION_QUORUM,
     OPTION_SERVER_SPEED, /* the last */
     OPTION_DURABLE,
+    OPTION_KIND, /* of scripts */
     OPTION_URL,
     OPTION_JSON,
     OPTION_QUIET,
@@ -183,6 +192,7 @@ static struct option options[] = {
     {"quorum", required_argument, NULL, OPTION_QUORUM},
     {"server-speed", required_argument, NULL, OPTION_SERVER_SPEED},
     {"durable", no_argument, NULL, OPTION_DURABLE},
+    {"kind", required_argument, NULL, OPTION_KIND},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, OPTION_QUIET},
@@ -228,6 +238,7 @@ static const struct command {
     {"plan", cli_plan, false, 0,
      (EVERYWHERE & ~BIT(OPTION_URL)) | PLAN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY) |
          BIT(OPTION_LEASE)},
+    {"scripts", cli_scripts, false, 0, EVERYWHERE | BIT(OPTION_KIND)},
 };
 
 /* Whether the command takes a lock and holds it. */
@@ -348,6 +359,8 @@ static int take_option(int id, const char *value, struct cli *cli)
     case OPTION_SEMAPHORE:
     case OPTION_LATCH:
         return take_kind(id, cli);
+    case OPTION_KIND:
+        return scripts_take_kind(value, cli);
     case OPTION_FORCE:
         cli->is_forced = true;
         return 0;
@@ -434,7 +447,8 @@ static int settle_kind(struct cli *cli, const struct command *command)
 static int check_quorum(const struct cli *cli, const struct command *command)
 {
     if (!is_taking(command))
-        return cli_usage(cli, "only run and hold take more than one --url, not ", command->name);
+        return cli_usage(cli, "only run, hold and scripts take more than one --url, not ",
+                         command->name);
     if (cli->urls_n == 2)
         return cli_usage(cli, "a quorum has 3 to 15 servers: add a third --url, or give one", "");
     if (cli->names_n > 1)
@@ -472,7 +486,7 @@ static int check(const struct cli *cli, const struct command *command, uint64_t 
     if (cli->names_n > 1 && cli->flags & SNIB_LOCK_FENCED)
         return cli_usage(cli,
                          "--fenced is for one lock, but this is a second name: ", cli->names[1]);
-    if (cli->urls_n > 1) {
+    if (cli->urls_n > 1 && command->run != cli_scripts) {
         int code = check_quorum(cli, command);
         if (code != 0)
             return code;
@@ -553,7 +567,7 @@ int main(int argc, char **argv)
     if (!command)
         return cli_usage(&cli,
                          "a command is missing: run, hold, info, list, top, stats, release, latch, "
-                         "doctor, acl or plan",
+                         "doctor, acl, scripts or plan",
                          "");
     int code = check(&cli, command, given);
     if (code == 0)

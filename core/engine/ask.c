@@ -210,6 +210,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return ask_server(out, op->asked->what);
     if (op->kind == SNIB__OP_IDENTITY)
         return snib__identity_ask(out, op->asked);
+    if (op->kind == SNIB__OP_LOAD)
+        return snib__load_encode(e, out, op->asked);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -351,6 +353,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
     } else if (op->kind == SNIB__OP_SERVER || op->kind == SNIB__OP_IDENTITY) {
         code = ask_told(op->asked, reply, n, resp);
+    } else if (op->kind == SNIB__OP_LOAD) {
+        code = snib__load_answer(e, op, reply, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);
     } else if (op->kind == SNIB__OP_FORCE) {

@@ -1,4 +1,4 @@
-/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND or IDENTITY operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER, COUNT, EXTEND, IDENTITY or LOAD operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -13,8 +13,9 @@ struct snib__op;
 struct snib__hold;
 
 struct snib__asked {
-    uint64_t cursor; /* LIST in: where to continue; out: where to continue next, 0 at the end */
-    int64_t n;       /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
+    uint64_t
+        cursor; /* LIST, LOAD in: where to continue; out: where to continue next, 0 at the end */
+    int64_t n;  /* COUNT; EXTEND: the lease in ms, 0: the client's, renewed */
     struct snib__hold *hold; /* EXTEND: has been recycled if it has another number */
     uint64_t number;         /* EXTEND */
     snib__time acquired_at;  /* EXTEND: reads under one write hold share its number */
@@ -23,10 +24,11 @@ struct snib__asked {
     bool only;               /* EXTEND: its caller applies it */
     bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
-    int32_t what;            /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;              /* LIST, DESCRIBE, SERVER, IDENTITY: the most bytes of text */
-    snib_texts *texts;       /* their result, until the caller takes it */
-    size_t text_len;         /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
+    int32_t
+        what;   /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
+    size_t cap; /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
+    snib_texts *texts; /* their result, until the caller takes it */
+    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];
 };
 

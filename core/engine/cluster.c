@@ -135,7 +135,7 @@ static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib
     const struct snib__cluster *c = e->map;
     if (op->kind == SNIB__OP_DESCRIBE || op->kind == SNIB__OP_IDENTITY)
         return cluster_serves(e, op->asked->text, op->asked->text_len);
-    if (op->kind == SNIB__OP_LIST) {
+    if (op->kind == SNIB__OP_LIST || op->kind == SNIB__OP_LOAD) {
         uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
         if (i > 0 && i < c->n && c->member[i].slots > 0)
             return c->member[i].node;

@@ -149,7 +149,8 @@ enum snib__op_kind {
     SNIB__OP_SERVER,
     SNIB__OP_COUNT,
     SNIB__OP_EXTEND,
-    SNIB__OP_IDENTITY
+    SNIB__OP_IDENTITY,
+    SNIB__OP_LOAD
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -258,6 +259,9 @@ void snib__engine_identify(struct snib__engine *engine, const char *lines, snib_
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+/* One step of loading the scripts of a kind, or with 0 of all; see snib_client_load(). */
+struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
+                                   size_t cap, snib__time now, int32_t *out_code);
 
 #define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
 #define SNIB__BOARD_BYTES 65536                   /* the most notes */

@@ -820,6 +820,12 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
 void snib__identity_end(struct snib__engine *e, snib__time now);
 int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
 
+/* load.c */
+int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+                      const struct snib__asked *asked);
+int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+                          const struct snib__value *reply, const struct snib__resp *resp);
+
 /* board.c */
 int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
 void snib__board_answer(struct snib__engine *e, struct snib__node *node,

@@ -152,6 +152,7 @@ const struct snib__lock_kind snib__fair = {
     .kind = SNIB_FAIR,
     .discipline = SNIB__QUEUED,
     .traits = SNIB__TOKENS,
+    .scripts = "fair mutex_renew",
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,

@@ -72,6 +72,7 @@ const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TOKENS,
+    .scripts = "fenced mutex multi",
     .acquire = fenced_acquire,
     .release = snib__mutex_release,
     .transfer = fenced_transfer,

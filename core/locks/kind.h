@@ -56,6 +56,8 @@ struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
     uint8_t traits;
+    const char
+        *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
     int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
                    const struct snib__hold *hold);
     /* ends a hold, a place in a queue, or any trace of an attempt */

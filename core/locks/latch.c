@@ -94,6 +94,7 @@ const struct snib__lock_kind snib__latch = {
     .kind = SNIB_LATCH,
     .discipline = SNIB__SHARED,
     .traits = SNIB__NO_HOLD,
+    .scripts = "latch",
     .acquire = latch_acquire,
     .info = latch_info,
     .force = latch_force,

@@ -97,6 +97,7 @@ const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .scripts = "mutex mutexes multi quorum",
     .acquire = snib__mutex_acquire,
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,

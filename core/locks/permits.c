@@ -146,6 +146,7 @@ static void permits_acquired(const struct snib__engine *engine, const struct sni
 const struct snib__lock_kind snib__permits = {
     .kind = SNIB_PERMITS,
     .discipline = SNIB__SHARED,
+    .scripts = "permits",
     .acquire = permits_acquire,
     .release = permits_release,
     .renew = permits_renew,

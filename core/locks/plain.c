@@ -110,6 +110,7 @@ const struct snib__lock_kind snib__plain = {
     .kind = SNIB_PLAIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TENURE,
+    .scripts = "plain",
     .acquire = plain_acquire,
     .release = plain_release,
     .transfer = plain_transfer,

@@ -102,6 +102,7 @@ const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
     .traits = SNIB__TWO_MESSAGES,
+    .scripts = "read multi",
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,

@@ -77,6 +77,7 @@ const struct snib__lock_kind snib__semaphore = {
     .kind = SNIB_SEMAPHORE,
     .discipline = SNIB__SHARED,
     .traits = SNIB__UNOWNED,
+    .scripts = "semaphore",
     .acquire = semaphore_acquire,
     .release = semaphore_release,
     .info = semaphore_info,

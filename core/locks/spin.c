@@ -28,6 +28,7 @@ const struct snib__lock_kind snib__spin = {
     .kind = SNIB_SPIN,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__POLLS,
+    .scripts = "spin mutex multi",
     .acquire = snib__mutex_acquire,
     .release = spin_release,
     .transfer = snib__mutex_transfer,

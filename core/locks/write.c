@@ -84,6 +84,7 @@ const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
     .traits = SNIB__TWO_MESSAGES | SNIB__TOKENS,
+    .scripts = "write multi",
     .acquire = write_acquire,
     .release = write_release,
     .transfer = write_transfer,

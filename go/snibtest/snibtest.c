@@ -4541,6 +4541,24 @@ enum snib_server {
 SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                                 size_t *out_used, uint32_t *out_count, snib_error *err);
 
+/* snib_client_load - load the scripts into the servers that serve locks (SCRIPT LOAD), so that users who may run
+ * scripts (EVALSHA), but neither load them nor send them whole (EVAL), can use locks.
+ *
+ * One script in each step: call with *cursor = 0 first, and then again with the new value until it is 0.  In a cluster
+ * they are loaded into each master that serves slots, in all variants that the option publish may choose.  A server
+ * forgets them when it restarts, and another master may never have had them.
+ *
+ * kind       enum snib_kind: those that locks of this kind need; 0: all
+ * buffer     receives four texts, each ended by a NUL: the server's address, the script's name, what it publishes on
+ *            ("classic", "sharded" or "both" channels) and its hash; cap: its size in bytes, at least 65536
+ * out_used   bytes used; out_count: number of texts
+ * Blocks     for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: the user may not load scripts; SNIB_EINVAL, SNIB_EHANDLE, or an error of the
+ *            network, server or state group.  *cursor is then unchanged.
+ */
+SNIB_API int snib_client_load(snib_client *client, int32_t kind, uint64_t *cursor, char *buffer,
+                              size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err);
+
 /* snib_client_describe - ask for everything the server knows about a name, whatever its kind.
  *
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  The first is

@@ -65,6 +65,8 @@ class Json(CommandCase):
             self.assertIn("-@all", self.told("acl", "app:", *kind))
             self.assertIn("-@all", self.told("acl", "app:", *kind, "--url", self.server.url))
         self.assertIn(self.told("doctor", "app:")["worst"], ("ok", "note", "warning"))
+        for words in ((), ("--kind", "latch", "--kind", "fair"), ("--url", self.server.url)):
+            self.assertEqual([self.server.path], [one["server"] for one in self.told("scripts", *words)])
 
     # ---- messages --------------------------------------------------------------------------------
 
@@ -117,6 +119,7 @@ class Json(CommandCase):
         values = {"info": self.told("info", "a"), "list": self.told("list"), "latch": self.told("latch", "l"),
                   "release": self.told("release", "--force", "none"), "top": self.told("top", "--once"),
                   "doctor": self.told("doctor"), "plan": self.told("plan", "--locks", "1"),
+                  "scripts": self.told("scripts", "--kind", "latch"),
                   "message": json.loads(self.snib("hold", "--json").stderr)}
         for name, value in values.items():
             rows = [value, *[row for row in value.values() if isinstance(row, dict)]] if isinstance(value, dict) else []

@@ -33,6 +33,7 @@ static const char *client_calls(const struct handles *h, int want)
     ANSWERS(snib_client_describe_submit(h->client, "x", 1, NULL, 0, &op, &error));
     ANSWERS(snib_client_identity(h->client, "x", 1, buffer, sizeof buffer, &used, &count, &error));
     ANSWERS(snib_client_identity_submit(h->client, "x", 1, NULL, 0, &op, &error));
+    ANSWERS(snib_client_load(h->client, 0, &cursor, buffer, sizeof buffer, &used, &count, &error));
     ANSWERS(snib_client_log(h->client, NULL, SNIB_LOG_NONE, &error));
     ANSWERS(snib_lock_new(h->client, SNIB_MUTEX, "x", 1, NULL, &lock, &error));
     ANSWERS(snib_queue_new(h->client, &queue, &error));

@@ -145,6 +145,10 @@ static void nothing_to_write_to(void **state)
             snib_client_identity(w.client, "o", 1, buffer, 65536, NULL, OUT, ERR));
     REFUSED(SNIB_EINVAL, "buffer",
             snib_client_server(w.client, SNIB_SERVER_INFO, NULL, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "cursor",
+            snib_client_load(w.client, 0, NULL, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "buffer",
+            snib_client_load(w.client, 0, &cursor, NULL, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "room", snib_queue_drain(w.queue, NULL, 1, ERR));
     REFUSED(SNIB_EINVAL, "room", snib_queue_drain(w.queue, OUT, 0, ERR));
     REFUSED(SNIB_EINVAL, "room", snib_queue_wait(w.queue, NULL, 1, 0, ERR));
@@ -319,6 +323,12 @@ static void texts(void **state)
             snib_client_server(w.client, SNIB_SERVER_INFO - 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "no such server query",
             snib_client_server(w.client, SNIB_SERVER_LOAD + 1, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "no such kind",
+            snib_client_load(w.client, -1, &cursor, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "no such kind",
+            snib_client_load(w.client, SNIB_LATCH + 1, &cursor, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(SNIB_EINVAL, "65535 bytes",
+            snib_client_load(w.client, 0, &cursor, buffer, 65535, OUT, OUT, ERR));
     assert_int_equal(cursor, 9);
 }
 
@@ -438,6 +448,7 @@ static void of_client(snib_client *client, int want)
     REFUSED(want, "", snib_client_identity(client, "o", 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(want, "", snib_client_identity_submit(client, "o", 1, NULL, 0, OUT, ERR));
     REFUSED(want, "", snib_client_server(client, SNIB_SERVER_INFO, buffer, 65536, OUT, OUT, ERR));
+    REFUSED(want, "", snib_client_load(client, 0, &cursor, buffer, 65536, OUT, OUT, ERR));
     REFUSED(want, "", snib_lock_new(client, SNIB_MUTEX, "m", 1, NULL, OUT, ERR));
     if (want == SNIB_ECLOSED)
         return;

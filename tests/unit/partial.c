@@ -117,10 +117,25 @@ static void forget_all(void)
     snib__buf_drop(&conn->out);
 }
 
+static int32_t kind_now; /* of the lock whose requests are written; 0: of none */
+
+/* Of the scripts that a kind is said to need, see load.c. */
+static bool is_needed(int32_t kind, const char *script)
+{
+    char words[96], group[48], name[48];
+    snprintf(words, sizeof words, " %s ", snib__kind_of(kind)->scripts);
+    snprintf(group, sizeof group, " %.*s ", (int)strcspn(script, "_"), script);
+    snprintf(name, sizeof name, " %s ", script);
+    return strstr(words, group) || strstr(words, name);
+}
+
 static int write_it(const struct snib__request *request)
 {
     struct snib__request copy = *request;
-    return snib__link_write(engine, command_link(), &copy, START);
+    int written = snib__link_write(engine, command_link(), &copy, START);
+    if (written == 0 && kind_now && copy.script >= 0)
+        assert_true(is_needed(kind_now, snib__script_of(copy.script, SNIB__CLASSIC)->name));
+    return written;
 }
 
 /* The request with room for `room` bytes, and one refusal; then once more, with memory.  False: it wanted no memory. */
@@ -220,7 +235,10 @@ static void renewals_are_whole(struct snib__hold *one, struct snib__hold *other)
             batch->narrow = narrow;
             batch->of[0].hold = one;
             batch->of[1].hold = other;
+            int32_t kind = kind_now;
+            kind_now = narrow && batch->kind != SNIB_FAIR ? 0 : kind; /* no other is ever narrow */
             is_whole(SNIB__REQ_RENEW, batch);
+            kind_now = kind;
             snib__batch_recycle(engine, batch);
         }
 }
@@ -281,7 +299,9 @@ static void all_kinds(void)
         for (int fenced = 0; fenced < 2; fenced++) {
             struct snib__gate *gate = snib__gate_get(engine, kind, "name", 4);
             assert_non_null(gate);
+            kind_now = kind;
             requests_are_whole(gate, fenced ? SNIB_LOCK_FENCED : 0, 0);
+            kind_now = 0;
             snib__gate_put(engine, gate);
         }
 }
@@ -301,7 +321,9 @@ static void commands_of_locks(void **state)
         snib__gate_put(engine, gate);
     }
     struct snib__gate *member = snib__gate_get(engine, SNIB_MUTEX, "name", 4);
+    kind_now = SNIB_MUTEX;
     requests_are_whole(member, 0, 30000); /* of a quorum */
+    kind_now = 0;
     snib__gate_put(engine, member);
     assert_null(snib__kind_of(SNIB__KINDS));
     snib__engine_free(engine);
@@ -338,7 +360,7 @@ static void commands_about_a_server(void **state)
     asked->text_len = 4;
     struct snib__op op = {.node = engine->home, .asked = asked};
     static const uint8_t kinds[] = {SNIB__OP_PING, SNIB__OP_DESCRIBE, SNIB__OP_LIST,
-                                    SNIB__OP_IDENTITY};
+                                    SNIB__OP_IDENTITY, SNIB__OP_LOAD};
     for (size_t i = 0; i < COUNT(kinds); i++) {
         op.kind = kinds[i];
         is_whole(SNIB__REQ_ASK, &op);
