@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b734081e631edaf2"
+#define SNIB_BUILD_ID "3a9de6b3ff4467c8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -791,12 +791,17 @@ enum snib_server {
     SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
     SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
     SNIB_SERVER_WAIT = 10,      /* WAIT for 0 replicas: how many there are */
-    SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
+    SNIB_SERVER_LOAD = 11,      /* SCRIPT LOAD of a script that does nothing: its hash */
+    /* What the client knows without asking, "name:value" each: "deployment", single, cluster or sentinel; "server",
+     * its address, except in a cluster; "tls", yes or no; "verified", whether certificates are; behind sentinels
+     * "service", and "sentinels", how many are known, and "answered", how many of them have last given an answer
+     * that was believed. */
+    SNIB_SERVER_WAY = 12
 };
 
 /* snib_client_server - ask the server for information about itself, for diagnosis.
  *
- * With several servers, the client asks one that serves locks.
+ * With several servers, the client asks one that serves locks.  SNIB_SERVER_WAY asks none.
  *
  * what       enum snib_server
  * buffer     receives the texts, each ended by a NUL; cap: its size in bytes, at least 65536
@@ -8927,7 +8932,7 @@ int snib_client_identity_submit(snib_client *client, const char *owner, size_t o
 int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
-    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
+    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_WAY)
         return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
@@ -14582,6 +14587,8 @@ void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t c
                       snib__time now);
 void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
+/* Write what is known of the deployment, as lines: see SNIB_SERVER_WAY.  Returns its length, less than cap. */
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
 void snib__route_tick(struct snib__engine *e, snib__time now);
 snib__time snib__route_deadline(const struct snib__engine *e);
 /* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
@@ -19625,7 +19632,12 @@ struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_
         return op;
     op->asked->what = what;
     op->asked->cap = cap;
-    return snib__ask_start(e, op, now);
+    if (what != SNIB_SERVER_WAY)
+        return snib__ask_start(e, op, now);
+    char lines[1024];
+    snib__op_done(e, op,
+                  snib__ask_lines(op->asked, lines, snib__route_tell(e, lines, sizeof lines)));
+    return op;
 }
 
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
@@ -19944,6 +19956,8 @@ struct snib__route {
                        struct snib__request *request, const char *text, uint32_t n, snib__time now);
     /* The script variant for a link: enum snib__publish; NULL: classic. */
     int (*publish)(struct snib__engine *e, const struct snib__link *link);
+    /* Add lines about this type of deployment: returns their length; NULL: there are none. */
+    int (*tell)(const struct snib__engine *e, char *out, size_t cap);
     void (*tick)(struct snib__engine *e, snib__time now);
     snib__time (*deadline)(const struct snib__engine *e);
 };
@@ -26826,6 +26840,23 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
+{
+    static const char *const types[] = {
+        [SNIB__SINGLE] = "single",
+        [SNIB__CLUSTER] = "cluster",
+        [SNIB__SENTINEL] = "sentinel",
+    };
+    bool tls = e->config.seeds_n > 0 && e->config.seeds[0].tls;
+    int n = snprintf(out, cap, "deployment:%s\ntls:%s\nverified:%s\n", types[e->config.topology],
+                     tls ? "yes" : "no", tls && !e->config.insecure ? "yes" : "no");
+    if (e->config.topology != SNIB__CLUSTER)
+        n += snprintf(out + n, cap - (size_t)n, "server:%s\n", snib__node_where(e, e->home));
+    if (e->route->tell)
+        n += e->route->tell(e, out + n, cap - (size_t)n);
+    return (size_t)n;
+}
+
 bool snib__route_moved(const char *text)
 {
     return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
@@ -27817,6 +27848,16 @@ static snib__time sentinel_deadline(const struct snib__engine *e)
     return listen < next ? listen : next;
 }
 
+static int sentinel_tell(const struct snib__engine *e, char *out, size_t cap)
+{
+    const struct sentinels *map = sentinels_of(e);
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < map->n; i++)
+        answered += map->all[i].outcome == OUTCOME_GOOD;
+    return snprintf(out, cap, "service:%.200s\nsentinels:%u\nanswered:%u\n", e->config.service,
+                    map->n, answered);
+}
+
 const struct snib__route snib__sentinel = {
     .begin = sentinels_begin,
     .end = sentinels_end,
@@ -27827,6 +27868,7 @@ const struct snib__route snib__sentinel = {
     .encode = sentinel_encode,
     .answer = sentinel_answer,
     .heard = sentinel_heard,
+    .tell = sentinel_tell,
     .tick = sentinel_tick,
     .deadline = sentinel_deadline,
 };

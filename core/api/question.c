@@ -405,7 +405,7 @@ int snib_client_identity_submit(snib_client *client, const char *owner, size_t o
 int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
-    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
+    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_WAY)
         return snib__fail(err, SNIB_EINVAL, 0, "no such server query");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);

@@ -26,6 +26,8 @@ struct doctor {
     enum verdict worst;
     char *info; /* the server's INFO: texts with a NUL each */
     size_t info_used;
+    char *way; /* SNIB_SERVER_WAY's */
+    size_t way_used;
 };
 
 /* ---- reporting ------------------------------------------------------------------------------- */
@@ -66,15 +68,26 @@ static char *ask(struct doctor *doctor, int32_t what, size_t *out_used, snib_err
     return NULL;
 }
 
-/* The value of "name:value" among the texts of INFO; "" if there is none. */
-static const char *info(const struct doctor *doctor, const char *name)
+/* The value of "name:value" among texts; "" if there is none. */
+static const char *value_in(const char *texts, size_t used, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *at = doctor->info; at && at < doctor->info + doctor->info_used;
-         at += strlen(at) + 1)
+    for (const char *at = texts; at && at < texts + used; at += strlen(at) + 1)
         if (strncmp(at, name, n) == 0 && at[n] == ':')
             return at + n + 1;
     return "";
+}
+
+/* Of INFO. */
+static const char *info(const struct doctor *doctor, const char *name)
+{
+    return value_in(doctor->info, doctor->info_used, name);
+}
+
+/* Of what the client knows of its way to the server. */
+static const char *way(const struct doctor *doctor, const char *name)
+{
+    return value_in(doctor->way, doctor->way_used, name);
 }
 
 /* Write the value of a setting to out; false: it is not available, and out says why. */
@@ -91,6 +104,90 @@ static bool setting(struct doctor *doctor, int32_t what, char *out, size_t cap)
     bool told = texts && name < used;
     free(texts);
     return told;
+}
+
+/* ---- the way to it --------------------------------------------------------------------------- */
+
+static void look_at_tls(struct doctor *doctor)
+{
+    bool is_on = strcmp(way(doctor, "tls"), "yes") == 0;
+    bool is_verified = strcmp(way(doctor, "verified"), "yes") == 0;
+    bool is_socket = way(doctor, "server")[0] == '/';
+    if (is_on)
+        found(doctor, is_verified ? FINE : WARNING, "TLS",
+              is_verified ? "on, the server's certificate is verified"
+                          : "on, but certificates are not verified",
+              is_verified ? ""
+                          : "anyone between here and the server can read and change all traffic: "
+                            "give the CA as tls_ca instead of tls_insecure");
+    else if (is_socket)
+        found(doctor, FINE, "TLS", "off, on a unix socket", "");
+    else
+        found(doctor, NOTE, "TLS", "off",
+              "passwords can be read on the way, and locks forged: use rediss:// unless the "
+              "network is trusted");
+}
+
+static void look_at_sentinels(struct doctor *doctor)
+{
+    char text[640];
+    int known = atoi(way(doctor, "sentinels"));
+    snprintf(text, sizeof text, "service %.200s, master %.300s, %d sentinel%s known",
+             way(doctor, "service"), way(doctor, "server"), known, known == 1 ? "" : "s");
+    found(doctor, known < 3 ? NOTE : FINE, "topology", text,
+          known < 3 ? "when one sentinel fails, no majority may be left for a failover: run three, "
+                      "on different machines"
+                    : "");
+}
+
+static void look_at_cluster(struct doctor *doctor)
+{
+    char text[256];
+    snib_error err;
+    size_t used;
+    char *texts = ask(doctor, SNIB_SERVER_CLUSTER, &used, &err);
+    if (!texts) {
+        snprintf(text, sizeof text, "cluster, unknown: %.200s", err.text);
+        found(doctor, NOTE, "topology", text,
+              "allow this user +cluster|info, to see masters and slots here");
+        return;
+    }
+    int masters = atoi(value_in(texts, used, "cluster_size"));
+    int served = atoi(value_in(texts, used, "cluster_slots_ok"));
+    snprintf(text, sizeof text, "cluster of %d master%s, %s%d of 16384 slots served", masters,
+             masters == 1 ? "" : "s", served == 16384 ? "all " : "", served);
+    found(doctor,
+          served != 16384 ? WARNING
+          : masters < 3   ? NOTE
+                          : FINE,
+          "topology", text,
+          served != 16384 ? "locks in the other slots fail: see CLUSTER SLOTS and CLUSTER NODES"
+          : masters < 3   ? "replicas take over only if most of at least three masters agree"
+                          : "");
+    free(texts);
+}
+
+static void look_at_single(struct doctor *doctor)
+{
+    char text[400];
+    int replicas = atoi(info(doctor, "connected_slaves"));
+    snprintf(text, sizeof text, "one server, %.300s", way(doctor, "server"));
+    found(doctor, replicas ? NOTE : FINE, "topology", text,
+          replicas
+              ? "a failover is not announced to this client: name the sentinels if there are any "
+                "(redis+sentinel://), or an address that follows the master"
+              : "");
+}
+
+static void look_at_topology(struct doctor *doctor)
+{
+    const char *deployment = way(doctor, "deployment");
+    if (strcmp(deployment, "sentinel") == 0)
+        look_at_sentinels(doctor);
+    else if (strcmp(deployment, "cluster") == 0)
+        look_at_cluster(doctor);
+    else
+        look_at_single(doctor);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -452,7 +549,10 @@ static void look_at_identities(struct doctor *doctor)
 static void look_at_all(struct doctor *doctor)
 {
     snib_error err;
+    doctor->way = ask(doctor, SNIB_SERVER_WAY, &doctor->way_used, &err);
     doctor->info = ask(doctor, SNIB_SERVER_INFO, &doctor->info_used, &err);
+    look_at_tls(doctor);
+    look_at_topology(doctor);
     if (!doctor->info) {
         found(doctor, WARNING, "info", err.text,
               "allow this user +info: without it eviction, restarts and replicas go unnoticed");
@@ -481,6 +581,7 @@ static int finish_doctor(struct doctor *doctor)
         cli_print_json(object);
     }
     free(doctor->info);
+    free(doctor->way);
     return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;
 }
 

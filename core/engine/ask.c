@@ -102,7 +102,12 @@ struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_
         return op;
     op->asked->what = what;
     op->asked->cap = cap;
-    return snib__ask_start(e, op, now);
+    if (what != SNIB_SERVER_WAY)
+        return snib__ask_start(e, op, now);
+    char lines[1024];
+    snib__op_done(e, op,
+                  snib__ask_lines(op->asked, lines, snib__route_tell(e, lines, sizeof lines)));
+    return op;
 }
 
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,

@@ -529,6 +529,8 @@ void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t c
                       snib__time now);
 void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
+/* Write what is known of the deployment, as lines: see SNIB_SERVER_WAY.  Returns its length, less than cap. */
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
 void snib__route_tick(struct snib__engine *e, snib__time now);
 snib__time snib__route_deadline(const struct snib__engine *e);
 /* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */

@@ -69,6 +69,23 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
+{
+    static const char *const types[] = {
+        [SNIB__SINGLE] = "single",
+        [SNIB__CLUSTER] = "cluster",
+        [SNIB__SENTINEL] = "sentinel",
+    };
+    bool tls = e->config.seeds_n > 0 && e->config.seeds[0].tls;
+    int n = snprintf(out, cap, "deployment:%s\ntls:%s\nverified:%s\n", types[e->config.topology],
+                     tls ? "yes" : "no", tls && !e->config.insecure ? "yes" : "no");
+    if (e->config.topology != SNIB__CLUSTER)
+        n += snprintf(out + n, cap - (size_t)n, "server:%s\n", snib__node_where(e, e->home));
+    if (e->route->tell)
+        n += e->route->tell(e, out + n, cap - (size_t)n);
+    return (size_t)n;
+}
+
 bool snib__route_moved(const char *text)
 {
     return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;

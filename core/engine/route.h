@@ -41,6 +41,8 @@ struct snib__route {
                        struct snib__request *request, const char *text, uint32_t n, snib__time now);
     /* The script variant for a link: enum snib__publish; NULL: classic. */
     int (*publish)(struct snib__engine *e, const struct snib__link *link);
+    /* Add lines about this type of deployment: returns their length; NULL: there are none. */
+    int (*tell)(const struct snib__engine *e, char *out, size_t cap);
     void (*tick)(struct snib__engine *e, snib__time now);
     snib__time (*deadline)(const struct snib__engine *e);
 };

@@ -609,6 +609,16 @@ static snib__time sentinel_deadline(const struct snib__engine *e)
     return listen < next ? listen : next;
 }
 
+static int sentinel_tell(const struct snib__engine *e, char *out, size_t cap)
+{
+    const struct sentinels *map = sentinels_of(e);
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < map->n; i++)
+        answered += map->all[i].outcome == OUTCOME_GOOD;
+    return snprintf(out, cap, "service:%.200s\nsentinels:%u\nanswered:%u\n", e->config.service,
+                    map->n, answered);
+}
+
 const struct snib__route snib__sentinel = {
     .begin = sentinels_begin,
     .end = sentinels_end,
@@ -619,6 +629,7 @@ const struct snib__route snib__sentinel = {
     .encode = sentinel_encode,
     .answer = sentinel_answer,
     .heard = sentinel_heard,
+    .tell = sentinel_tell,
     .tick = sentinel_tick,
     .deadline = sentinel_deadline,
 };

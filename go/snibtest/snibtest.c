@@ -4523,12 +4523,17 @@ enum snib_server {
     SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
     SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
     SNIB_SERVER_WAIT = 10,      /* WAIT for 0 replicas: how many there are */
-    SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
+    SNIB_SERVER_LOAD = 11,      /* SCRIPT LOAD of a script that does nothing: its hash */
+    /* What the client knows without asking, "name:value" each: "deployment", single, cluster or sentinel; "server",
+     * its address, except in a cluster; "tls", yes or no; "verified", whether certificates are; behind sentinels
+     * "service", and "sentinels", how many are known, and "answered", how many of them have last given an answer
+     * that was believed. */
+    SNIB_SERVER_WAY = 12
 };
 
 /* snib_client_server - ask the server for information about itself, for diagnosis.
  *
- * With several servers, the client asks one that serves locks.
+ * With several servers, the client asks one that serves locks.  SNIB_SERVER_WAY asks none.
  *
  * what       enum snib_server
  * buffer     receives the texts, each ended by a NUL; cap: its size in bytes, at least 65536

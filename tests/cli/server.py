@@ -19,12 +19,12 @@ PATIENT = "?patience=60s&try_timeout=60s&reply_timeout=60s&connect_timeout=60s"
 
 
 class Server:
-    def __init__(self, *options):
+    def __init__(self, *options, program=None):
         self.folder = tempfile.mkdtemp(prefix="snib-cli-")
         self.path = f"{self.folder}/socket"
         self.url = f"unix://{self.path}"
         self.process = subprocess.Popen(
-            [binary(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", "",
+            [program or binary(), "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", "",
              "--appendonly", "no", "--daemonize", "no", *options], stdout=subprocess.DEVNULL)
         wait_for(self.answers, "the server's first answer")
 
@@ -48,6 +48,83 @@ class Server:
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder)
+
+
+def free_port():
+    """A port, with room for the one of the cluster's own, 10,000 above it."""
+    port = 65535
+    while port > 55535:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+    return port
+
+
+class Cluster:
+    """Three masters without replicas, which serve the first so many slots."""
+
+    def __init__(self, slots=16384):
+        self.nodes, self.ports = [], []
+        try:
+            for _ in range(3):
+                self.ports.append(free_port())
+                self.nodes.append(Server("--port", str(self.ports[-1]), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
+                                         "--cluster-require-full-coverage", "no"))
+            self.join(slots)
+        except BaseException:
+            self.stop()
+            raise
+
+    def join(self, slots):
+        for i, node in enumerate(self.nodes):
+            node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            node("CLUSTER", "ADDSLOTS", *range(16384 * i // 3, min(slots, 16384 * (i + 1) // 3)))
+            for port in self.ports[:i]:
+                node("CLUSTER", "MEET", "127.0.0.1", port)
+        for node in self.nodes:
+            wait_for(lambda: "cluster_state:ok" in (told := node("CLUSTER", "INFO")) and "cluster_size:3" in told,
+                     "the node to know the others")
+
+    def url(self, user="", options=""):
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return f"redis+cluster://{user}{hosts}{PATIENT}{options}"
+
+    def name_of(self, i):
+        """The name of a lock at that node."""
+        names = (f"app:{n}" for n in range(10000))
+        return next(name for name in names if self.nodes[0]("CLUSTER", "KEYSLOT", name) * 3 // 16384 == i)
+
+    def stop(self):
+        for node in self.nodes:
+            node.stop()
+
+
+class Sentinels:
+    """A master, and sentinels that watch it."""
+
+    def __init__(self, count):
+        self.ports = [free_port() for _ in range(count + 1)]
+        self.master = Server("--port", str(self.ports[0]), "--bind", "127.0.0.1")
+        self.folder = tempfile.mkdtemp(prefix="snib-cli-")
+        self.processes = [self.begin(port) for port in self.ports[1:]]
+
+    def begin(self, port):
+        path = f"{self.folder}/{port}.conf"
+        with open(path, "w") as config:
+            config.write(f"port {port}\nbind 127.0.0.1\ndir {self.folder}\n"
+                         f"sentinel monitor locks 127.0.0.1 {self.ports[0]} 1\n")
+        return subprocess.Popen([binary(), path, "--sentinel"], stdout=subprocess.DEVNULL)
+
+    @property
+    def url(self):
+        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in self.ports[1:])}/locks{PATIENT}"
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.folder)
+        self.master.stop()
 
 
 def read_reply(replies):

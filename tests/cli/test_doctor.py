@@ -3,13 +3,17 @@
 import json
 import pathlib
 import re
-import socket
+import shutil
+import subprocess
+import tempfile
 import unittest
 
 from command import SERVER, USAGE, CommandCase
-from server import PATIENT, Server, wait_for
+from server import PATIENT, Cluster, Sentinels, Server, binary, free_port, wait_for
 
-LUA = pathlib.Path(__file__).resolve().parents[2] / "core/lua"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LUA = ROOT / "core/lua"
+DEBIAN = pathlib.Path("/usr/bin/redis-check-rdb") # the server under another name; other builds may lack TLS
 KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "write", "--spin": "spin",
          "--plain": "plain", "--permits": "permits", "--semaphore": "semaphore", "--latch": "latch"}
 # Kinds whose scripts a kind runs in addition to its own, and what every script's wrapper needs.
@@ -57,11 +61,7 @@ class Acl(CommandCase):
 
     def test_cluster(self):
         """The client asks nodes of a cluster for more, and nothing of that is refused."""
-        port = 65535
-        while port > 55535: # and 10,000 more, for the node's own port
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+        port = free_port()
         node = Server("--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes")
         self.addCleanup(node.stop)
         node("CLUSTER", "ADDSLOTS", *range(16384))
@@ -84,6 +84,27 @@ class Acl(CommandCase):
                 forced = self.snib("release", "--force", *kind, "app:x", env=env)
                 self.assertIn(forced.returncode, (0, 1), (option, forced.stderr))
             self.assertFree("app:x")
+
+    def test_each_counter_alone(self):
+        """The two kinds that snib run does not take: doctor tries them, and a client waits for each."""
+        for kind in ("semaphore", "latch"):
+            env = self.user(self.rules("app:", f"--{kind}"))
+            found = {item["what"]: item for item in json.loads(self.snib("doctor", "app:", "--json", env=env).stdout)["findings"]}
+            self.assertEqual(("ok", "works"), (found[kind]["verdict"], found[kind]["value"]))
+            self.assertEqual("error", found["fair"]["verdict"])
+            forced = self.snib("release", "--force", f"--{kind}", "app:x", env=env)
+            self.assertIn(forced.returncode, (0, 1), (kind, forced.stderr))
+        self.env, before = {**self.env, **env}, self.env
+        try:
+            self.assertEqual(0, self.snib("latch", "app:x", "set", "1").returncode)
+            waiter = self.start("latch", "app:x", "wait", "-v")
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+            self.assertEqual(0, self.snib("latch", "app:x", "down").returncode)
+            code, text = self.end(waiter)
+            self.assertEqual(0, code, text)
+            self.assertNotIn("refused", text)
+        finally:
+            self.env = before
 
     def waits(self, env, run):
         """One client holds, another waits for a message, and follows."""
@@ -147,6 +168,8 @@ class Doctor(CommandCase):
         self.assertEqual({"ok", "note"}, {item["verdict"] for item in found.values()})
         for kind in ("mutex", *KINDS.values()):
             self.assertEqual("works", found[kind]["value"])
+        self.assertEqual(("ok", f"one server, {self.server.path}"), (found["topology"]["verdict"], found["topology"]["value"]))
+        self.assertEqual(("ok", "off, on a unix socket"), (found["TLS"]["verdict"], found["TLS"]["value"]))
         text = self.snib("doctor").stdout
         self.assertRegex(text, r"(?m)^ok       server         (Redis|Valkey) \d+\.\d+\.\d+, standalone$")
         # Only the fenced lock's counter stays, as always.
@@ -202,9 +225,7 @@ class Doctor(CommandCase):
     def test_durability(self):
         """Durability is tried where there are replicas, and a forbidden WAIT is reported."""
         self.assertNotIn("durability", self.findings())
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         master = Server("--port", str(port), "--repl-diskless-sync-delay", "0")
         replica = Server()
         try:
@@ -212,6 +233,9 @@ class Doctor(CommandCase):
             wait_for(lambda: "state=online" in master("INFO", "replication"), "the replica to be in step")
             found = self.findings(env={"SNIB_URL": master.url + PATIENT})["durability"]
             self.assertEqual(("ok", "1 of 1 connected replicas had a grant at once"), (found["verdict"], found["value"]))
+            found = self.findings(env={"SNIB_URL": master.url + PATIENT})["topology"]
+            self.assertEqual(("note", f"one server, {master.path}"), (found["verdict"], found["value"]))
+            self.assertIn("redis+sentinel://", found["advice"])
             master("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
             found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}{PATIENT}"})["durability"]
             self.assertEqual("note", found["verdict"])
@@ -219,6 +243,59 @@ class Doctor(CommandCase):
         finally:
             replica.stop()
             master.stop()
+
+    def test_without_tls(self):
+        port = free_port()
+        server = Server("--port", str(port), "--bind", "127.0.0.1")
+        self.addCleanup(server.stop)
+        found = self.findings(env={"SNIB_URL": f"redis://127.0.0.1:{port}{PATIENT}"})
+        self.assertEqual(("note", "off"), (found["TLS"]["verdict"], found["TLS"]["value"]))
+        self.assertIn("rediss://", found["TLS"]["advice"])
+        self.assertEqual(f"one server, 127.0.0.1:{port}", found["topology"]["value"])
+
+    @unittest.skipUnless(shutil.which("openssl"), "needs openssl")
+    def test_tls(self):
+        folder = tempfile.mkdtemp(prefix="snib-cli-")
+        self.addCleanup(shutil.rmtree, folder)
+        subprocess.run([str(ROOT / "tests/support/certs.sh"), folder], check=True, stdout=subprocess.DEVNULL)
+        program = f"{folder}/redis-server"
+        pathlib.Path(program).symlink_to(DEBIAN if DEBIAN.exists() else shutil.which(binary()))
+        port = free_port()
+        server = Server("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file", f"{folder}/server.crt",
+                        "--tls-key-file", f"{folder}/server.key", "--tls-ca-cert-file", f"{folder}/ca.crt", program=program)
+        self.addCleanup(server.stop)
+        url = f"rediss://localhost:{port}{PATIENT}"
+        for options, verdict, value in ((f"&tls_ca={folder}/ca.crt", "ok", "on, the server's certificate is verified"),
+                                        ("&tls_insecure=yes", "warning", "on, but certificates are not verified")):
+            found = self.findings(env={"SNIB_URL": url + options})
+            self.assertEqual((verdict, value), (found["TLS"]["verdict"], found["TLS"]["value"]))
+            self.assertEqual(verdict == "warning", "tls_ca" in found["TLS"]["advice"])
+        done = self.snib("doctor", env={"SNIB_URL": f"{url}&tls_ca={folder}/strange.crt"})
+        self.assertEqual((SERVER, ""), (done.returncode, done.stdout))
+
+    def test_sentinels(self):
+        for count, verdict in ((1, "note"), (3, "ok")):
+            them = Sentinels(count)
+            self.addCleanup(them.stop)
+            found = self.findings(env={"SNIB_URL": them.url})["topology"]
+            some = f"{count} sentinel{'s' if count > 1 else ''}"
+            self.assertEqual((verdict, f"service locks, master 127.0.0.1:{them.ports[0]}, {some} known"),
+                             (found["verdict"], found["value"]))
+            done = self.snib("scripts", env={"SNIB_URL": them.url})
+            self.assertRegex(done.stdout, rf"^127.0.0.1:{them.ports[0]}: \d+ scripts, for all kinds\n$")
+
+    def test_cluster(self):
+        for slots, verdict, served in ((16384, "ok", "all 16384"), (16383, "warning", "16383")):
+            cluster = Cluster(slots)
+            self.addCleanup(cluster.stop)
+            found = self.findings(env={"SNIB_URL": cluster.url()})
+            value = f"cluster of 3 masters, {served} of 16384 slots served"
+            self.assertEqual((verdict, value), (found["topology"]["verdict"], found["topology"]["value"]))
+        for node in cluster.nodes:
+            node("ACL", "SETUSER", "default", "-cluster|info")
+        found = self.findings(env={"SNIB_URL": cluster.url()})["topology"]
+        self.assertEqual("note", found["verdict"])
+        self.assertIn("+cluster|info", found["advice"])
 
     def test_a_replica(self):
         replica = Server("--port", "0")

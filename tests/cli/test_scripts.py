@@ -1,63 +1,14 @@
 #!/usr/bin/env python3
 """snib scripts: a user who may run scripts, but neither load nor send them, can use the locks after it."""
 import json
-import socket
 import unittest
 
 from command import SERVER, USAGE, CommandCase
-from server import PATIENT, Server, wait_for
+from server import PATIENT, Cluster, Server, wait_for
 
 KINDS = {"mutex": [], "fair": ["--fair"], "fenced": ["--fenced"], "read": ["--read"], "write": ["--write"],
          "permits": ["--permits", "1"], "spin": ["--spin"], "plain": ["--plain"]}
 RIGHTS = ("reset", "on", ">secret", "~*", "&*", "+@all", "-eval", "-script")
-
-
-def free_port():
-    """A port, with room for the one of the cluster's own, 10,000 above it."""
-    port = 65535
-    while port > 55535:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-    return port
-
-
-class Cluster:
-    """Three masters without replicas."""
-
-    def __init__(self):
-        self.nodes, self.ports = [], []
-        try:
-            for _ in range(3):
-                self.ports.append(free_port())
-                self.nodes.append(Server("--port", str(self.ports[-1]), "--bind", "127.0.0.1", "--cluster-enabled", "yes"))
-            self.join()
-        except BaseException:
-            self.stop()
-            raise
-
-    def join(self):
-        for i, node in enumerate(self.nodes):
-            node("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-            node("CLUSTER", "ADDSLOTS", *range(16384 * i // 3, 16384 * (i + 1) // 3))
-            for port in self.ports[:i]:
-                node("CLUSTER", "MEET", "127.0.0.1", port)
-        for node in self.nodes:
-            wait_for(lambda: "cluster_state:ok" in (told := node("CLUSTER", "INFO")) and "cluster_size:3" in told,
-                     "the node to know the others")
-
-    def url(self, user="", options=""):
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-        return f"redis+cluster://{user}{hosts}{PATIENT}{options}"
-
-    def name_of(self, i):
-        """The name of a lock at that node."""
-        names = (f"app:{n}" for n in range(10000))
-        return next(name for name in names if self.nodes[0]("CLUSTER", "KEYSLOT", name) * 3 // 16384 == i)
-
-    def stop(self):
-        for node in self.nodes:
-            node.stop()
 
 
 class Scripts(CommandCase):
@@ -213,7 +164,8 @@ class Scripts(CommandCase):
         self.assertEqual(USAGE, self.snib("acl", "app:", "--kind", "fair").returncode)
 
     def test_no_server(self):
-        for words in (["--url", "redis://127.0.0.1:1"], ["--url", self.server.url, "--url", "redis://127.0.0.1:1"]):
+        nothing = "redis://127.0.0.1:1?patience=300ms"
+        for words in (["--url", nothing], ["--url", self.server.url, "--url", nothing]):
             for more in ([], ["--json"]):
                 done = self.snib("scripts", *words, *more)
                 self.assertEqual((SERVER, ""), (done.returncode, done.stdout), words)

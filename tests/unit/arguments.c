@@ -322,7 +322,7 @@ static void texts(void **state)
     REFUSED(SNIB_EINVAL, "no such server query",
             snib_client_server(w.client, SNIB_SERVER_INFO - 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "no such server query",
-            snib_client_server(w.client, SNIB_SERVER_LOAD + 1, buffer, 65536, OUT, OUT, ERR));
+            snib_client_server(w.client, SNIB_SERVER_WAY + 1, buffer, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "no such kind",
             snib_client_load(w.client, -1, &cursor, buffer, 65536, OUT, OUT, ERR));
     REFUSED(SNIB_EINVAL, "no such kind",
