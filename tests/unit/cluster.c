@@ -397,8 +397,8 @@ static void maps_have_their_own_epochs(void **state)
     }
 }
 
-/* A listing continues at the next node that has slots, if the one that its cursor names has none
- * now. */
+/* A listing, and loading, continue at the next node that has slots, if the one that its cursor names
+ * has none now. */
 static void list_goes_on_elsewhere(void **state)
 {
     (void)state;
@@ -408,11 +408,14 @@ static void list_goes_on_elsewhere(void **state)
     const uint16_t a = map->owner[0], b = map->owner[16383];
     struct snib__asked asked = {.cursor = (uint64_t)(a < b ? a : b) << 52 | 7};
     const struct snib__op op = {.kind = SNIB__OP_LIST, .asked = &asked};
+    const struct snib__op load = {.kind = SNIB__OP_LOAD, .asked = &asked};
     assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? a : b].node);
+    assert_ptr_equal(engine->route->asks(engine, &load), map->member[a < b ? a : b].node);
     common_epoch++;
     map_of(common, a < b ? "b:0-16383" : "a:0-16383");
     pass(engine, now + 11 * SECOND);
     assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? b : a].node);
+    assert_ptr_equal(engine->route->asks(engine, &load), map->member[a < b ? b : a].node);
     snib__engine_free(engine);
 }
 

@@ -1,8 +1,11 @@
 /* odd_replies.c - replies in forms that no script and no command has: the caller is told, waiters are not disturbed. */
 #include "fed.h"
 
+#include "net/script.h"
+
 #include "engine/ask.h"
 #include "ledger/ledger.h"
+#include "net/script.h"
 
 static struct snib__engine *ready_engine(void)
 {
@@ -122,6 +125,82 @@ static void about_a_server(void **state)
     snib__engine_free(engine);
 }
 
+/* The hash of a script that was loaded; any other is a broken reply, and the next try begins where this one did. */
+static void about_loading(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        size_t cap;
+        int32_t code;
+        uint32_t refuse;
+    } cases[] = {
+        {"$40\r\n0123456789012345678901234567890123456789\r\n", 200, SNIB_EPROTOCOL, 0},
+        {"$3\r\nabc\r\n", 200, SNIB_EPROTOCOL, 0},
+        {"$-1\r\n", 200, SNIB_EPROTOCOL, 0},
+        {":1\r\n", 200, SNIB_EPROTOCOL, 0},
+        {"-NOPERM no\r\n", 200, SNIB_EPERM, 0},
+        {NULL, 10, SNIB_ELIMIT, 0},
+        {NULL, 200, SNIB_ENOMEM, 1},
+        {NULL, 200, SNIB_OK, 0},
+    };
+    const struct snib__script_text *first = snib__script_of(SNIB__SCRIPT_BOARD, SNIB__CLASSIC);
+    struct snib__engine *engine = ready_engine();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t code;
+        char right[64];
+        snprintf(right, sizeof right, "$40\r\n%s\r\n", first->sha1);
+        struct snib__op *op = snib__engine_load(engine, SNIB_LATCH, 0, cases[i].cap, now, &code);
+        answer_own(engine);
+        ledger_refuse(cases[i].refuse);
+        answer(engine, cases[i].reply ? cases[i].reply : right);
+        ledger_refuse(0);
+        const snib_texts *texts = op->asked->texts;
+        assert_int_equal(texts != NULL, cases[i].code == SNIB_OK);
+        assert_true(!texts || (texts->count == 4 && texts->cursor == SNIB__SCRIPT_LATCH_ACQUIRE));
+        ends(engine, op, cases[i].code);
+    }
+    snib__engine_free(engine);
+}
+
+/* Each cursor leads to the next script of the kind, the last to the end, and one that is none to the first. */
+static void loading_goes_on(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t kind;
+        uint64_t from, next;
+    } cases[] = {
+        {SNIB_LATCH, 0, SNIB__SCRIPT_LATCH_ACQUIRE},
+        {SNIB_LATCH, SNIB__SCRIPT_LATCH_ACQUIRE, SNIB__SCRIPT_LATCH_COUNT},
+        {SNIB_LATCH, SNIB__SCRIPT_LATCH_INFO, 0},
+        {SNIB_LATCH, 1, SNIB__SCRIPT_LATCH_COUNT},
+        {SNIB_LATCH, SNIB__SCRIPT_COUNT, SNIB__SCRIPT_LATCH_ACQUIRE},
+        {SNIB_LATCH, UINT64_MAX, SNIB__SCRIPT_LATCH_ACQUIRE},
+        {SNIB_FAIR, SNIB__SCRIPT_FAIR_RENEW, SNIB__SCRIPT_MUTEX_RENEW},
+        {0, SNIB__SCRIPT_COUNT - 2, SNIB__SCRIPT_COUNT - 1},
+        {0, SNIB__SCRIPT_COUNT - 1, 0},
+    };
+    struct snib__engine *engine = ready_engine();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t code;
+        char reply[64];
+        int script = cases[i].from >= SNIB__SCRIPT_COUNT ? SNIB__SCRIPT_BOARD
+                     : cases[i].from == 1                ? SNIB__SCRIPT_LATCH_ACQUIRE
+                                                         : (int)cases[i].from;
+        snprintf(reply, sizeof reply, "$40\r\n%s\r\n",
+                 snib__script_of(script, SNIB__CLASSIC)->sha1);
+        struct snib__op *op =
+            snib__engine_load(engine, cases[i].kind, cases[i].from, 65536, now, &code);
+        answer_own(engine);
+        answer(engine, reply);
+        assert_non_null(op->asked->texts);
+        assert_int_equal(op->asked->texts->cursor, cases[i].next);
+        ends(engine, op, SNIB_OK);
+    }
+    snib__engine_free(engine);
+}
+
 static void about_the_time(void **state)
 {
     (void)state;
@@ -193,8 +272,9 @@ static void on_a_channel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(about_a_lock),   cmocka_unit_test(of_a_script),
-        cmocka_unit_test(about_a_server), cmocka_unit_test(about_the_time),
+        cmocka_unit_test(about_a_lock),    cmocka_unit_test(of_a_script),
+        cmocka_unit_test(about_a_server),  cmocka_unit_test(about_loading),
+        cmocka_unit_test(loading_goes_on), cmocka_unit_test(about_the_time),
         cmocka_unit_test(on_a_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -293,6 +293,10 @@ WRAP_ASK(snib__engine_list,
          (struct snib__engine * e, uint64_t cursor, const char *pattern, size_t n, size_t cap,
           snib__time now, int32_t *out_code),
          (e, cursor, pattern, n, cap, now, out_code))
+WRAP_ASK(snib__engine_load,
+         (struct snib__engine * e, int32_t kind, uint64_t cursor, size_t cap, snib__time now,
+          int32_t *out_code),
+         (e, kind, cursor, cap, now, out_code))
 WRAP_VOID(snib__engine_board,
           (struct snib__engine * e, const char *notes, size_t n, snib__time now),
           (e, notes, n, now))
