@@ -588,12 +588,12 @@ static void use_client(snib_client *client, snib_queue *queue, uint8_t how)
                     fits, false);
         return;
     case 8:
-        if (how / 16 % 13 == 12)
+        if (how / 16 == 15)
             checked(snib_client_load(client, 0, &cursor, texts, sizeof texts, &used, &count, &err),
                     fits, false);
         else
-            checked(snib_client_server(client, 1 + how / 16 % 13, texts, sizeof texts, &used,
-                                       &count, &err),
+            checked(snib_client_server(client, how / 16 == 14 ? SNIB_SERVER_WAY : 1 + how / 16 % 11,
+                                       texts, sizeof texts, &used, &count, &err),
                     fits, false);
         return;
     case 9:

@@ -329,7 +329,7 @@ static struct snib__op *ask(struct party *p, unsigned what, struct snib__gate *g
             return snib__engine_identity(p->e, p->e->config.uuid, 36, ASK_CAP, p->now, code);
         return snib__engine_describe(p->e, name, length, ASK_CAP, p->now, code);
     case 5:
-        return snib__engine_server(p->e, 1 + (int32_t)((uint64_t)n % 12), ASK_CAP, p->now, code);
+        return snib__engine_server(p->e, 1 + (int32_t)((uint64_t)n % 11), ASK_CAP, p->now, code);
     default:
         if (counts)
             return snib__engine_count(p->e, gate, 1 + (int32_t)((uint64_t)n % 8), n / 8 + 1, p->now,
