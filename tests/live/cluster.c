@@ -212,6 +212,16 @@ static void list_goes_over_all_nodes(void **state)
         assert_true(++steps < 10000);
     } while (cursor != 0);
     assert_int_equal(found, NAMES);
+    uint64_t last = 0;
+    for (steps = found = 0; steps == 0 || cursor != 0;
+         steps++) { /* the scripts of one node after the other */
+        EXPECT(snib_client_load(client, SNIB_LATCH, &cursor, buffer, CAP, &used, &count, err),
+               SNIB_OK);
+        assert_int_equal(count, 4);
+        found += cursor >> 52 != last;
+        last = cursor >> 52;
+    }
+    assert_int_equal(found, 3 + 1);
     EXPECT(snib_client_describe(client, "listed7", 7, buffer, CAP, &used, &count, err), SNIB_OK);
     assert_string_equal(buffer, "kind mutex");
     EXPECT(snib_client_ping(client, LONG_MS, err), SNIB_OK);

@@ -409,6 +409,7 @@ static void list_goes_on_elsewhere(void **state)
     struct snib__asked asked = {.cursor = (uint64_t)(a < b ? a : b) << 52 | 7};
     const struct snib__op op = {.kind = SNIB__OP_LIST, .asked = &asked};
     const struct snib__op load = {.kind = SNIB__OP_LOAD, .asked = &asked};
+    way_is(engine, "deployment:cluster tls:no verified:no ");
     assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? a : b].node);
     assert_ptr_equal(engine->route->asks(engine, &load), map->member[a < b ? a : b].node);
     common_epoch++;

@@ -4,6 +4,7 @@
 
 #include "unit.h"
 
+#include "engine/ask.h"
 #include "engine/internal.h"
 #include "net/script.h"
 
@@ -72,6 +73,21 @@ static inline bool next_command(struct snib__buf *out, char words[WORDS][96])
 /* ---- The other side of the command link ---------------------------------------------------------- */
 
 /* Answer the oldest request; the connection's own ones as a server does. */
+/* What the client knows of its way to the servers, which asks none; see SNIB_SERVER_WAY. */
+static inline void way_is(struct snib__engine *engine, const char *lines)
+{
+    int32_t code;
+    char told[256] = "";
+    struct snib__op *op = snib__engine_server(engine, SNIB_SERVER_WAY, 65536, now, &code);
+    assert_true(op->done && op->code == SNIB_OK);
+    const snib_texts *texts = op->asked->texts;
+    for (const char *at = texts->text; at < texts->text + texts->used; at += strlen(at) + 1)
+        sprintf(told + strlen(told), "%.60s ", at);
+    assert_string_equal(told, lines);
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    snib__op_free(engine, op);
+}
+
 static inline void answer(struct snib__engine *engine, const char *reply)
 {
     struct snib__conn *conn = conn_of(engine);

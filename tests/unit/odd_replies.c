@@ -106,6 +106,7 @@ static void about_a_server(void **state)
         {"+OK\r\n", "", 100, SNIB_EPROTOCOL, 0},
     };
     struct snib__engine *engine = ready_engine();
+    way_is(engine, "deployment:single tls:no verified:no server:the server ");
     for (size_t i = 0; i < COUNT(cases); i++) {
         int32_t code;
         char shown[64] = "";

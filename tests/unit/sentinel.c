@@ -24,6 +24,20 @@ static void each_sentinel_is_asked_once_and_then_in_turn(void **state)
     snib__engine_free(engine);
 }
 
+/* The sentinel that is down is known, too. */
+static void way_to_the_master(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    peer("s1")->state = DOWN;
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 5 * SECOND);
+    way_is(engine, "deployment:sentinel tls:no verified:no server:m1:6379 service:main sentinels:3 "
+                   "answered:2 ");
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 static void idle_client_is_silent(void **state)
 {
     (void)state;
@@ -607,6 +621,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sentinel_is_asked_once_and_then_in_turn),
+        cmocka_unit_test(way_to_the_master),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(sentinel_named_twice_is_one),
         cmocka_unit_test(dead_and_dumb_sentinels_are_passed_over),
