@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3a9de6b3ff4467c8"
+#define SNIB_BUILD_ID "e8319f122975b3f2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -888,7 +888,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.
  * Blocks   no.
- * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays.
+ * Returns  SNIB_OK; SNIB_EINVAL for a bad label and SNIB_ENOTSUP with the option identity=no: the former one stays;
+ *          SNIB_ECLOSED.
  */
 SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_error *err);
 
@@ -4015,6 +4016,22 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
+/* Returns what is to be freed: the former text, or the new one if the client is closed. */
+static char *client_relabel(struct snib__client *client, char *text, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    if (client->stopped) {
+        *out_code = SNIB_ECLOSED;
+    } else {
+        char *former = client->identity;
+        client->identity = text;
+        snib__engine_identify(client->driver.engine, text, snib__now());
+        text = former;
+    }
+    snib__driver_leave(&client->driver);
+    return text;
+}
+
 int snib_client_set_label(snib_client *handle, const char *label, snib_error *err)
 {
     int32_t code;
@@ -4022,7 +4039,7 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
     if (!client)
         return code;
     char *text = NULL;
-    if (!client->identity)
+    if (client->options.identity <= 0)
         code = snib__fail(err, SNIB_ENOTSUP, 0,
                           "a label is for those who ask who this client is, which the option "
                           "identity=no rules out");
@@ -4030,12 +4047,9 @@ int snib_client_set_label(snib_client *handle, const char *label, snib_error *er
              !(text = snib__identity_text(label, client->since)))
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
     if (code == SNIB_OK) {
-        snib__driver_enter(&client->driver);
-        char *former = client->identity;
-        client->identity = text;
-        snib__engine_identify(client->driver.engine, text, snib__now());
-        snib__driver_leave(&client->driver);
-        free(former);
+        free(client_relabel(client, text, &code));
+        if (code)
+            snib__fail(err, code, 0, NULL);
     }
     snib__handle_put(handle);
     return code;
@@ -4171,6 +4185,7 @@ struct snib__asked {
     int64_t least_ms;        /* EXTEND: what the hold's present deadline needs */
     snib__time sent_at;      /* EXTEND: out, when the request was sent that was granted */
     bool only;               /* EXTEND: its caller applies it */
+    bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
     int32_t
         what;   /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
@@ -14868,6 +14883,7 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
 void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now);
 int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__extend_unsure(struct snib__op *op); /* any operation */
 /* End the operations of a hold that was lost just now. */
 void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
@@ -21186,6 +21202,8 @@ static bool cluster_broken_off(struct snib__engine *e, struct snib__request *req
     if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
         request->kind == SNIB__REQ_TRANSFER)
         ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
+    else if (request->kind == SNIB__REQ_ASK)
+        snib__extend_unsure(request->subject);
     return cluster_pause(e, request, text, n, now);
 }
 
@@ -21382,6 +21400,7 @@ const struct snib__route snib__cluster = {
  *     another hold has now     released since, or both are lost
  *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
  *     renewal                  not renewed; retried             not renewed; retried
+ *     extension                repeated                         the caller is told; as it was
  *     query                    repeated                         the caller is told
  *     change of a number,
  *     force release            unknown: not repeated            the caller is told; not repeated
@@ -22297,6 +22316,13 @@ void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__
                          snib__time sent_at, snib__time now)
 {
     extend_apply(e, hold, lease, sent_at, 0, now);
+}
+
+/* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
+void snib__extend_unsure(struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_EXTEND)
+        op->asked->unsure = true;
 }
 
 void snib__extend_only_asks(struct snib__op *op)
@@ -25045,6 +25071,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
         struct snib__op *op = request->subject;
         op->os_error = os_error;
         op->cause = code;
+        snib__extend_unsure(op);
         if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
             snib__op_done(e, op, SNIB_EUNREACHABLE);
     }
@@ -25586,10 +25613,12 @@ static snib__time op_endurance(const struct snib__engine *e, const struct snib__
 }
 
 /* Whether the server may have done something for the operation without a reply, now that the link
- * is down.  A query changes nothing, or ends with its link. */
+ * is down.  A query changes nothing, or ends with its link, or is an extension. */
 static bool op_unsure(const struct snib__op *op)
 {
     const struct snib__hold *hold = op->hold;
+    if (op->kind == SNIB__OP_EXTEND)
+        return op->asked->unsure;
     return hold && ((hold->flags & SNIB__RESENT) ||
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
