@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e8319f122975b3f2"
+#define SNIB_BUILD_ID "a5e69903ff6a2fee"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14206,9 +14206,10 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
-    uint64_t ending;       /* the last number whose hold was released, or handed on by command */
-    uint32_t queued;       /* waiting operations */
-    uint32_t chain_most;   /* limit on hand-overs in the current chain */
+    uint64_t
+        ending; /* the last number that was released, or handed on by command, and not known to be missing */
+    uint32_t queued;     /* waiting operations */
+    uint32_t chain_most; /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
     uint32_t strangers; /* foreign subscribers that received the last release message */
     uint32_t absent;    /* those of them that did not come when it was their turn */
@@ -26502,7 +26503,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
-    if (there && gate->waitq)
+    if (gate->waitq && !snib__hold_gone(hold))
         gate->waitq->ending = hold->number;
     e->releasing++;
     e->moves++;
@@ -28437,8 +28438,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while it was held, by a
- * request that has overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while the server was
+ * thought to have it, by a request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {

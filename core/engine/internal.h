@@ -133,9 +133,10 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
-    uint64_t ending;       /* the last number whose hold was released, or handed on by command */
-    uint32_t queued;       /* waiting operations */
-    uint32_t chain_most;   /* limit on hand-overs in the current chain */
+    uint64_t
+        ending; /* the last number that was released, or handed on by command, and not known to be missing */
+    uint32_t queued;     /* waiting operations */
+    uint32_t chain_most; /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
     uint32_t strangers; /* foreign subscribers that received the last release message */
     uint32_t absent;    /* those of them that did not come when it was their turn */

@@ -97,7 +97,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
-    if (there && gate->waitq)
+    if (gate->waitq && !snib__hold_gone(hold))
         gate->waitq->ending = hold->number;
     e->releasing++;
     e->moves++;

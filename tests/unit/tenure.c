@@ -277,6 +277,26 @@ static void renewal_finds_it_before(void **state)
     snib__engine_free(engine);
 }
 
+/* ... but one that was lost by its own limit was still there, and its release ends it. */
+static void limit_ends_it_before(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given;
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1), *second;
+    given = release(engine, hold);
+    second = acquired(engine, next);
+    snib__hold_lose(engine, second, SNIB_REASON_MAX_HOLD, now);
+    snib__hold_drop(engine, second, now);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    ended(engine, given, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* ... and if the lease may have ended meanwhile, nothing is known of what has become of the number. */
 static void repeated_question_comes_too_late(void **state)
 {
@@ -480,6 +500,7 @@ int main(void)
         cmocka_unit_test(repeated_question_is_behind),
         cmocka_unit_test(repeated_question_finds_a_loss),
         cmocka_unit_test(renewal_finds_it_before),
+        cmocka_unit_test(limit_ends_it_before),
         cmocka_unit_test(repeated_question_comes_too_late),
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),

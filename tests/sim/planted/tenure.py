@@ -94,6 +94,13 @@ MUTANTS = [
         "unit_tenure",
     ),
     Mutant(
+        "the release of a hold that was lost by its own limit does not count for the question before it",
+        "engine/release.c",
+        "if (gate->waitq && !snib__hold_gone(hold)) gate->waitq->ending = hold->number;",
+        "if (gate->waitq && there) gate->waitq->ending = hold->number;",
+        "unit_tenure",
+    ),
+    Mutant(
         "a repeated question proves the number of a hold that was found lost meanwhile",
         "engine/tenure.c",
         "bool released = gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT)",
