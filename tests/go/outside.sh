@@ -56,7 +56,7 @@ verify replace
 proxy=$work/proxy/$module/@v
 mkdir -p "$proxy" "$work/zip/$module@$version"
 cp "$root"/go/*.go "$root"/go/*.[ch] "$root/go/go.mod" "$work/zip/$module@$version/"
-for folder in fencing internal/clock snibtest; do
+for folder in fencing internal/clock internal/place snibtest; do
     mkdir -p "$work/zip/$module@$version/$folder"
     cp "$root/go/$folder"/* "$work/zip/$module@$version/$folder/"
 done
