@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a5e69903ff6a2fee"
+#define SNIB_BUILD_ID "a7119ae18a0b4e6d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2426,12 +2426,14 @@ struct snib__hold {
     uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
-    uint32_t users;       /* operations that received it; the caller subtracts the finished ones */
-    uint16_t flags;       /* engine */
-    uint8_t phase : 3;    /* enum snib__phase */
-    uint8_t exact : 1;    /* until its fixed lease is confirmed: it may shorten the server's */
-    uint8_t reason : 3;   /* enum snib_reason */
-    uint8_t unsure : 1;   /* fixed lease: its server, restarted since, has not confirmed it yet */
+    uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
+    uint16_t flags;     /* engine */
+    uint8_t phase : 3;  /* enum snib__phase */
+    uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
+    uint8_t reason : 3; /* enum snib_reason */
+    uint8_t
+        unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release
+                           of its number has begun since */
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */
@@ -14192,13 +14194,15 @@ struct snib__waitq {
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     struct snib__hold *behind;    /* tenure.c: released holds that share the next question */
-    uint32_t asking;              /* ... questions in flight */
-    snib__time idle_since;        /* SNIB__NEVER while in use */
-    snib__time chain_since;       /* first hand-over of the current chain */
-    snib__time known_at;          /* sole.c: the lock was held at that time or later */
-    snib__time one_at;            /* when the last message "1" arrived that was news */
-    snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
-    uint32_t chain;               /* hand-overs in a row */
+    struct snib__hold
+        *asked;             /* ... those that are asked for, the first of each question, by prev */
+    uint32_t asking;        /* ... questions in flight */
+    snib__time idle_since;  /* SNIB__NEVER while in use */
+    snib__time chain_since; /* first hand-over of the current chain */
+    snib__time known_at;    /* sole.c: the lock was held at that time or later */
+    snib__time one_at;      /* when the last message "1" arrived that was news */
+    snib__time settling_since; /* sole.c: since when the gate's hold is on its way back */
+    uint32_t chain;            /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* own release messages yet to come: no news */
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
@@ -14206,10 +14210,8 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
-    uint64_t
-        ending; /* the last number that was released, or handed on by command, and not known to be missing */
-    uint32_t queued;     /* waiting operations */
-    uint32_t chain_most; /* limit on hand-overs in the current chain */
+    uint32_t queued;       /* waiting operations */
+    uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
     uint32_t strangers; /* foreign subscribers that received the last release message */
     uint32_t absent;    /* those of them that did not come when it was their turn */
@@ -14723,6 +14725,9 @@ bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__ti
 int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
 void snib__tenure_again(struct snib__hold *hold);
+/* A release of the number begins, which the server is thought to have. */
+void snib__tenure_ends(const struct snib__hold *hold);
+void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
@@ -26452,6 +26457,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     }
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
+    snib__tenure_unlink(hold);
     for (struct snib__hold *next; hold; hold = next) { /* all that shared the question */
         next = hold->next;
         release_ended(e, hold, code, now);
@@ -26503,8 +26509,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
-    if (gate->waitq && !snib__hold_gone(hold))
-        gate->waitq->ending = hold->number;
+    snib__tenure_ends(hold);
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
@@ -28386,6 +28391,8 @@ void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__tim
         return;
     waitq->behind = NULL;
     waitq->asking++;
+    first->prev = waitq->asked;
+    waitq->asked = first;
     snib__gate_send_release(e, first, now);
     for (struct snib__hold *hold = first; hold; hold = hold->next)
         tenure_note_link(hold);
@@ -28429,6 +28436,25 @@ int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
     return hold->gate->kind->renew(out, e, &hold, 1, 0);
 }
 
+void snib__tenure_unlink(struct snib__hold *hold)
+{
+    struct snib__hold **at = &hold->gate->waitq->asked;
+    while (*at != hold)
+        at = &(*at)->prev;
+    *at = hold->prev;
+}
+
+/* A release of the number begins: nothing has said that the server does not have it, or there would be none.  A
+ * question about it that is repeated from now on may be behind that. */
+void snib__tenure_ends(const struct snib__hold *hold)
+{
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    for (struct snib__hold *asked = waitq ? waitq->asked : NULL; asked; asked = asked->prev)
+        asked->unsure |= asked->number == hold->number;
+    for (struct snib__hold *behind = waitq ? waitq->behind : NULL; behind; behind = behind->next)
+        behind->unsure |= behind->number == hold->number;
+}
+
 /* A question has ended. */
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -28438,8 +28464,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while the server was
- * thought to have it, by a request that has overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, before anything said
+ * that it is missing, by a request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -28448,8 +28474,7 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool released =
-        gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER

@@ -331,12 +331,14 @@ struct snib__hold {
     uint32_t passed : 1;       /* its number went on to another hold, see tenure.c */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
     uint32_t count;            /* re-entries: releases still to come */
-    uint32_t users;       /* operations that received it; the caller subtracts the finished ones */
-    uint16_t flags;       /* engine */
-    uint8_t phase : 3;    /* enum snib__phase */
-    uint8_t exact : 1;    /* until its fixed lease is confirmed: it may shorten the server's */
-    uint8_t reason : 3;   /* enum snib_reason */
-    uint8_t unsure : 1;   /* fixed lease: its server, restarted since, has not confirmed it yet */
+    uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
+    uint16_t flags;     /* engine */
+    uint8_t phase : 3;  /* enum snib__phase */
+    uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
+    uint8_t reason : 3; /* enum snib_reason */
+    uint8_t
+        unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release
+                           of its number has begun since */
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */

@@ -119,13 +119,15 @@ struct snib__waitq {
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer in flight */
     struct snib__hold *behind;    /* tenure.c: released holds that share the next question */
-    uint32_t asking;              /* ... questions in flight */
-    snib__time idle_since;        /* SNIB__NEVER while in use */
-    snib__time chain_since;       /* first hand-over of the current chain */
-    snib__time known_at;          /* sole.c: the lock was held at that time or later */
-    snib__time one_at;            /* when the last message "1" arrived that was news */
-    snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
-    uint32_t chain;               /* hand-overs in a row */
+    struct snib__hold
+        *asked;             /* ... those that are asked for, the first of each question, by prev */
+    uint32_t asking;        /* ... questions in flight */
+    snib__time idle_since;  /* SNIB__NEVER while in use */
+    snib__time chain_since; /* first hand-over of the current chain */
+    snib__time known_at;    /* sole.c: the lock was held at that time or later */
+    snib__time one_at;      /* when the last message "1" arrived that was news */
+    snib__time settling_since; /* sole.c: since when the gate's hold is on its way back */
+    uint32_t chain;            /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* own release messages yet to come: no news */
     uint32_t blocker;      /* multi: the member whose channel the gate waits on */
@@ -133,10 +135,8 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
-    uint64_t
-        ending; /* the last number that was released, or handed on by command, and not known to be missing */
-    uint32_t queued;     /* waiting operations */
-    uint32_t chain_most; /* limit on hand-overs in the current chain */
+    uint32_t queued;       /* waiting operations */
+    uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
     uint32_t strangers; /* foreign subscribers that received the last release message */
     uint32_t absent;    /* those of them that did not come when it was their turn */
@@ -650,6 +650,9 @@ bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__ti
 int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
 void snib__tenure_again(struct snib__hold *hold);
+/* A release of the number begins, which the server is thought to have. */
+void snib__tenure_ends(const struct snib__hold *hold);
+void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
 void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,

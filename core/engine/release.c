@@ -46,6 +46,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     }
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
+    snib__tenure_unlink(hold);
     for (struct snib__hold *next; hold; hold = next) { /* all that shared the question */
         next = hold->next;
         release_ended(e, hold, code, now);
@@ -97,8 +98,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
     struct snib__gate *gate = hold->gate;
     if (there)
         snib__sole_settles(gate, now);
-    if (gate->waitq && !snib__hold_gone(hold))
-        gate->waitq->ending = hold->number;
+    snib__tenure_ends(hold);
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;

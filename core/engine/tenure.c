@@ -59,6 +59,8 @@ void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__tim
         return;
     waitq->behind = NULL;
     waitq->asking++;
+    first->prev = waitq->asked;
+    waitq->asked = first;
     snib__gate_send_release(e, first, now);
     for (struct snib__hold *hold = first; hold; hold = hold->next)
         tenure_note_link(hold);
@@ -102,6 +104,25 @@ int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
     return hold->gate->kind->renew(out, e, &hold, 1, 0);
 }
 
+void snib__tenure_unlink(struct snib__hold *hold)
+{
+    struct snib__hold **at = &hold->gate->waitq->asked;
+    while (*at != hold)
+        at = &(*at)->prev;
+    *at = hold->prev;
+}
+
+/* A release of the number begins: nothing has said that the server does not have it, or there would be none.  A
+ * question about it that is repeated from now on may be behind that. */
+void snib__tenure_ends(const struct snib__hold *hold)
+{
+    const struct snib__waitq *waitq = hold->gate->waitq;
+    for (struct snib__hold *asked = waitq ? waitq->asked : NULL; asked; asked = asked->prev)
+        asked->unsure |= asked->number == hold->number;
+    for (struct snib__hold *behind = waitq ? waitq->behind : NULL; behind; behind = behind->next)
+        behind->unsure |= behind->number == hold->number;
+}
+
 /* A question has ended. */
 void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -111,8 +132,8 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
     snib__waitq_rest(e, gate, now);
 }
 
-/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, while the server was
- * thought to have it, by a request that has overtaken a repetition of this one, before the lease can have ended. */
+/* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, before anything said
+ * that it is missing, by a request that has overtaken a repetition of this one, before the lease can have ended. */
 void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -121,8 +142,7 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
     bool there = reply->type == SNIB__RESP_ARRAY && n == 1, taken = n > 2 && reply[2].integer;
     bool held = heir && heir->number == hold->number && heir->phase == SNIB__HELD &&
                 !snib__hold_over(e, heir, now);
-    bool released =
-        gate->waitq->ending == hold->number && (hold->flags & SNIB__RESENT) && now < hold->deadline;
+    bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
     int reason = taken                                     ? SNIB_REASON_TAKEN
                  : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER

@@ -271,13 +271,33 @@ static void renewal_finds_it_before(void **state)
     snib__tenure_again(hold); /* as if it had been sent on a lane that was lost */
     snib__hold_lose(engine, second, SNIB_REASON_DELETED, now);
     lost(engine, second, SNIB_REASON_DELETED);
+    snib__hold_drop(engine, second, now);
     assert_int_equal(oldest_script(engine), RENEW);
     answer(engine, GONE);
     ended(engine, given, SNIB_LOST);
     snib__engine_free(engine);
 }
 
-/* ... but one that was lost by its own limit was still there, and its release ends it. */
+/* ... also if it is lost by its own limit, and is not given back. */
+static void limit_is_no_release(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next, *given;
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), &next, 1), *second;
+    given = release(engine, hold);
+    second = acquired(engine, next);
+    snib__hold_lose(engine, second, SNIB_REASON_MAX_HOLD, now);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), RENEW);
+    answer(engine, GONE);
+    ended(engine, given, SNIB_LOST);
+    snib__engine_free(engine);
+}
+
+/* ... but one that is given back then was still there, and its release ends it, whatever is released after it. */
 static void limit_ends_it_before(void **state)
 {
     (void)state;
@@ -288,12 +308,14 @@ static void limit_ends_it_before(void **state)
     second = acquired(engine, next);
     snib__hold_lose(engine, second, SNIB_REASON_MAX_HOLD, now);
     snib__hold_drop(engine, second, now);
+    struct snib__op *other = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    snib__engine_cancel(engine, other, now); /* what it may get is given back */
     cut_link(engine);
     await_connect(engine);
     connect_link(engine);
     assert_int_equal(oldest_script(engine), RENEW);
     answer(engine, GONE);
-    ended(engine, given, SNIB_OK);
+    assert_true(given->done && given->code == SNIB_OK);
     snib__engine_free(engine);
 }
 
@@ -357,13 +379,18 @@ static void refused_question_is_behind(void **state)
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
     answer(engine, ":1\r\n");
     assert_true(given->done && given->code == SNIB_OK);
+    /* Another number comes and goes meanwhile. */
+    struct snib__op *other = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    answer(engine, "$-1\r\n");
+    release(engine, other->hold);
+    answer(engine, ":1\r\n");
     now += 600 * SNIB__MS;
     snib__engine_tick(engine, now);
     assert_true(asks_alone(engine));
     answer(engine, GONE);
     assert_int_equal(engine->releasing, 0);
     assert_int_equal(engine->stats.lost_deleted, 0);
-    assert_int_equal(engine->stats.releases, 2);
+    assert_int_equal(engine->stats.releases, 3);
     snib__engine_free(engine);
 }
 
@@ -500,6 +527,7 @@ int main(void)
         cmocka_unit_test(repeated_question_is_behind),
         cmocka_unit_test(repeated_question_finds_a_loss),
         cmocka_unit_test(renewal_finds_it_before),
+        cmocka_unit_test(limit_is_no_release),
         cmocka_unit_test(limit_ends_it_before),
         cmocka_unit_test(repeated_question_comes_too_late),
         cmocka_unit_test(question_without_its_script),
