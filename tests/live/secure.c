@@ -31,7 +31,8 @@ static int stop(void **state)
 static void secured(char out[640], const struct deployment *deployment)
 {
     assert_memory_equal(deployment->url, "rediss", 6);
-    snprintf(out, 640, "%s?tls_ca=%s", deployment->url, authority.ca);
+    /* as patient as a failover may be slow */
+    snprintf(out, 640, "%s?tls_ca=%s&patience=60s", deployment->url, authority.ca);
 }
 
 /* A hold that the replica has survives at the next master; its waiter gets the message there. */
