@@ -133,11 +133,10 @@ def waiting(point, locks=50, clients=10):
     told = plan("--locks", locks, "--clients", clients + 1, "--waiters", waiters)
     server, share = told["server"], rechecks / 1000
     each = waiters / 2.625 / 1000 # attempts of waiters, in thousands a second
-    # Beside attempts the waiters ping and renew, which weighs more or less on a machine that makes them late.
     return [Row("waiters that are still there", waiters, stats["waiting"], 0),
             Row("commands for 1,000 attempts", server["commands"] / each, commands / share, .1),
-            Row("bytes received for 1,000 attempts", server["received"] / each, cost.received / share, .2),
-            Row("bytes sent for 1,000 attempts", server["sent"] / each, cost.sent / share, .35),
+            Row("bytes received for 1,000 attempts", server["received"] / each, cost.received / share, .1),
+            Row("bytes sent for 1,000 attempts", server["sent"] / each, cost.sent / share, .2),
             Row("attempts a second", waiters / 2.625, rechecks / seconds, .2, is_limit=True)]
 
 
