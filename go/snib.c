@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a7119ae18a0b4e6d"
+#define SNIB_BUILD_ID "4b41e6a0b59ddb53"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25203,6 +25203,20 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
 
 /* ---- replies ---- */
 
+/* A lane whose login the server has forgotten.  The others may still be logged in, and what is on the way there must
+ * not fall into doubt: only this one is closed. */
+static void node_lane_logged_out(struct snib__engine *e, struct snib__link *link,
+                                 const struct snib__request *request, snib__time now)
+{
+    snib__link_close(e, link, SNIB_EAUTH, now);
+    if (!request->subject || snib__request_own(request))
+        return;
+    if (request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_unanswered(e, request->subject, now);
+    else
+        snib__node_again(e, request, now);
+}
+
 /* Keep the request for the node found next, like one that was never sent. */
 static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, int32_t error, const char *text,
@@ -25212,6 +25226,10 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     struct snib__node *node = link->node;
     struct snib__link *first = &node->links[SNIB__COMMAND];
     snib__request_note_link(request, NULL);
+    if (error == SNIB_EAUTH && link != first && !snib__durable_is(link) && snib__node_ready(node)) {
+        node_lane_logged_out(e, link, request, now);
+        return;
+    }
     snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);

@@ -432,6 +432,31 @@ static void node_that_is_no_master_is_left_on_all(void **state)
     snib__engine_free(engine);
 }
 
+/* A lane that was not used since the server, or a proxy, has logged all connections out.  That says nothing of the others:
+ * a release of permits that is on the way there, which can be sent only once, keeps its answer. */
+static void login_that_a_lane_has_lost_is_its_own(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__op *one = call(engine, "one"), *two = call(engine, "two");
+    assert_ptr_equal(snib__op_link(one), lane(engine, 0));
+    assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "-NOAUTH Authentication required.\r\n");
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
+    assert_true(ready(engine));
+    assert_false(one->done || two->done);
+    assert_ptr_equal(snib__op_link(two), lane(engine, 0));
+    assert_int_equal(engine->home->todo_n, 0);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, one);
+    answer_own(engine); /* no kill: nothing is left on the lane */
+    answer(engine, "$-1\r\n");
+    acquired(engine, two);
+    snib__engine_free(engine);
+}
+
 /* Requests that came while the first link was down go by the lane with an earlier request for the
  * same name. */
 static void order_is_kept_over_a_loss_of_the_first(void **state)
@@ -712,6 +737,7 @@ int main(void)
         cmocka_unit_test(kill_is_repeated),
         cmocka_unit_test(lost_lane_that_cannot_be_killed),
         cmocka_unit_test(node_that_is_no_master_is_left_on_all),
+        cmocka_unit_test(login_that_a_lane_has_lost_is_its_own),
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
         cmocka_unit_test(stranger_is_not_killed),
         cmocka_unit_test(lanes_come_back),

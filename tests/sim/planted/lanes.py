@@ -32,6 +32,13 @@ MUTANTS = [
         "unit_lanes",
     ),
     Mutant(
+        "a login that a lane has lost takes the whole node down",
+        "engine/node.c",
+        "if (error == SNIB_EAUTH && link != first && ",
+        "if (error == SNIB_EAUTH && link != first && e->closed && ",
+        "unit_lanes",
+    ),
+    Mutant(
         "a name's next request takes any lane",
         "engine/lane.c",
         "if (gate && gate->unanswered > 0 && !snib__durable_is(gate->lane))",
