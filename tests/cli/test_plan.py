@@ -201,7 +201,11 @@ class Points(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="snib-points-") as folder:
             point = points.Point(folder)
             self.addCleanup(point.bed.stop)
-            for row in measure(point):
+            try:
+                rows = measure(point)
+            except points.TooBusy as busy:
+                self.skipTest(str(busy))
+            for row in rows:
                 with self.subTest(what=row.what):
                     self.assertTrue(row.fits(), row)
 
