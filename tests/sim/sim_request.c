@@ -428,6 +428,12 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
         renewed(argv, argc, side_of(script), true);
     } else if (sim.asking && ours) { /* a repeated request may find nothing to extend */
         truth_renewed(sim.acting, number, side_of(script));
+    } else if (ours &&
+               cause == CAUSE_TRANSFERRED) { /* nor may it for the one that it is handed to */
+        uint64_t numbers[2];
+        if (find_owners(argv, argc, numbers, 2, &sim.acting) == 2) {
+            truth_renewed(sim.acting, numbers[1], side_of(script));
+        }
     } else if (argc == 1 && argv[0].n == 4 && memcmp(argv[0].p, "TIME", 4) == 0) {
         clock_asked(connection);
     }
