@@ -225,6 +225,7 @@ struct sim_process {
     snib__time decided_at;          /* when the engine came to the results that are delivered now */
     snib__time renews;              /* it has just asked to renew beyond this; 0: it has not */
     snib__time late_until;          /* no tick before this */
+    snib__time left_at;             /* when it left a connection that the server had logged out */
     snib__time asked_at[SIM_NAMES]; /* its last request to a fair lock's queue */
     struct sim_sample asked, told;  /* the last TIME that the server answered; the last one known */
     uint64_t moves;                 /* of the server's clock, as counted by the process */
@@ -265,6 +266,7 @@ struct sim_pipe { /* one connection; the server's end may outlive the client's *
     struct sim_flow to_server, to_client;
     size_t greeting; /* bytes of the client's login sequence still to come */
     bool heard;      /* the client has had a reply */
+    bool logged_out; /* the server wants a new login */
     bool spared;     /* CLIENT ID, KILL or INFO was refused: it cannot be killed at the server */
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };

@@ -185,6 +185,7 @@ void net_close(struct sim_process *process, int link)
         return;
     }
     sim_trace("%u/%d closed by the client", process->id, link);
+    process->left_at = pipe->logged_out ? sim.now : process->left_at;
     pipe->client = NULL;
     pipe->spared |= (sim.server_faults & NO_KILL) != 0;
     drain(&pipe->to_client);
@@ -242,6 +243,7 @@ void net_log_out(void)
     for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes_end; pipe++) {
         if (pipe->used && pipe->server != 0) {
             model_log_out(sim.model, pipe->server);
+            pipe->logged_out = true;
         }
     }
 }
