@@ -99,6 +99,16 @@ var provoke = map[string]func(*testing.T, recorder){
 			must(t, soon(t, waiting).Unlock(background))
 		})
 	},
+	"refused to publish": func(t *testing.T, log recorder) {
+		s := startServer(t)
+		s.do(t, "ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-publish")
+		must(t, lock(t, open(t, "unix://mute:none@"+s.path, log.option()).Mutex("quiet")).Unlock(background))
+	},
+	"refused SCRIPT LOAD": func(t *testing.T, log recorder) {
+		s := startServer(t)
+		s.do(t, "ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-script")
+		must(t, lock(t, open(t, "unix://plain:none@"+s.path, log.option()).Mutex("whole")).Unlock(background))
+	},
 	"no connection to": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		lock(t, open(t, s.url(), log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))

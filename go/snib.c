@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4b41e6a0b59ddb53"
+#define SNIB_BUILD_ID "7a955603fb6942c4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4562,6 +4562,7 @@ struct snib__verdict {
     int32_t code;      /* refused for good: the operation ends with it; otherwise 0 */
     int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
     int64_t receivers; /* released: subscribers that received the message */
+    bool unheard;      /* released, but the server refused the message */
     int64_t token;     /* granted: the fencing token; 0: none */
     uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
     uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
@@ -4647,7 +4648,7 @@ snib__reply_number(const struct snib__engine *engine,
 /* nil: granted; an integer: refused, the remaining ms */
 void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-/* 0: not held; 1 + receivers: released */
+/* 0: not held; 1 + receivers: released; -1: released, the message was refused */
 void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);
@@ -14436,7 +14437,7 @@ struct snib__engine {
     uint32_t chans_n, chans_cap;
     struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
     struct snib__op *live;
-    bool told_insecure;
+    bool told_insecure, told_unheard, told_whole;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */
@@ -15259,12 +15260,15 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('publish', channel, text)\n"
+     "    local heard = redis.pcall('publish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -15402,7 +15406,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7753, "0c00b2be03f78247bf28dd2a6262a8c671a514a4"},
+     7872, "f3fe170dba41267b690a063dfe48e732923aeeb4"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -15483,12 +15487,15 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('publish', channel, text)\n"
+     "    local heard = redis.pcall('publish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -15538,7 +15545,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4589, "6892789b1345857a17567a581e58dcb0953cd8c5"},
+     4708, "59556e431491bc0723110559d29e8046de373e00"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -15630,12 +15637,15 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('publish', channel, text)\n"
+     "    local heard = redis.pcall('publish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -15687,8 +15697,8 @@ static const struct snib__script_text {
      "if redis.call('exists', KEYS[1]) == 0 then\n"
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
-     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4749, "08a90796dd3648bd033556467a1ee9fb4484d7f0"},
+     "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     4901, "f94d1e001a7f0c8e42250712256ad0bb6887c664"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -16011,9 +16021,10 @@ static const struct snib__script_text {
      "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
      "    end\n"
      "end\n"
+     "local sign = 1\n"
      "for i = 1, #kinds do\n"
      "    if messages[i] then\n"
-     "        redis.pcall('publish', ARGV[i + 2], messages[i])\n"
+     "        sign = type(redis.pcall('publish', ARGV[i + 2], messages[i])) == 'number' and sign or -1\n"
      "        if messages[i] == '1' then\n"
      "            redis.pcall('publish', ARGV[i + 2], '0')\n"
      "        end\n"
@@ -16022,8 +16033,8 @@ static const struct snib__script_text {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
-     2073, "e74b2ed507361bbfdff576dc319146dc686af9b4"},
+     "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
+     2138, "8c095d1c2276b31af53ba5d4ceaf00185293e965"},
     {"multi_renew",
      "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local at = 0\n"
@@ -16109,11 +16120,8 @@ static const struct snib__script_text {
      "    return 0\n"
      "end\n"
      "local receivers = redis.pcall('publish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     196, "05522e27e705bb9e71e045f66def4d4f0a4cd8eb"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     181, "1559b09cf5ae84a63abeafcb3ad3c8a29565d922"},
     {"mutex_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -16179,12 +16187,12 @@ static const struct snib__script_text {
      804, "1627919cd51c83f0b209bb7e07018b977206ae03"},
     {"mutexes_release",
      "local pcall = redis.pcall\n"
-     "local owner, released, refused = ARGV[1], 0, nil\n"
+     "local owner, released, sign, refused = ARGV[1], 0, 1, nil\n"
      "for i = 1, #KEYS do\n"
      "    local done = pcall('hdel', KEYS[i], owner)\n"
      "    if done == 1 then\n"
      "        released = released + 1\n"
-     "        pcall('publish', ARGV[i + 1], '0')\n"
+     "        sign = type(pcall('publish', ARGV[i + 1], '0')) == 'number' and sign or -1\n"
      "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
      "        refused = refused or done.err\n"
      "    end\n"
@@ -16192,8 +16200,8 @@ static const struct snib__script_text {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
-     496, "5060fae7eb821184ca88fe4ff41f03bc23c604b9"},
+     "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
+     555, "503fa3cb49d013f030e9bcc0b0e21318ff5be1a2"},
     {"permits_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -16325,13 +16333,13 @@ static const struct snib__script_text {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value)\n"
+     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return 0\n"
      "end\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     552, "87822acd5d562ac591f05e9bbe4415de7e6be67a"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     556, "4df1433ccfa7dd29beba99265c3ec4f57894ade1"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -16401,11 +16409,8 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('publish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     219, "ba87e28a2d08393bf59cd25c7f3baedd6b8c8c52"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     204, "5ac637aad955c23dde9cd0b72ff2aea523fac746"},
     {"plain_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -16580,8 +16585,8 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
      "redis.pcall('publish', ARGV[2], '0')\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     1654, "ed094716bcab10906ad58446090a307cc11ce762"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     1653, "790f745bc010938b704765e806dc36bce0c92e59"},
     {"read_renew",
      "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local lost = {}\n"
@@ -16677,9 +16682,9 @@ static const struct snib__script_text {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value)\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     492, "3829d92529a2b646d075e2ca03a7eeeadfa1a631"},
+     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value) or 0\n"
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     496, "40855a4a1fcc738a8e810e5e463f85419ef86267"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -16796,11 +16801,8 @@ static const struct snib__script_text {
      "end\n"
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
      "redis.pcall('publish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     374, "e8657c2e60f4de876ddec766d033d1168948220e"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     359, "be8d85d43b03f9a09f7cabc3ec40f327b14540e2"},
     {"write_renew",
      "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
      "local lost = {}\n"
@@ -17076,12 +17078,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('spublish', channel, text)\n"
+     "    local heard = redis.pcall('spublish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -17219,7 +17224,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7760, "a9577e77b2133e11a11079159e944aa7951a3dcc"},
+     7879, "174dbe70cd17724dec2e936980e4dc56c79b2779"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -17300,12 +17305,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('spublish', channel, text)\n"
+     "    local heard = redis.pcall('spublish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -17355,7 +17363,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4596, "8540168a84f89c496c72bf6600aec11ed7a1b57b"},
+     4715, "da9a21b731cc4ed01f5e57e6b5b1be4d42b4d22c"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -17437,12 +17445,15 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return redis.pcall('spublish', channel, text)\n"
+     "    local heard = redis.pcall('spublish', channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -17494,8 +17505,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if redis.call('exists', KEYS[1]) == 0 then\n"
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
-     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4756, "969be5b55a70774a28c677e31efc45226f16977b"},
+     "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     4908, "451f4867a7ad1478b3715550c94eefe1080e86e0"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -17623,9 +17634,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
      "    end\n"
      "end\n"
+     "local sign = 1\n"
      "for i = 1, #kinds do\n"
      "    if messages[i] then\n"
-     "        redis.pcall('spublish', ARGV[i + 2], messages[i])\n"
+     "        sign = type(redis.pcall('spublish', ARGV[i + 2], messages[i])) == 'number' and sign or -1\n"
      "        if messages[i] == '1' then\n"
      "            redis.pcall('spublish', ARGV[i + 2], '0')\n"
      "        end\n"
@@ -17634,8 +17646,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
-     2075, "1c0937fa4cd6c8ac982562fd39ff06d3a9c319a0"},
+     "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
+     2140, "aed0e34d469c8cda99d8f3f1a610bae05341c128"},
     {"multi_renew", 0, 0, ""},
     {"mutex_acquire", 0, 0, ""},
     {"mutex_force",
@@ -17664,22 +17676,19 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return 0\n"
      "end\n"
      "local receivers = redis.pcall('spublish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     197, "c743cce561b6b2610bcaf1e8c9ad23e0d689fc9f"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     182, "71557cd4b4b92b65a62f124ba32a2bae97dc090d"},
     {"mutex_renew", 0, 0, ""},
     {"mutex_transfer", 0, 0, ""},
     {"mutexes_acquire", 0, 0, ""},
     {"mutexes_release",
      "local pcall = redis.pcall\n"
-     "local owner, released, refused = ARGV[1], 0, nil\n"
+     "local owner, released, sign, refused = ARGV[1], 0, 1, nil\n"
      "for i = 1, #KEYS do\n"
      "    local done = pcall('hdel', KEYS[i], owner)\n"
      "    if done == 1 then\n"
      "        released = released + 1\n"
-     "        pcall('spublish', ARGV[i + 1], '0')\n"
+     "        sign = type(pcall('spublish', ARGV[i + 1], '0')) == 'number' and sign or -1\n"
      "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
      "        refused = refused or done.err\n"
      "    end\n"
@@ -17687,8 +17696,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
-     497, "bd9793df7c83fa9bf8c0d53e2ce104348f4e3d67"},
+     "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
+     556, "bf16ea53b329cce2fac4cde17d2165eed3bd67bd"},
     {"permits_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17813,13 +17822,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value)\n"
+     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return 0\n"
      "end\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     553, "21762d1347fb7a6cc438f2f7cae3de12096f4452"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     557, "f49f16be93ced5cbef37f6b39f5ab15d87158d04"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -17845,11 +17854,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('spublish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     220, "e506e483c688ed70ac579f1323c53fd2f809b922"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     205, "a115bec1a4619adefde02ba1b86f3cf3ad1bcbb4"},
     {"plain_renew", 0, 0, ""},
     {"plain_transfer", 0, 0, ""},
     {"quorum_acquire", 0, 0, ""},
@@ -17936,8 +17942,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
      "redis.pcall('spublish', ARGV[2], '0')\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     1656, "0b571a4a4c2697515865820398f3c9be2d27b050"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     1655, "fbaa13a0e098569a7f70a1714e799b2429508945"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -17992,9 +17998,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value)\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     493, "c73110463b90da076db4a8b13f3c29370be6cc3b"},
+     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value) or 0\n"
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     497, "d9e1049b6ce756217c15b3a8c0f681f2f64d10b2"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -18036,11 +18042,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
      "redis.pcall('spublish', ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     376, "7a60a7b4d7139123acc47476d4d786ec2871d037"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     361, "ad4507865fb9c7b2106d891ea54db798928e7279"},
     {"write_renew", 0, 0, ""},
     {"write_transfer",
      "local field = ARGV[2] .. ':write'\n"
@@ -18310,12 +18313,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return announce(channel, text)\n"
+     "    local heard = announce(channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -18453,7 +18459,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     8067, "900c394409a0e118fe40527b93c2f542bd3c40a7"},
+     8186, "e265ec58a5b159609aebd6b9bdb78063db4d7c34"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -18542,12 +18548,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return announce(channel, text)\n"
+     "    local heard = announce(channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -18597,7 +18606,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4903, "bdfa75b360b7301572694329aedf889adeb58385"},
+     5022, "4fc1ef49cd28f76d543e8ecc1d0f35895cabc36e"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -18687,12 +18696,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local refused_message = false\n"
      "local function tell(channel, text)\n"
      "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
      "    if listeners[2] == 0 then\n"
      "        return 0\n"
      "    end\n"
-     "    return announce(channel, text)\n"
+     "    local heard = announce(channel, text)\n"
+     "    refused_message = refused_message or type(heard) ~= 'number'\n"
+     "    return heard\n"
      "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
@@ -18744,8 +18756,8 @@ static const struct snib__script_text snib__script_both[] = {
      "if redis.call('exists', KEYS[1]) == 0 then\n"
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
-     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5063, "9646a2138299f37896f36be5a85a65910fca600e"},
+     "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     5215, "988d318d996f787e3696eaffb34ee70dc47031f3"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -18913,9 +18925,10 @@ static const struct snib__script_text snib__script_both[] = {
      "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
      "    end\n"
      "end\n"
+     "local sign = 1\n"
      "for i = 1, #kinds do\n"
      "    if messages[i] then\n"
-     "        announce(ARGV[i + 2], messages[i])\n"
+     "        sign = type(announce(ARGV[i + 2], messages[i])) == 'number' and sign or -1\n"
      "        if messages[i] == '1' then\n"
      "            announce(ARGV[i + 2], '0')\n"
      "        end\n"
@@ -18924,8 +18937,8 @@ static const struct snib__script_text snib__script_both[] = {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
-     2382, "4498c55b21d777da4d14b0e820781f711c73720b"},
+     "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
+     2447, "a5bab81057d40eaf362d9a550ad5c2094b704ed5"},
     {"multi_renew", 0, 0, ""},
     {"mutex_acquire", 0, 0, ""},
     {"mutex_force",
@@ -18978,11 +18991,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    return 0\n"
      "end\n"
      "local receivers = announce(ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     519, "d8a2dd0bbf189a99b2b51b81c3d63e610103234c"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     504, "3b99219ae2d6c7614288930b38c2a49e0baff5a1"},
     {"mutex_renew", 0, 0, ""},
     {"mutex_transfer", 0, 0, ""},
     {"mutexes_acquire", 0, 0, ""},
@@ -18996,12 +19006,12 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local pcall = redis.pcall\n"
-     "local owner, released, refused = ARGV[1], 0, nil\n"
+     "local owner, released, sign, refused = ARGV[1], 0, 1, nil\n"
      "for i = 1, #KEYS do\n"
      "    local done = pcall('hdel', KEYS[i], owner)\n"
      "    if done == 1 then\n"
      "        released = released + 1\n"
-     "        announce(ARGV[i + 1], '0')\n"
+     "        sign = type(announce(ARGV[i + 1], '0')) == 'number' and sign or -1\n"
      "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
      "        refused = refused or done.err\n"
      "    end\n"
@@ -19009,8 +19019,8 @@ static const struct snib__script_text snib__script_both[] = {
      "if refused then\n"
      "    return redis.error_reply(refused)\n"
      "end\n"
-     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
-     825, "9315168a9c8f73750d88ff2ff2af619423a821db"},
+     "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
+     884, "713679a6d18ec137d8cce289096ce94182342198"},
     {"permits_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19167,13 +19177,13 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and announce(ARGV[1], value)\n"
+     "    receivers = value > 0 and announce(ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return 0\n"
      "end\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     875, "fddfef211564330f84f7a2064109e9ddf5f85528"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     879, "9613c1f7224f48dbacd09004413769ffd684a0b6"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19223,11 +19233,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = announce(ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     542, "951e503004b0d29a56d13c8d3c11dbb8499c04b5"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     527, "029b975af6061448cc30e548a9d257346fb6ee5a"},
     {"plain_renew", 0, 0, ""},
     {"plain_transfer", 0, 0, ""},
     {"quorum_acquire", 0, 0, ""},
@@ -19338,8 +19345,8 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "local receivers = announce(ARGV[2], '1')\n"
      "announce(ARGV[2], '0')\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     1963, "fc98761affabb17cd3fa10074a94392998d7aa98"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     1962, "3e325868a820dda52a89e821a72469127cab9a0b"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -19418,9 +19425,9 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and announce(ARGV[2], value)\n"
-     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     815, "757370cf5e5feea43dfdad9967fb52873b0585d6"},
+     "local receivers = value > 0 and announce(ARGV[2], value) or 0\n"
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     819, "ce9daf802aff04224719b8fe13009208637f5146"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -19486,11 +19493,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local receivers = announce(ARGV[2], '1')\n"
      "announce(ARGV[2], '0')\n"
-     "if type(receivers) ~= 'number' then\n"
-     "    return 1\n"
-     "end\n"
-     "return 1 + receivers\n",
-     683, "4f23b0006384ea1c8bf9d1a7739eb3563f175c72"},
+     "return type(receivers) == 'number' and 1 + receivers or -1\n",
+     668, "446c43ee09e95c896b9df842424ccbb942e8dd95"},
     {"write_renew", 0, 0, ""},
     {"write_transfer",
      "local function announce(channel, text)\n"
@@ -24289,6 +24293,15 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
         snib__chan_heard_else(e, link, reply, n, now);
 }
 
+static void link_spells(struct snib__engine *e)
+{
+    e->told_whole = true;
+    snib__engine_log(
+        e, SNIB_LOG_INFO,
+        "the server refused SCRIPT LOAD: a script that it does not know is sent whole, with EVAL; "
+        "allow this user +script|load, or run snib scripts as another");
+}
+
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now)
 {
@@ -24313,6 +24326,8 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
             link_ready(e, link, now);
         if (link->conn.relogin > SNIB__RELOGIN_ASKED)
             link_relogged(e, link);
+        if (link->conn.no_load && !e->told_whole)
+            link_spells(e);
         if (more)
             link_answer(e, link, &request, reply, reply_n, now);
     } while (more && link->conn.state != SNIB__CONN_DOWN);
@@ -26662,6 +26677,17 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
+static void release_is_unheard(struct snib__engine *e)
+{
+    if (!e->told_unheard)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "the server refused to publish that a lock was released: waiters of other clients "
+            "ask again after up to their option recheck; allow this user +publish and the "
+            "locks' channels");
+    e->told_unheard = true;
+}
+
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now)
@@ -26675,6 +26701,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
+    if (verdict.unheard)
+        release_is_unheard(e);
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {
@@ -29734,7 +29762,10 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
         return;
     /* A hold whose number has only a place is lost: it was ended by force while it was asked for once more. */
     bool was_held = hold->acquired_at != 0;
-    verdict->yes = reply[1].integer == 1 || (reply[1].integer == 2 && !was_held);
+    int64_t found = reply[1].integer;
+    verdict->unheard = found == -1 || found == -2;
+    found = verdict->unheard ? -found : found;
+    verdict->yes = found == 1 || (found == 2 && !was_held);
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);
@@ -30482,8 +30513,10 @@ void snib__verdict_receivers(const struct snib__engine *engine, const struct sni
                              struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
-    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
-    verdict->receivers = verdict->yes ? reply->integer - 1 : 0;
+    bool counts = reply->type == SNIB__RESP_INTEGER;
+    verdict->unheard = counts && reply->integer == -1;
+    verdict->yes = verdict->unheard || (counts && reply->integer > 0);
+    verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }
 
 void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
@@ -30826,13 +30859,15 @@ static void multi_acquired(const struct snib__engine *engine, const struct snib_
     }
 }
 
-/* 1: all members were held, 2: some, 0: none.  Only the first is a proper release. */
+/* 1: all members were held, 2: some, 0: none; negative: a message was refused.  Only the first is a proper release. */
 static void multi_released(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
-    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer == 1;
+    int64_t held = reply->type == SNIB__RESP_INTEGER ? reply->integer : 0;
+    verdict->unheard = held == -1 || held == -2;
+    verdict->yes = held == 1 || held == -1;
 }
 
 const struct snib__lock_kind snib__multi = {

@@ -361,7 +361,7 @@ struct snib__engine {
     uint32_t chans_n, chans_cap;
     struct snib__waitq *idle_head, *idle_tail; /* unused, to be unsubscribed in order */
     struct snib__op *live;
-    bool told_insecure;
+    bool told_insecure, told_unheard, told_whole;
     uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
     bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n, extending; /* of the live operations: extensions */

@@ -348,6 +348,15 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
         snib__chan_heard_else(e, link, reply, n, now);
 }
 
+static void link_spells(struct snib__engine *e)
+{
+    e->told_whole = true;
+    snib__engine_log(
+        e, SNIB_LOG_INFO,
+        "the server refused SCRIPT LOAD: a script that it does not know is sent whole, with EVAL; "
+        "allow this user +script|load, or run snib scripts as another");
+}
+
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now)
 {
@@ -372,6 +381,8 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
             link_ready(e, link, now);
         if (link->conn.relogin > SNIB__RELOGIN_ASKED)
             link_relogged(e, link);
+        if (link->conn.no_load && !e->told_whole)
+            link_spells(e);
         if (more)
             link_answer(e, link, &request, reply, reply_n, now);
     } while (more && link->conn.state != SNIB__CONN_DOWN);

@@ -233,6 +233,17 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
+static void release_is_unheard(struct snib__engine *e)
+{
+    if (!e->told_unheard)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "the server refused to publish that a lock was released: waiters of other clients "
+            "ask again after up to their option recheck; allow this user +publish and the "
+            "locks' channels");
+    e->told_unheard = true;
+}
+
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now)
@@ -246,6 +257,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     }
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
+    if (verdict.unheard)
+        release_is_unheard(e);
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {

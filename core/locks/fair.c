@@ -141,7 +141,10 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
         return;
     /* A hold whose number has only a place is lost: it was ended by force while it was asked for once more. */
     bool was_held = hold->acquired_at != 0;
-    verdict->yes = reply[1].integer == 1 || (reply[1].integer == 2 && !was_held);
+    int64_t found = reply[1].integer;
+    verdict->unheard = found == -1 || found == -2;
+    found = verdict->unheard ? -found : found;
+    verdict->yes = found == 1 || (found == 2 && !was_held);
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);

@@ -130,8 +130,10 @@ void snib__verdict_receivers(const struct snib__engine *engine, const struct sni
                              struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
-    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
-    verdict->receivers = verdict->yes ? reply->integer - 1 : 0;
+    bool counts = reply->type == SNIB__RESP_INTEGER;
+    verdict->unheard = counts && reply->integer == -1;
+    verdict->yes = verdict->unheard || (counts && reply->integer > 0);
+    verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }
 
 void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,

@@ -209,13 +209,15 @@ static void multi_acquired(const struct snib__engine *engine, const struct snib_
     }
 }
 
-/* 1: all members were held, 2: some, 0: none.  Only the first is a proper release. */
+/* 1: all members were held, 2: some, 0: none; negative: a message was refused.  Only the first is a proper release. */
 static void multi_released(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
-    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer == 1;
+    int64_t held = reply->type == SNIB__RESP_INTEGER ? reply->integer : 0;
+    verdict->unheard = held == -1 || held == -2;
+    verdict->yes = held == 1 || held == -1;
 }
 
 const struct snib__lock_kind snib__multi = {

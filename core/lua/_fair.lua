@@ -109,6 +109,8 @@ local function leave(owner)
     return redis.call('lrem', KEYS[2], 0, owner)
 end
 
+local refused_message = false
+
 -- Publish to the subscribers on this node; returns their number.  Without any, publish nothing: a replica, or
 -- another node of a cluster, would pass the grant on to its own subscribers, although it is about to be undone.
 local function tell(channel, text)
@@ -116,7 +118,9 @@ local function tell(channel, text)
     if listeners[2] == 0 then
         return 0
     end
-    return redis.pcall('publish', channel, text)
+    local heard = redis.pcall('publish', channel, text)
+    refused_message = refused_message or type(heard) ~= 'number'
+    return heard
 end
 
 -- The lock is free: grant it to the first Snib waiter that can be notified.  A Redisson waiter is only notified

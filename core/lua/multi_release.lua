@@ -1,8 +1,9 @@
 -- Release the members of a multi lock, each with the steps and the message of its own release script.
 -- KEYS two for each member: its lock; a reader's own lease, otherwise the lock again
 -- ARGV[1] owner   ARGV[2] a letter for each member, as in multi_acquire   ARGV[3...] the channel of each
--- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.  A member whose name now
--- has other data is not held; any other error of a member is the reply, after the others have been released.
+-- Reply: 0 the owner held none of them; 1 it held all; 2 it held some; negative if a message was refused.
+-- A member whose name now has other data is not held; any other error of a member is the reply, after the others
+-- have been released.
 local owner, kinds = ARGV[1], ARGV[2]
 
 -- Whether readers remain.  The lock's TTL becomes that of the longest lease; with many readers it stays.
@@ -57,9 +58,10 @@ for i = 1, #kinds do
         refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil
     end
 end
+local sign = 1
 for i = 1, #kinds do
     if messages[i] then
-        redis.pcall('publish', ARGV[i + 2], messages[i])
+        sign = type(redis.pcall('publish', ARGV[i + 2], messages[i])) == 'number' and sign or -1
         -- Like the releases of the read and the write side.
         if messages[i] == '1' then
             redis.pcall('publish', ARGV[i + 2], '0')
@@ -69,4 +71,4 @@ end
 if refused then
     return redis.error_reply(refused)
 end
-return held == 0 and 0 or held == #kinds and 1 or 2
+return held == 0 and 0 or held == #kinds and sign or 2 * sign

@@ -1,7 +1,7 @@
 -- Release permits and wake as many waiters.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
 -- Reply: 0 one of them was no longer held, the others are free; otherwise 1 + number of receivers of
--- the message.
+-- the message, or -1 if that was refused.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held = true
@@ -13,9 +13,9 @@ local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))
 local receivers = 0
 if back > 0 then
     local value = redis.call('incrby', KEYS[1], back)
-    receivers = value > 0 and redis.pcall('publish', ARGV[1], value)
+    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0
 end
 if not held then
     return 0
 end
-return 1 + (type(receivers) == 'number' and receivers or 0)
+return type(receivers) == 'number' and 1 + receivers or -1

@@ -1,6 +1,7 @@
 -- Release the read side; the last reader wakes all waiters.
 -- KEYS[1] lock   KEYS[2] this reader's lease   ARGV[1] owner   ARGV[2] channel
--- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
+-- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise; -1 if that
+-- was refused.
 -- The message is 1, which wakes all waiters of a process: they may be readers, if a Redisson writer
 -- has become a reader without a message.
 local own = redis.call('pttl', KEYS[2])
@@ -67,4 +68,4 @@ redis.call('del', KEYS[1])
 -- for one that is about to sleep.
 local receivers = redis.pcall('publish', ARGV[2], '1')
 redis.pcall('publish', ARGV[2], '0')
-return 1 + (type(receivers) == 'number' and receivers or 0)
+return type(receivers) == 'number' and 1 + receivers or -1

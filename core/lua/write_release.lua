@@ -1,6 +1,7 @@
 -- Release the write side and wake all waiters; an owner that also reads continues as a reader.
 -- KEYS[1] lock   ARGV[1] owner   ARGV[2] channel
--- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
+-- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise; -1 if that
+-- was refused.
 -- The messages are 1, which wakes all waiters of a process, and 0: see below.
 if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
     return 0
@@ -14,7 +15,4 @@ end
 -- for one that is about to sleep.
 local receivers = redis.pcall('publish', ARGV[2], '1')
 redis.pcall('publish', ARGV[2], '0')
-if type(receivers) ~= 'number' then
-    return 1
-end
-return 1 + receivers
+return type(receivers) == 'number' and 1 + receivers or -1

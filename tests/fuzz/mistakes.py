@@ -140,10 +140,8 @@ MISTAKES = [
     Mistake(
         "a release that found nothing is a release",
         "locks/kind.c",
-        "verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;"
-        " verdict->receivers = verdict->yes ? reply->integer - 1 : 0;",
-        "verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer >= 0;"
-        " verdict->receivers = verdict->yes ? reply->integer - 1 : 0;",
+        "verdict->yes = verdict->unheard || (counts && reply->integer > 0);",
+        "verdict->yes = verdict->unheard || (counts && reply->integer >= 0);",
         "scripts",
     ),
     Mistake(

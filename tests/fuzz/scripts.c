@@ -80,14 +80,14 @@ static int64_t token_of(int32_t kind, const redisReply *reply)
     return reply->type == REDIS_REPLY_ARRAY ? number_in(reply->element[0]) : 0;
 }
 
+/* What a program releases was granted, and is more than a place in a queue. */
 static bool releases(int32_t kind, const redisReply *reply)
 {
-    if (kind == SNIB_FAIR)
-        return is_array(reply, 5) && reply->element[0]->type == REDIS_REPLY_INTEGER &&
-               reply->element[0]->integer > 0;
-    if (kind == SNIB__MULTI)
-        return is_integer(reply, 1);
-    return reply->type == REDIS_REPLY_INTEGER && reply->integer > 0;
+    const redisReply *said = kind == SNIB_FAIR && is_array(reply, 5) ? reply->element[0] : reply;
+    if (kind == SNIB_FAIR || kind == SNIB__MULTI)
+        return (kind != SNIB_FAIR || said != reply) &&
+               (is_integer(said, 1) || is_integer(said, -1));
+    return reply->type == REDIS_REPLY_INTEGER && (reply->integer > 0 || reply->integer == -1);
 }
 
 /* Whether the reply to a request may give a hold to this client. */

@@ -67,11 +67,13 @@ static void spoil(struct world *world, const char *script, int fate)
     proxy_spoil(world->proxy, sha1, 1, fates[fate].executed, fates[fate].error);
 }
 
+static int spoilt; /* replies that were replaced so far */
+
 /* The reply was replaced, exactly once. */
 static void expect_spoilt(struct world *world)
 {
-    static int before;
-    assert_int_equal(proxy_spoilt(world->proxy), ++before);
+    AWAIT(proxy_spoilt(world->proxy) > spoilt, 10000);
+    assert_int_equal(proxy_spoilt(world->proxy), ++spoilt);
 }
 
 static bool is_free(struct world *world, const char *name)
@@ -257,22 +259,30 @@ static void renewal(struct world *world, int fate)
     snib_lock_free(lock);
 }
 
-/* A hold that is released while another operation of this client waits, which gets it; its hold. */
+/* A hold that is released while another operation of this client waits, which gets it; its hold.  On a slow machine it
+ * may come to be released and acquired by themselves: then again. */
 static snib_hold *release_to_next(struct world *world, snib_lock *lock, const char *script,
                                   int fate, int32_t code)
 {
     snib_queue *queue = must_queue(world->client);
-    snib_hold *hold = must_acquire(lock, 0);
-    EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
-    AWAIT(must_stats(world->client).waiting == 1, 10000);
-    spoil(world, script, fate);
-    EXPECT(snib_hold_release(hold, err), code);
-    expect_spoilt(world);
-    snib_hold_free(hold);
-    snib_event event = must_event(queue, 10000);
-    assert_int_equal(event.code, SNIB_OK);
-    snib_queue_free(queue);
-    return event.hold;
+    for (int i = 0;; i++) {
+        snib_hold *hold = must_acquire(lock, 0);
+        EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+        AWAIT(must_stats(world->client).waiting == 1, 10000);
+        spoil(world, script, fate);
+        int told = snib_hold_release(hold, NULL);
+        snib_hold_free(hold);
+        snib_event event = must_event(queue, 10000);
+        assert_int_equal(event.code, SNIB_OK);
+        bool by_itself = proxy_spoilt(world->proxy) == spoilt && told == SNIB_OK && i < 20;
+        if (!by_itself) {
+            expect_spoilt(world);
+            assert_int_equal(told, code);
+            snib_queue_free(queue);
+            return event.hold;
+        }
+        must_release(event.hold);
+    }
 }
 
 /* By command: a release follows, and the waiter asks again. */

@@ -7,30 +7,37 @@
 
 enum { LEASE_MS = 10000 };
 
-#define POLLS "the server refused a subscription: waiters poll instead"
-#define UNTIMED "the server does not answer TIME"
-#define ENDLESS "cannot be killed"
+/* What the log says, to each client: once, or for POLLS once for each refused subscription. */
+enum { POLLS = 1, UNTIMED = 2, ENDLESS = 4, WHOLE = 8, UNHEARD = 16, TEXTS = 5 };
+static const char *const texts[TEXTS] = {
+    "the server refused a subscription: waiters poll instead",
+    "the server does not answer TIME",
+    "cannot be killed",
+    "the server refused SCRIPT LOAD: a script that it does not know is sent whole",
+    "the server refused to publish that a lock was released",
+};
 
 static const struct {
     const char *rule;
-    const char *told; /* logged besides the connections; NULL: nothing */
-    bool endless;     /* ... and that connections cannot be killed */
+    int told;
 } forbidden[] = {
-    {"-wait", NULL, false},
-    {"-info", NULL, true},
-    {"-config", NULL, false},
-    {"-role", NULL, false},
-    {"-time", UNTIMED, false},
-    {"-subscribe", POLLS, false},
-    {"-client", NULL, true},
-    {"-client|id", NULL, true},
-    {"-client|kill", NULL, false}, /* it is needed after a break: tests/unit/links.c */
-    {"-script", NULL, false},
-    {"-script|load", NULL, false},
-    {"-eval", NULL, false},
-    {"-publish", NULL, false},
-    {"-ping -select -hello", NULL, false},
-    {"-info -client -script -subscribe -publish -role -config -wait", POLLS, true},
+    {"-wait", 0},
+    {"-info", ENDLESS},
+    {"-config", 0},
+    {"-role", 0},
+    {"-time", UNTIMED},
+    {"-subscribe", POLLS},
+    {"-client", ENDLESS},
+    {"-client|id", ENDLESS},
+    {"-client|kill", 0}, /* it is needed after a break: tests/unit/links.c */
+    {"-script", WHOLE},
+    {"-script|load", WHOLE},
+    {"-eval", 0},
+    {"-publish", UNHEARD},
+    {"resetchannels &redisson_lock__channel:none*", POLLS | UNHEARD},
+    {"-ping -select -hello", 0},
+    {"-info -client -script -subscribe -publish -role -config -wait",
+     POLLS | ENDLESS | WHOLE | UNHEARD},
 };
 
 static snib_client *open_without(struct server *server, const char *rule)
@@ -60,32 +67,28 @@ static snib_queue *log_of(snib_client *client)
     return log;
 }
 
-/* How many log records have the expected text; no others appear but those about connections and
- * slow machines.  That connections cannot be killed is logged once. */
-static int count_told(snib_queue *log, const char *rule, const char *told, bool endless)
+/* Count the log's records by text; there are no others but those about connections and slow machines. */
+static void count_told(snib_queue *log, const char *rule, int counts[TEXTS])
 {
     snib_event event;
-    int count = 0;
     while (snib_queue_drain(log, &event, 1, NULL) == 1) {
-        if (told && strstr(event.text, told))
-            count++;
-        else if (endless && strstr(event.text, ENDLESS))
-            endless = false;
+        int i = 0;
+        while (i < TEXTS && !strstr(event.text, texts[i]))
+            i++;
+        if (i < TEXTS)
+            counts[i]++;
         else if (strncmp(event.text, "connected to ", 13) != 0 &&
                  !strstr(event.text, "this process gets too little CPU time"))
             fail_msg("%s: the log says: %s", rule, event.text);
     }
-    if (endless)
-        fail_msg("%s: the log does not say: %s", rule, ENDLESS);
-    return count;
 }
 
 /* A separate server per rule, because a script that one client has loaded need not be loaded by
  * another. */
 struct trial {
     struct server server;
-    const char *rule, *told;
-    bool endless;
+    const char *rule;
+    int told;
     int n; /* number of kinds */
     snib_client *one, *other;
     snib_queue *logs[2];
@@ -97,13 +100,11 @@ struct trial {
 
 /* One client has a lock of each kind, and the other waits for it, or has it too where both are
  * readers. */
-static void trial_begin(struct trial *t, const char *rule, const char *told, bool endless)
+static void trial_begin(struct trial *t, const char *rule, int told)
 {
-    bool untimed = told && strcmp(told, UNTIMED) == 0;
     t->rule = rule;
     t->told = told;
-    t->endless = endless;
-    t->n = untimed ? KINDS - 1 : KINDS; /* a fair lock's scripts use TIME */
+    t->n = told & UNTIMED ? KINDS - 1 : KINDS; /* a fair lock's scripts use TIME */
     server_start(&t->server, NULL);
     t->one = open_without(&t->server, rule);
     t->other = open_without(&t->server, rule);
@@ -143,15 +144,20 @@ static void trial_go_on(struct trial *t)
 
 static void trial_end(struct trial *t)
 {
-    bool polls = t->told && strcmp(t->told, POLLS) == 0, untimed = t->told && !polls;
     uint64_t polling = must_stats(t->one).polling + must_stats(t->other).polling;
-    if ((polling > 0) != polls)
+    if ((polling > 0) != (t->told & POLLS))
         fail_msg("%s: %d refused subscriptions", t->rule, (int)polling);
-    int seen = 0;
-    for (int i = 0; i < 2; i++)
-        seen += count_told(t->logs[i], t->rule, t->told, t->endless);
-    if (seen != (polls ? (int)polling : untimed ? 2 : 0))
-        fail_msg("%s: the log says %d times: %s", t->rule, seen, t->told);
+    int refused = 0;
+    for (int i = 0; i < 2; i++) {
+        int counts[TEXTS] = {0};
+        count_told(t->logs[i], t->rule, counts);
+        refused += counts[0];
+        for (int j = 1; j < TEXTS; j++)
+            if (counts[j] != (t->told >> j & 1))
+                fail_msg("%s: the log says %d times: %s", t->rule, counts[j], texts[j]);
+    }
+    if (refused != (int)polling)
+        fail_msg("%s: the log says %d times: %s", t->rule, refused, texts[0]);
     snib_client_free(t->one);
     snib_client_free(t->other);
     server_do(&t->server, "DEL redisson_lock_token:{x1}");
@@ -165,7 +171,7 @@ static void locks_work_without(void **state)
     enum { RULES = sizeof forbidden / sizeof *forbidden };
     static struct trial trials[RULES];
     for (size_t i = 0; i < RULES; i++)
-        trial_begin(&trials[i], forbidden[i].rule, forbidden[i].told, forbidden[i].endless);
+        trial_begin(&trials[i], forbidden[i].rule, forbidden[i].told);
     for (size_t i = 0; i < RULES; i++)
         trial_go_on(&trials[i]);
     for (size_t i = 0; i < RULES; i++)
@@ -199,6 +205,42 @@ static void scripts_are_sent_whole_once(void **state)
     assert_true(server_is_empty(server));
 }
 
+static bool is_told_unheard(snib_queue *log, int counts[TEXTS])
+{
+    count_told(log, "-publish", counts);
+    return counts[4] > 0;
+}
+
+/* Each release says so by its own reply; the client logs the first.  A fair lock has a message only for a waiter. */
+static void each_unpublished_release_is_told(void **state)
+{
+    static const int32_t lone[] = {SNIB_MUTEX, SNIB_FENCED,  SNIB_READ,     SNIB_WRITE,
+                                   SNIB_PLAIN, SNIB_PERMITS, SNIB_SEMAPHORE};
+    enum { LONE = sizeof lone / sizeof *lone, MUTEXES = LONE, MIXED, ALL };
+    struct server *server = *state;
+    for (int i = 0; i < ALL; i++) {
+        snib_client *client = open_without(server, "-publish");
+        snib_queue *log = log_of(client);
+        snib_lock *members[] = {must_lock(client, "a"),
+                                must_lock_kind(client, i == MIXED ? SNIB_WRITE : SNIB_MUTEX, "b")};
+        snib_lock *lock = NULL;
+        if (i >= LONE)
+            EXPECT(snib_multi_new(members, 2, NULL, &lock, err), SNIB_OK);
+        else
+            lock = must_lock_kind(client, lone[i], "x");
+        bool counts_permits = i < LONE && (lone[i] == SNIB_PERMITS || lone[i] == SNIB_SEMAPHORE);
+        server_do(server, counts_permits ? "SET x 1" : "DEL x");
+        for (int j = 0; j < 3; j++)
+            must_release(must_acquire(lock, 0));
+        int counts[TEXTS] = {0};
+        AWAIT(is_told_unheard(log, counts), 10000);
+        snib_client_free(client);
+        count_told(log, "-publish", counts);
+        if (counts[4] != 1)
+            fail_msg("lock %d: the log says %d times: %s", i, counts[4], texts[4]);
+    }
+}
+
 static int world_new(void **state)
 {
     static struct server server;
@@ -218,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_work_without),
         cmocka_unit_test_setup_teardown(scripts_are_sent_whole_once, world_new, world_free),
+        cmocka_unit_test_setup_teardown(each_unpublished_release_is_told, world_new, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

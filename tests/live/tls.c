@@ -386,7 +386,8 @@ static void mute_peer(void **state)
     assert_non_null(strstr(error.text, "does not answer in TLS"));
     assert_true(snib_code_is(error.code, SNIB_IS_RETRYABLE));
     way.fault = NONE;
-    must_release(must_acquire(must_lock(client, "x"), LONG_MS));
+    AWAIT(snib_lock_acquire(must_lock(client, "x"), 0, LONG_MS, &hold, &error) == SNIB_OK, LONG_MS);
+    must_release(hold);
     snib_client_free(client);
 }
 

@@ -13,7 +13,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import _core
-from support import TIDY, Server, canned_server, eventually
+from support import TIDY, Server, brief, canned_server, eventually
 
 BAD_NAMES = [
     "",
@@ -63,7 +63,7 @@ def test_leases(client: snib.Client, lease: float) -> None:
 
 @pytest.mark.parametrize("lease", [0.1, 86400, 60])
 def test_good_leases(server: Server, client: snib.Client, lease: float) -> None:
-    hold = client.lock("lease", lease=lease).hold()
+    hold = brief(client.lock("lease", lease=lease))
     left = hold.remaining()
     assert left <= lease
     assert left > lease * 0.8 or lease < 1

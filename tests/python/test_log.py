@@ -129,6 +129,20 @@ def test_subscriptions_that_are_refused(server: Server, log: Records) -> None:
         server.admin.execute_command("ACL", "DELUSER", "deaf")
 
 
+def test_commands_that_are_refused(server: Server, log: Records) -> None:
+    rules = ("on", ">pw", "~*", "&*", "+@all", "-publish", "-script")
+    server.admin.execute_command("ACL", "SETUSER", "mute", *rules)
+    try:
+        with snib.connect(server.url, username="mute", password="pw") as client:
+            for _ in range(2):
+                with client.lock("name"):
+                    pass
+            log.wait("refused to publish that a lock was released: .*allow this user [+]publish", logging.WARNING)
+            log.wait("refused SCRIPT LOAD: .*allow this user [+]script", logging.INFO)
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "mute")
+
+
 def test_an_identity_that_is_refused(server: Server, log: Records) -> None:
     rules = ("on", ">pw", "resetkeys", "~name", "allchannels", "+@all")
     server.admin.execute_command("ACL", "SETUSER", "hidden", *rules)
@@ -317,7 +331,9 @@ TRIED = {
     "the server does not take this client's identity": "test_an_identity_that_is_refused",
     "the server has replicated from another one meanwhile": "test_other_data",
     "the server may evict locks when memory is short": "test_a_server_that_evicts",
+    "the server refused SCRIPT LOAD": "test_commands_that_are_refused",
     "the server refused a subscription": "test_subscriptions_that_are_refused",
+    "the server refused to publish that a lock was released": "test_commands_that_are_refused",
     "the server was restarted or replaced": "test_another_server",
     "the server's clock has moved by at least %+lld ms": "test_a_clock_that_moves",
     "tls_insecure": "tests/python/test_tls.py: test_no_check_of_certificates_is_told",

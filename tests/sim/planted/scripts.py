@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a mutex whose message is refused is said to be lost",
+        "locks/kind.c",
+        "verdict->yes = verdict->unheard || (counts && reply->integer > 0);",
+        "verdict->yes = counts && reply->integer > 0;",
+        "unit_forbidden",
+    ),
+    Mutant(
+        "a multi lock's refused message is not told",
+        "lua/multi_release.lua",
+        "messages[i])) == 'number' and sign or -1",
+        "messages[i])) == 'number' and sign or 1",
+        "live/forbidden",
+    ),
+    Mutant(
+        "refused messages are told at each release",
+        "engine/release.c",
+        "e->told_unheard = true;",
+        "",
+        "unit_forbidden",
+    ),
+    Mutant(
         "a multi lock's undo skips the member that was refused",
         "lua/mutexes_acquire.lua",
         "for taken = 1, i do",

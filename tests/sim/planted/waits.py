@@ -337,8 +337,8 @@ MUTANTS = [
     Mutant(
         "a hold that has only a place is released",
         "locks/fair.c",
-        "(reply[1].integer == 2 && !was_held)",
-        "reply[1].integer == 2",
+        "(found == 2 && !was_held)",
+        "found == 2",
         "unit_place",
     ),
     Mutant(
