@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7a955603fb6942c4"
+#define SNIB_BUILD_ID "5ab2c8fd44aadde9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28233,6 +28233,14 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         snib__sole_advance(e, gate, now);
 }
 
+/* Waits that are over do not last for an attempt after one that had a reply: what they depend on has changed. */
+static void sole_arm(struct snib__engine *e, struct snib__waitq *waitq)
+{
+    for (struct snib__op *op = waitq && waitq->overdue ? waitq->head : NULL; op; op = op->next)
+        if (!op->once)
+            snib__op_arm(e, op);
+}
+
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
 void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of)
@@ -28371,6 +28379,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__sole_advance(e, gate, now);
         }
+        sole_arm(e, gate->waitq);
     }
     snib__gate_put(e, gate);
 }

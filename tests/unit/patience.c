@@ -305,6 +305,41 @@ static void wait_after_a_refusal(void **state)
     snib__engine_free(engine);
 }
 
+/* A wait that was over while a transfer had no answer does not last for the attempt that follows: the waiter ahead, which
+ * makes it, has heard of the lock. */
+static void wait_behind_a_transfer_that_failed(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_FENCED, "m");
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    int32_t code;
+    struct snib__op *op = acquire(engine, of, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "*1\r\n:7\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    struct snib__op *ahead = snib__engine_acquire(engine, of, &how, now, &code);
+    op = snib__engine_release(engine, hold, now, &code);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FENCED_TRANSFER);
+    struct snib__op *behind = start(engine, of);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    answer_own(engine);
+    now += 10 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_false(behind->done);
+    answer(engine, ":0\r\n");
+    assert_int_equal(op->code, SNIB_LOST);
+    assert_false(ahead->done);
+    snib__engine_tick(engine, now);
+    assert_true(behind->done);
+    assert_int_equal(behind->code, SNIB_TIMEDOUT);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_try_without_an_answer),
@@ -316,6 +351,7 @@ int main(void)
                                        cmocka_unit_test(one_try_behind_those_behind_a_refusal),
                                        cmocka_unit_test(brief_wait),
                                        cmocka_unit_test(brief_waits_of_two),
-                                       cmocka_unit_test(wait_after_a_refusal)};
+                                       cmocka_unit_test(wait_after_a_refusal),
+                                       cmocka_unit_test(wait_behind_a_transfer_that_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -335,6 +335,13 @@ MUTANTS = [
         "unit_settling",
     ),
     Mutant(
+        "a wait behind a transfer that failed lasts for the next attempt",
+        "engine/sole.c",
+        "        sole_arm(e, gate->waitq);\n",
+        "",
+        "unit_patience",
+    ),
+    Mutant(
         "a hold that has only a place is released",
         "locks/fair.c",
         "(found == 2 && !was_held)",
