@@ -270,8 +270,22 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
 
 static char given_back; /* the context of a hold's capsule, once its release has begun */
 
-/* release(hold) - once for each capsule, for re-entries share a hold: who does not know whether an interrupted call came
- * so far may call again, and is told NotHeld if it did. */
+/* Once for each capsule, for re-entries share a hold: NULL with NotHeld if the release of this one has begun. */
+static PyObject *begin_release(PyObject *object)
+{
+    if (snib__py_hold_get(object)) { /* else the core refuses it */
+        if (PyCapsule_GetContext(object) == &given_back) {
+            snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
+            return NULL;
+        }
+        if (PyCapsule_SetContext(object, &given_back))
+            return NULL;
+    }
+    return object;
+}
+
+/* release(hold) - a caller that does not know whether an interrupted call came so far may call again, and is told
+ * NotHeld if it did. */
 static PyObject *call_release(PyObject *module, PyObject *object)
 {
     snib_hold *hold = snib__py_hold_get(object);
@@ -281,11 +295,7 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
-    if (hold && PyCapsule_GetContext(object) == &given_back) {
-        snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
-        return NULL;
-    }
-    if (hold && PyCapsule_SetContext(object, &given_back))
+    if (!begin_release(object))
         return NULL;
     Py_BEGIN_ALLOW_THREADS rc =
         snib_hold_release_begin(hold, snib__py_slice_first_ms, NULL, 0, &op, &err);
@@ -300,6 +310,33 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     if (rc != SNIB_OK)
         return snib__py_raise_error(&err);
     Py_RETURN_NONE;
+}
+
+/* hold_release_submit(hold, queue, token) -> the operation; like release(), once for each capsule */
+static PyObject *call_hold_release_submit(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_queue *queue;
+    snib_op *op = NULL;
+    snib_error err;
+    uint64_t token;
+
+    (void)module;
+    if (snib__py_check_count(count, 3))
+        return NULL;
+    queue = snib__py_queue_get(args[1]);
+    if (!queue) {
+        PyErr_SetString(PyExc_TypeError, "expected a queue");
+        return NULL;
+    }
+    token = PyLong_AsUnsignedLongLong(args[2]);
+    if (PyErr_Occurred() || !begin_release(args[0]))
+        return NULL;
+    if (snib_hold_release_submit(snib__py_hold_get(args[0]), queue, token, &op, &err) != SNIB_OK) {
+        if (snib__py_hold_get(args[0]))
+            PyCapsule_SetContext(args[0], NULL); /* it has not begun */
+        return snib__py_raise_error(&err);
+    }
+    return snib__py_op_new(op);
 }
 
 /* extend(hold, lease_ms) */
@@ -666,6 +703,7 @@ static PyObject *call_debug_here(PyObject *module, PyObject *const *args, Py_ssi
 PyMethodDef snib__py_calls[] = {
     {"acquire", SNIB__PY_FAST(call_acquire), METH_FASTCALL, NULL},
     {"release", call_release, METH_O, NULL},
+    {"hold_release_submit", SNIB__PY_FAST(call_hold_release_submit), METH_FASTCALL, NULL},
     {"extend", SNIB__PY_FAST(call_extend), METH_FASTCALL, NULL},
     {"ping", SNIB__PY_FAST(call_ping), METH_FASTCALL, NULL},
     {"lock_info", call_lock_info, METH_O, NULL},

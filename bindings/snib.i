@@ -212,7 +212,6 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(hold_token)
 %wrap(hold_replicas)
 %wrap(hold_owner)
-%wrap(hold_release_submit)
 %wrap(hold_extend_submit)
 %wrap(op_cancel)
 %wrap(queue_new)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
-from ._codes import Lost
+from ._codes import Lost, NotHeld
 from ._error import Error
 from ._identity import Identity
 from ._stays import stays
@@ -148,6 +148,10 @@ class BaseHold(_core.Droppable):
         if isinstance(error, Lost) and error.reason is None:
             error.reason = self.reason
         return self._lock._named(error)
+
+    def _given_back(self) -> NotHeld:
+        """What to raise for a second release."""
+        return self._lock._named(NotHeld(f"this hold of {self._lock.name!r} was released before"))
 
     def _loss(self) -> Lost:
         """What to raise for a reported loss."""

@@ -25,7 +25,6 @@ from ._base import (
     SpinKind,
     WriteKind,
 )
-from ._codes import NotHeld
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
 from ._identity import make_identity
@@ -97,7 +96,7 @@ class Hold(_core.HeldScope, BaseHold):
         Unreachable if no answer came; then the client keeps trying until the lease has ended.
         """
         if self._stage == GIVEN_BACK:
-            raise self._lock._named(NotHeld(f"this hold of {self._lock.name!r} was released before"))
+            raise self._given_back()
         self._stage = GIVEN_BACK
         try:
             _core.release(self._handle)

@@ -72,7 +72,12 @@ class Queue:
         return self._start(latch, _core.latch_wait_submit, latch._handle, wait_ms(timeout))
 
     def release(self, hold: Hold) -> int:
-        """Start to release; exactly one event will arrive."""
+        """Start to release; exactly one event will arrive.
+
+        Raises NotHeld if this hold was already released.
+        """
+        if hold._stage == GIVEN_BACK:
+            raise hold._given_back()
         ticket = self._start(hold._lock, _core.hold_release_submit, hold._handle)
         hold._stage = GIVEN_BACK
         return ticket

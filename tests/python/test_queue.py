@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -29,6 +30,41 @@ def test_submit_watch_drain(client: snib.Client) -> None:
     assert queue.drain() == [snib.Event(done, None, False)]
     with pytest.raises(snib.NotHeld):
         hold.release()
+
+
+def test_each_hold_is_released_once(client: snib.Client) -> None:
+    """Re-entries share a hold of the core: one that is released twice would end another."""
+
+    def released_by(end: Callable[[snib.Hold], object]) -> None:
+        lock = client.rlock("again")
+        with lock.hold() as outer:
+            inner = lock.hold()
+            end(inner)
+            for release in (queue.release, snib.Hold.release, within):
+                with pytest.raises(snib.NotHeld, match="released before"):
+                    release(inner)
+            outer.check()
+            assert lock.locked()
+        assert not lock.locked()
+
+    def within(hold: snib.Hold) -> None:
+        with hold:
+            pass
+
+    queue = snib.Queue(client)
+    released_by(queue.release)
+    released_by(snib.Hold.release)
+
+
+def test_a_hold_released_within_its_block(client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    lock = client.rlock("within")
+    with lock as outer:
+        with pytest.raises(snib.NotHeld), lock as inner:
+            queue.release(inner)
+        outer.check()
+        assert lock.locked()
+    assert not lock.locked()
 
 
 def test_a_loss_is_an_event(client: snib.Client) -> None:

@@ -24,7 +24,7 @@ from .._base import (
     SpinKind,
     WriteKind,
 )
-from .._codes import InvalidArgument, NotHeld
+from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
 from .._times import acquire_ms, lease_ms, wait_ms
@@ -144,7 +144,7 @@ class Hold(BaseHold):
         """Release; a failure is raised unless the program's own error is propagating."""
         try:
             if self._stage == GIVEN_BACK:
-                raise NotHeld(f"this hold of {self._lock.name!r} was released before")
+                raise self._given_back()
             self._stage = GIVEN_BACK
             loop = self._lock._client._loop()
             token = loop.new_token()
