@@ -107,6 +107,71 @@ def test_without_a_loss_nothing_happens(server: Server, run, form) -> None:  # n
     run(main())
 
 
+def test_what_hold_returns_may_be_shared(server: Server, run) -> None:  # noqa: F811
+    """Each block ends its own hold, even if the next task entered because an earlier one had lost the lock."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            holding = client.lock("shared").hold(timeout=PATIENCE)
+            inside: list[aio.Hold] = []
+            go_on = asyncio.Event()
+
+            async def work() -> None:
+                async with holding as hold:
+                    inside.append(hold)
+                    try:
+                        await go_on.wait()
+                    finally:
+                        while len(inside) < 2:  # the loser ends when the next one is inside
+                            await asyncio.sleep(0.001)
+
+            first = asyncio.ensure_future(work())
+            await soon(lambda: inside)
+            second = asyncio.ensure_future(work())
+            lose(inside[0])
+            server.admin.delete("shared")
+            server.admin.publish("redisson_lock__channel:{shared}", "0")
+            with pytest.raises(snib.Lost):
+                await asyncio.wait_for(first, PATIENCE)
+            inside[1].check()
+            go_on.set()
+            await second
+            assert client.stats().held == 0
+
+    run(main())
+
+
+def test_permits_that_tasks_take_through_one_object(server: Server, run) -> None:  # noqa: F811
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = client.permits("shared pool")
+            await pool.init(2)
+            taking = pool.hold(timeout=PATIENCE)
+            first_inside, second_inside = asyncio.Event(), asyncio.Event()
+
+            async def first() -> None:
+                async with taking as hold:
+                    first_inside.set()
+                    await second_inside.wait()
+                    hold.check()
+
+            async def second() -> None:
+                await first_inside.wait()
+                async with taking as hold:
+                    second_inside.set()
+                    await before
+                    hold.check()
+
+            before = asyncio.ensure_future(first())
+            await asyncio.wait_for(second(), PATIENCE)
+            assert await pool.available() == 2
+            with pytest.raises(snib.NotHeld):
+                await taking.__aexit__(None, None, None)
+            await pool.force_release()
+
+    run(main())
+
+
 def test_an_awaited_hold_cancels_nothing(server: Server, run) -> None:  # noqa: F811
     async def main() -> None:
         async with aio.connect(server.url) as client:

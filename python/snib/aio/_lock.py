@@ -176,23 +176,53 @@ class Hold(BaseHold):
         return self._end(error)
 
 
+class _Blocks:
+    """The `async with` blocks on one object that have begun and not ended, by caller."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun: dict[int, list[tuple[Hold, Guard]]] = {}
+
+    def begin(self, caller: int, hold: Hold, guard: Guard) -> None:
+        self._begun.setdefault(caller, []).append((hold, guard))
+
+    def end(self, lock: Holdable) -> tuple[int, Hold, Guard]:
+        """The calling task's innermost block, with its caller."""
+        caller = lock._caller()
+        if caller not in self._begun:
+            caller = self._discarded(lock)
+        hold, guard = self._begun[caller].pop()
+        if not self._begun[caller]:
+            del self._begun[caller]
+        return caller, hold, guard
+
+    def _discarded(self, lock: Holdable) -> int:
+        """The caller of a block that ends in another task: one that has ended, or else the first."""
+        for caller, blocks in self._begun.items():
+            if blocks[-1][1].is_over():
+                return caller
+        for caller in self._begun:
+            return caller
+        raise lock._not_held()
+
+
 class Holding:
     """What hold() of a lock returns: `async with` it, or `await` it for the hold.
 
     `async with` cancels its body if the hold is lost, and then raises Lost.  A hold that was
-    awaited cancels nothing, not even in `async with hold:`, which only releases it.
+    awaited cancels nothing, not even in `async with hold:`, which only releases it.  Each use
+    acquires anew, also of several tasks at the same time.
     """
 
-    __slots__ = ("_lock", "_caller", "_n", "_wait", "_hold", "_guard")
-
-    _hold: Hold
-    _guard: Guard
+    __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks")
 
     def __init__(self, lock: Holdable, n: int, wait: int) -> None:
         self._lock = lock
         self._caller = lock._caller()
         self._n = n
         self._wait = wait
+        self._blocks = _Blocks()
 
     async def _get(self) -> Hold:
         hold = await self._lock._try(self._caller, self._n, self._wait)
@@ -206,8 +236,8 @@ class Holding:
 
     async def __aenter__(self) -> Hold:
         hold = await self._get()
-        self._guard = self._lock._client._loop().guard(hold)
-        self._hold = hold
+        guard = self._lock._client._loop().guard(hold)
+        self._blocks.begin(self._lock._caller(), hold, guard)
         return hold
 
     async def __aexit__(
@@ -216,8 +246,9 @@ class Holding:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        lost = self._guard.end(error)
-        await self._hold._end(lost or error)
+        _, hold, guard = self._blocks.end(self._lock)
+        lost = guard.end(error)
+        await hold._end(lost or error)
         if lost is not None:
             raise lost from error
 
@@ -261,14 +292,13 @@ class Named(BaseNamed):
 class Holdable(Named, BaseHoldable[Hold]):
     """Anything that can be held: all locks, semaphores and permits."""
 
-    __slots__ = ("_inside",)
+    __slots__ = ("_blocks",)
 
     _submit: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
 
     def _begin(self) -> None:
         super()._begin()
-        # Holds of `async with` on the lock itself, by caller.
-        self._inside: dict[int, list[tuple[Hold, Guard]]] = {}
+        self._blocks = _Blocks()  # of `async with` on the lock itself
 
     def _caller(self) -> int:
         """The calling task, not necessarily the one that awaits; 0 if there is none."""
@@ -323,22 +353,13 @@ class Holdable(Named, BaseHoldable[Hold]):
     async def locked(self) -> bool:
         raise NotImplementedError
 
-    def _discarded(self) -> int:
-        """The caller of a block that ends in another task: one that has ended, or else the first."""
-        for caller, blocks in self._inside.items():
-            if blocks[-1][1].is_over():
-                return caller
-        for caller in self._inside:
-            return caller
-        raise self._not_held()
-
     async def __aenter__(self) -> Hold:
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         guard = self._client._loop().guard(hold)
         self._keep(caller, hold)
-        self._inside.setdefault(caller, []).append((hold, guard))
+        self._blocks.begin(caller, hold, guard)
         return hold
 
     async def __aexit__(
@@ -347,12 +368,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        caller = self._caller()
-        if caller not in self._inside:
-            caller = self._discarded()
-        hold, guard = self._inside[caller].pop()
-        if not self._inside[caller]:
-            del self._inside[caller]
+        caller, hold, guard = self._blocks.end(self)
         lost = guard.end(error)
         try:
             if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
