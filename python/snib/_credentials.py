@@ -84,7 +84,8 @@ def _start(client: BaseClient, number: int) -> None:
 
 def _refuse(client: BaseClient, number: int, error: BaseException) -> None:
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    _core.client_login(client._handle, number, None, "", 0, why)
+    clean = why.replace("\0", "?").encode("utf-8", "replace").decode()
+    _core.client_login(client._handle, number, None, "", 0, clean)
 
 
 def _answer(client: BaseClient, number: int) -> None:

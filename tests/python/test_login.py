@@ -185,6 +185,9 @@ def test_function_that_raises(
         issuer.error = SystemExit("no account")
         with pytest.raises(snib.CredentialsError, match="SystemExit: no account"):
             client.ping()
+        issuer.error = RuntimeError("no\0thing, \udcff")
+        with pytest.raises(snib.CredentialsError, match=r"RuntimeError: no\?thing, \?"):
+            client.ping()
         issuer.error = None
         client.ping()
 
