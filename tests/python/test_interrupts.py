@@ -11,14 +11,16 @@ import functools
 import gc
 import itertools
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 import snib
+from snib._reader import Reader
 
 from support import TIDY, Server, eventually
 
@@ -180,6 +182,26 @@ def test_with_a_traced_lock(server: Server) -> None:
                 break
             server.admin.delete("x")  # of a hold that was dropped
         assert n > 100
+
+
+def test_the_start_of_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that blocks signals for the new thread runs the handlers of those that came before."""
+    mask = signal.pthread_sigmask
+
+    def interrupted(how: int, signals: Iterable[int]) -> set[int]:
+        before = mask(how, signals)
+        if signals and how == signal.SIG_BLOCK:
+            raise Interrupt()
+        return before
+
+    before = mask(signal.SIG_BLOCK, ())
+    monkeypatch.setattr(signal, "pthread_sigmask", interrupted)
+    try:
+        with snib.connect(server.url) as client, pytest.raises(Interrupt):
+            Reader("interrupted").add(client, snib._core.queue_new(client._handle), lambda client: None)
+        assert mask(signal.SIG_BLOCK, ()) == before
+    finally:
+        mask(signal.SIG_SETMASK, before)
 
 
 # ---- Dropped objects -----------------------------------------------------------------------------
