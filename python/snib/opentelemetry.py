@@ -56,7 +56,7 @@ __all__ = [
 L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
 H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
 
-_INNERMOST: ContextVar[object] = ContextVar("snib-hold")  # of `with` on a lock itself
+_INNERMOST: ContextVar[object] = ContextVar("snib-hold")  # of the blocks, see _Entered
 
 
 # ---- Spans ---------------------------------------------------------------------------------------
@@ -114,7 +114,32 @@ _UNSHOWN = Exception("not shown")  # a body's failure that nobody handles any mo
 _UNSEEN = _Wait(None)  # has no state, so it serves all
 
 
-class _Traced(Generic[L]):
+class _Entered:
+    """The blocks of `with` on one object that have begun and not ended, in whatever tasks and threads."""
+
+    _inside: list[Any]
+
+    def _note(self, inside: Any) -> None:
+        """Remember what the end of this block is about."""
+        inside._token = _INNERMOST.set(inside)
+        self._inside.append(inside)
+
+    def _noted(self) -> Any:
+        inside: Any = _INNERMOST.get(None)
+        return inside if inside in self._inside else self._inside[0]  # it ends in another context
+
+    def _forget(self, inside: Any) -> Any:
+        """May be called again."""
+        if inside in self._inside:
+            self._inside.remove(inside)
+        token, inside._token = inside._token, None
+        with contextlib.suppress(ValueError):  # the same
+            if token is not None:
+                _INNERMOST.reset(token)
+        return inside
+
+
+class _Traced(_Entered, Generic[L]):
     """A lock, and the beginnings of its spans."""
 
     def __init__(self, lock: L, provider: TracerProvider | None) -> None:
@@ -128,7 +153,7 @@ class _Traced(Generic[L]):
             if isinstance(value := getattr(lock, word, None), str)
         }
         self._holders = Holders(lock)
-        self._inside: list[Any] = []  # what `with` on the lock itself has entered
+        self._inside = []  # what `with` on the lock itself has entered
         self._settle()
 
     def _settle(self) -> None:
@@ -158,25 +183,6 @@ class _Traced(Generic[L]):
         if self._tracer is None:
             return None
         return self._start("snib.hold", self._holders.links(hold))
-
-    def _note(self, inside: Any) -> None:
-        """Remember what the end of this `with` on the lock itself is about."""
-        inside._token = _INNERMOST.set(inside)
-        self._inside.append(inside)
-
-    def _noted(self) -> Any:
-        inside: Any = _INNERMOST.get(None)
-        return inside if inside in self._inside else self._inside[0]  # it ends in another context
-
-    def _forget(self, inside: Any) -> Any:
-        """May be called again."""
-        if inside in self._inside:
-            self._inside.remove(inside)
-        token, inside._token = inside._token, None
-        with contextlib.suppress(ValueError):  # the same
-            if token is not None:
-                _INNERMOST.reset(token)
-        return inside
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} of {self.lock!r}>"
@@ -378,15 +384,15 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
             await self.hold.__aexit__(kind, error, trace)
 
 
-class AsyncTracedHolding:
+class AsyncTracedHolding(_Entered):
     """What hold() returns: `async with` it, or `await` it for the hold."""
 
-    _held: AsyncTracedHold
     _token: Token[object] | None = None
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced
         self._holding = holding
+        self._inside = []
 
     async def _get(self) -> AsyncTracedHold:
         with self._traced._waiting():
@@ -399,9 +405,10 @@ class AsyncTracedHolding:
     async def __aenter__(self) -> AsyncTracedHold:
         with self._traced._waiting():
             hold = await self._holding.__aenter__()
-        self._held = AsyncTracedHold(self._traced, hold)
-        self._held._begin_within()
-        return self._held
+        held = AsyncTracedHold(self._traced, hold)
+        held._begin_within()
+        self._note(held)
+        return held
 
     async def __aexit__(
         self,
@@ -409,7 +416,7 @@ class AsyncTracedHolding:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._held._ending():
+        with self._forget(self._noted())._ending():
             await self._holding.__aexit__(kind, error, trace)
 
 

@@ -262,6 +262,31 @@ def test_nested_and_at_the_same_time(client: snib.Client, spans: Spans) -> None:
     assert not lock._inside
 
 
+def test_tasks_that_share_what_hold_returns(server: Server, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            pool = client.permits("shared")
+            await pool.init(2)
+            taking = traced(pool, tracer_provider=spans.provider).hold(timeout=PATIENCE)
+            inside: list[object] = []
+            both = asyncio.Event()
+
+            async def work() -> None:
+                async with taking as hold:
+                    inside.append(hold)
+                    if len(inside) == 2:
+                        both.set()
+                    await both.wait()
+                    assert trace.get_current_span() is hold._span
+
+            await asyncio.gather(work(), work())
+            await pool.force_release()
+
+    asyncio.run(main())
+    assert sorted(spans.take()) == sorted(RELEASED * 2)
+    assert not caplog.records  # such as "Failed to detach context"
+
+
 def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
     """As frameworks do with generators."""
     lock = traced(client.lock("a"), tracer_provider=spans.provider)
