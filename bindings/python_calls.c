@@ -268,22 +268,6 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
     Py_END_ALLOW_THREADS return snib__py_acquired(rc, hold, op, &err);
 }
 
-static char given_back; /* the context of a hold's capsule, once its release has begun */
-
-/* Once for each capsule, for re-entries share a hold: NULL with NotHeld if the release of this one has begun. */
-static PyObject *begin_release(PyObject *object)
-{
-    if (snib__py_hold_get(object)) { /* else the core refuses it */
-        if (PyCapsule_GetContext(object) == &given_back) {
-            snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
-            return NULL;
-        }
-        if (PyCapsule_SetContext(object, &given_back))
-            return NULL;
-    }
-    return object;
-}
-
 /* release(hold) - a caller that does not know whether an interrupted call came so far may call again, and is told
  * NotHeld if it did. */
 static PyObject *call_release(PyObject *module, PyObject *object)
@@ -295,7 +279,7 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
-    if (!begin_release(object))
+    if (snib__py_begin_release(object))
         return NULL;
     Py_BEGIN_ALLOW_THREADS rc =
         snib_hold_release_begin(hold, snib__py_slice_first_ms, NULL, 0, &op, &err);
@@ -329,11 +313,10 @@ static PyObject *call_hold_release_submit(PyObject *module, PyObject *const *arg
         return NULL;
     }
     token = PyLong_AsUnsignedLongLong(args[2]);
-    if (PyErr_Occurred() || !begin_release(args[0]))
+    if (PyErr_Occurred() || snib__py_begin_release(args[0]))
         return NULL;
     if (snib_hold_release_submit(snib__py_hold_get(args[0]), queue, token, &op, &err) != SNIB_OK) {
-        if (snib__py_hold_get(args[0]))
-            PyCapsule_SetContext(args[0], NULL); /* it has not begun */
+        snib__py_undo_release(args[0]);
         return snib__py_raise_error(&err);
     }
     return snib__py_op_new(op);
@@ -619,8 +602,11 @@ static PyObject *call_hold_drop(PyObject *module, PyObject *object)
     snib_hold *hold = snib__py_hold_get(object);
 
     (void)module;
-    if (hold)
-        snib_hold_release_submit(hold, NULL, 0, NULL, NULL);
+    if (!hold)
+        Py_RETURN_NONE;
+    if (snib__py_begin_release(object))
+        return NULL;
+    snib_hold_release_submit(hold, NULL, 0, NULL, NULL);
     Py_RETURN_NONE;
 }
 

@@ -22,6 +22,11 @@ snib_lock *snib__py_lock_get(PyObject *object);
 snib_hold *snib__py_hold_get(PyObject *object);
 snib_queue *snib__py_queue_get(PyObject *object);
 
+/* Note that the release of a hold begins: once for each capsule, for re-entries share a hold.  Returns -1 with NotHeld
+ * if it has begun before.  What is no hold is left to the core to refuse. */
+int snib__py_begin_release(PyObject *object);
+void snib__py_undo_release(PyObject *object); /* it has not begun after all */
+
 /* Operations are plain tickets: they end by themselves, so nobody has to own them. */
 PyObject *snib__py_op_new(snib_op *op);
 snib_op *snib__py_op_get(PyObject *object);

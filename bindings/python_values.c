@@ -5,11 +5,13 @@
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
-#define CAPSULE(kind)                                                                              \
+#define DROP(kind)                                                                                 \
     static void kind##_drop(PyObject *capsule)                                                     \
     {                                                                                              \
         snib_##kind##_free(PyCapsule_GetPointer(capsule, "snib_" #kind));                          \
-    }                                                                                              \
+    }
+
+#define CAPSULE(kind)                                                                              \
     PyObject *snib__py_##kind##_new(snib_##kind *handle)                                           \
     {                                                                                              \
         PyObject *capsule = PyCapsule_New(handle, "snib_" #kind, kind##_drop);                     \
@@ -24,10 +26,43 @@
         return PyCapsule_GetPointer(object, "snib_" #kind);                                        \
     }
 
+static char given_back; /* the context of a hold's capsule, once its release has begun */
+
+/* A hold that no program got is released as often as it was acquired: freeing alone gives a re-entry's handle
+ * back, and the lock would stay when its owner has released what it knows of. */
+static void hold_drop(PyObject *capsule)
+{
+    snib_hold *hold = PyCapsule_GetPointer(capsule, "snib_hold");
+
+    if (PyCapsule_GetContext(capsule) != &given_back)
+        snib_hold_release_submit(hold, NULL, 0, NULL, NULL);
+    snib_hold_free(hold);
+}
+
+DROP(client)
+DROP(lock)
+DROP(queue)
 CAPSULE(client)
 CAPSULE(lock)
 CAPSULE(hold)
 CAPSULE(queue)
+
+int snib__py_begin_release(PyObject *object)
+{
+    if (!snib__py_hold_get(object))
+        return 0;
+    if (PyCapsule_GetContext(object) == &given_back) {
+        snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
+        return -1;
+    }
+    return PyCapsule_SetContext(object, &given_back);
+}
+
+void snib__py_undo_release(PyObject *object)
+{
+    if (snib__py_hold_get(object))
+        PyCapsule_SetContext(object, NULL);
+}
 
 PyObject *snib__py_op_new(snib_op *op)
 {

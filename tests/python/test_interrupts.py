@@ -136,6 +136,20 @@ def test_with_a_lock_twice(server: Server) -> None:
     assert leaves_nothing(server, "rlock", twice, everywhere=True) > 100
 
 
+def test_with_a_lock_inside_itself(server: Server) -> None:
+    """The inner level is given back though the program still has the outer hold, with which it shares the core's."""
+    outer_holds: list[Any] = []
+
+    def inside(lock: Any) -> Any:
+        with lock as outer:
+            outer_holds.append(outer)
+            with lock as inner:
+                return inner
+
+    assert leaves_nothing(server, "rlock", inside, everywhere=True) > 100
+    assert len(outer_holds) > 50
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_a_hold(server: Server, kind: str) -> None:
     assert leaves_nothing(server, kind, held, everywhere=False) > 5
