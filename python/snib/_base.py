@@ -97,8 +97,8 @@ class BaseHoldable(BaseNamed, Generic[H]):
             self._found = kept_for(self._home(), self._key())
         return self._found
 
-    def _keep(self, caller: int, hold: H, permits: int = 1) -> None:
-        (self._found or self._kept()).keep(caller, hold, permits)
+    def _keep(self, caller: int, hold: H, permits: int = 1, within: bool = False) -> None:
+        (self._found or self._kept()).keep(caller, hold, permits, within)
 
     def _take(self, caller: int) -> H:
         hold = (self._found or self._kept()).take(caller, self._others)

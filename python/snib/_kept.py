@@ -22,28 +22,31 @@ _Key = tuple[int, Hashable]
 
 
 class Kept(Generic[H]):
-    """The holds of one lock at one client, each with its caller (a thread, a task, an owner)."""
+    """The holds of one lock at one client: each with its caller (a thread, a task, an owner), and whether `with` took
+    it and will give it back.
+    """
 
     __slots__ = ("client", "_holds", "_newest", "__weakref__")
 
     def __init__(self, client: int) -> None:
         self.client = client
-        self._holds: dict[int, tuple[int, H, int]] = {}
+        self._holds: dict[int, tuple[int, H, int, bool]] = {}
         self._newest = -1  # the number of the newest, which may have gone
 
-    def keep(self, caller: int, hold: H, permits: int = 1) -> None:
+    def keep(self, caller: int, hold: H, permits: int = 1, within: bool = False) -> None:
         number = _new_number()
-        self._holds[number] = caller, hold, permits
+        self._holds[number] = caller, hold, permits, within
         self._newest = number
         _strong[number] = self
         hold._stage = OWNED
 
     def take(self, caller: int, others: bool) -> H | None:
-        """The caller's newest hold; else, where others may release, the oldest of all; or None."""
+        """The caller's newest hold, rather not one of `with`; else, where others may release, the oldest of all; or None.
+        """
         # Fast path: the newest hold of all is nearly always the caller's.
         newest = self._newest
         entry = self._holds.get(newest)
-        if entry is not None and entry[0] == caller:
+        if entry is not None and entry[0] == caller and not entry[3]:
             entry = self._pop(newest)
             if entry is not None:
                 return entry[1]
@@ -54,11 +57,14 @@ class Kept(Generic[H]):
         return None
 
     def newest(self, caller: int) -> H | None:
-        """The caller's newest hold, without removing it."""
-        for held_by, hold, _ in reversed(self._holds.copy().values()):
+        """The caller's newest hold, rather one of `with`, without removing it."""
+        other = None
+        for held_by, hold, _, within in reversed(self._holds.copy().values()):
             if held_by == caller:
-                return hold
-        return None
+                if within:
+                    return hold
+                other = other or hold
+        return other
 
     def take_this(self, hold: H) -> bool:
         """This hold, unless it was already taken."""
@@ -83,19 +89,20 @@ class Kept(Generic[H]):
             for entry in taken:
                 self.keep(*entry)
             return self.take_permits(caller, wanted)
-        return [hold for _, hold, _ in taken]
+        return [hold for _, hold, _, _ in taken]
 
     def count(self) -> int:
         """How many permits there are in all."""
-        return sum(permits for _, _, permits in self._holds.copy().values())
+        return sum(permits for _, _, permits, _ in self._holds.copy().values())
 
     def _order(self, caller: int, others: bool) -> Iterator[int]:
         holds = self._holds.copy()
-        yield from (number for number in reversed(holds) if holds[number][0] == caller)
+        own = [number for number in reversed(holds) if holds[number][0] == caller]
+        yield from sorted(own, key=lambda number: holds[number][3])
         if others:
             yield from (number for number in holds if holds[number][0] != caller)
 
-    def _pop(self, number: int) -> tuple[int, H, int] | None:
+    def _pop(self, number: int) -> tuple[int, H, int, bool] | None:
         found = self._holds.get(number)
         if found is not None and found[1]._stage == OWNED:
             found[1]._stage = LEAVING  # in case a signal interrupts before the release

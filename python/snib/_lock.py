@@ -233,7 +233,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         hold = self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         slot.append(hold)
-        self._keep(caller, hold)
+        self._keep(caller, hold, within=True)
         return hold
 
     def _leave(self, slot: list[Hold], failed: bool) -> None:

@@ -261,6 +261,22 @@ def test_each_task_gives_back_its_own_permits(server: Server, run) -> None:  # n
     run(main())
 
 
+def test_release_in_a_block_is_of_what_acquire_took(server: Server, run) -> None:  # noqa: F811
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = client.permits("name")
+            await pool.init(3)
+            assert await pool.acquire(n=2)
+            async with pool as hold:
+                await pool.release()
+                hold.check()
+                assert await pool.available() == 2
+            assert await pool.available() == 3
+            await pool.force_release()
+
+    run(main())
+
+
 @pytest.mark.parametrize("kind", ["semaphore", "permits"])
 def test_cancel_gives_permits_back(server: Server, run, kind: str) -> None:  # noqa: F811
     async def main() -> None:

@@ -104,6 +104,19 @@ def test_a_thread_gives_back_its_own_first(pool) -> None:
     pool.release()
 
 
+def test_with_gives_back_what_it_took(pool) -> None:
+    with pool as hold:
+        assert pool.acquire(n=2)
+    assert hold.state is snib.State.RELEASED
+    assert pool.available() == 1
+    with pool:
+        pool.release()  # what acquire() took
+        assert pool.available() == 2
+        with pytest.raises(snib.NotHeld):
+            pool.release(2)
+    assert pool.available() == 3
+
+
 def test_equal_amounts_need_no_search(pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """To try all sums of thousands of permits takes minutes, in which no task of a loop runs."""
     monkeypatch.setattr("snib._kept._any_that_fit", lambda order, wanted: pytest.fail("a search"))

@@ -358,7 +358,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         guard = self._client._loop().guard(hold)
-        self._keep(caller, hold)
+        self._keep(caller, hold, within=True)
         self._blocks.begin(caller, hold, guard)
         return hold
 
