@@ -6,6 +6,7 @@ there would.
 
 from __future__ import annotations
 
+import contextvars
 import dis
 import functools
 import gc
@@ -184,9 +185,10 @@ def test_with_a_traced_lock(server: Server) -> None:
     with snib.connect(server.url) as client:
         lock = traced(client.lock("x"), tracer_provider=provider)
         for n in itertools.count():
+            apart = contextvars.copy_context()  # an interrupt may leave its span the current one
             with Interrupted(n, everywhere=True) as interrupted:
                 try:
-                    plain(lock)
+                    apart.run(plain, lock)
                 except Interrupt:
                     pass
             if client.stats().held:
