@@ -120,7 +120,10 @@ class BaseHold(_core.Droppable):
     @property
     def state(self) -> State:
         """The state at the moment of the call, by this machine's clock."""
-        return State(_core.hold_state(self._handle)[0])
+        state = State(_core.hold_state(self._handle)[0])
+        if self._stage == GIVEN_BACK and state is not State.LOST:
+            return State.RELEASED  # the core's hold lives on with the owner's other holds
+        return state
 
     @property
     def reason(self) -> str | None:
@@ -134,6 +137,8 @@ class BaseHold(_core.Droppable):
         Infinity for a hold that cannot be lost; only a semaphore has such holds.
         """
         milliseconds = _core.hold_remaining_ms(self._handle)
+        if self._stage == GIVEN_BACK:
+            return 0.0
         return math.inf if milliseconds == _FOREVER else milliseconds / 1000
 
     def check(self) -> None:
@@ -142,6 +147,8 @@ class BaseHold(_core.Droppable):
             _core.hold_check(self._handle)
         except Error as error:
             raise self._named(error)
+        if self._stage == GIVEN_BACK:
+            raise self._given_back()
 
     def _named(self, error: E) -> E:
         """The error, with the lock's name and kind, and the reason of the loss, added."""

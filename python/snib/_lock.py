@@ -73,6 +73,8 @@ class Loss:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the hold is lost (True), or released, or the timeout ends (False)."""
+        if self._hold._stage == GIVEN_BACK:
+            return self.is_set()
         return _core.hold_wait(self._hold._handle, wait_ms(timeout))
 
 
@@ -114,6 +116,8 @@ class Hold(_core.HeldScope, BaseHold):
         the lease that it was made for, and Unreachable if no answer came: then the hold keeps the
         lease that it had.
         """
+        if self._stage == GIVEN_BACK:
+            self.check()
         try:
             _core.extend(self._handle, lease_ms(lease))
         except Error as error:

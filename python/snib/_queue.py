@@ -84,6 +84,8 @@ class Queue:
 
     def extend(self, hold: Hold, lease: float | None = None) -> int:
         """Start to give the hold another lease, see Hold.extend(); exactly one event will arrive."""
+        if hold._stage == GIVEN_BACK:
+            raise hold._given_back()
         submit = _core.hold_extend_submit
         return self._start(hold._lock, submit, hold._handle, lease_ms(lease))
 

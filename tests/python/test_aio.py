@@ -193,6 +193,54 @@ def test_a_loss_is_awaited(server: Server, run) -> None:
     eventually(server.clean)
 
 
+def test_a_released_reentry_is_released(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.rlock("again")
+            async with lock as outer:
+                waiting = asyncio.ensure_future(outer.lost.wait())
+                async with lock as inner:
+                    inner.check()
+                assert inner.state is snib.State.RELEASED and inner.remaining() == 0.0
+                with pytest.raises(snib.NotHeld, match="released before"):
+                    inner.check()
+                with pytest.raises(snib.NotHeld, match="released before"):
+                    await inner.extend(5.0)
+                assert await inner.lost.wait() is False
+                outer.check()
+                await asyncio.sleep(0.01)
+                assert not waiting.done()
+            assert await waiting is False
+
+    run(main())
+
+
+def test_a_release_that_could_not_begin_may_be_repeated(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as in another loop, when there is no descriptor left for it."""
+    with snib.connect(server.url) as other:
+        client = aio.connect(server.url)
+
+        async def hold() -> aio.Hold:
+            return await client.lock("name").hold()
+
+        async def release(held: aio.Hold) -> None:
+            with monkeypatch.context() as patch, pytest.raises(OSError):
+                patch.setattr(client, "_make_loop", fail)
+                await held.release()
+            held.check()
+            await held.release()
+            await client.close()
+
+        def fail(running: object) -> None:
+            raise OSError("no descriptor left")
+
+        held = asyncio.run(hold())
+        asyncio.run(release(held))
+        assert not other.lock("name").locked()
+
+
 def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:

@@ -255,6 +255,21 @@ def test_rlock_counts_in_its_thread(server: Server, client: snib.Client) -> None
     assert client.stats().reentries == 3
 
 
+def test_a_released_reentry_is_released(client: snib.Client) -> None:
+    """Its owner's other holds, with which it shares the core's, change nothing."""
+    lock = client.rlock("again")
+    with lock as outer:
+        with lock as inner:
+            inner.check()
+        assert inner.state is snib.State.RELEASED and inner.remaining() == 0.0
+        for call in (inner.check, lambda: inner.extend(5.0), lambda: snib.Queue(client).extend(inner, 5.0)):
+            with pytest.raises(snib.NotHeld, match="released before"):
+                call()
+        assert inner.lost.wait() is False
+        outer.check()
+        assert outer.remaining() > 5.0
+
+
 def test_rlock_belongs_to_its_thread(client: snib.Client) -> None:
     lock = client.rlock("mine")
     with pytest.raises(snib.NotHeld):

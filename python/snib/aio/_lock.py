@@ -26,7 +26,7 @@ from .._base import (
 )
 from .._codes import InvalidArgument
 from .._error import Error
-from .._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
+from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
@@ -132,6 +132,8 @@ class Hold(BaseHold):
         the lease that it was made for, and Unreachable if no answer came: then the hold keeps the
         lease that it had.
         """
+        if self._stage == GIVEN_BACK:
+            self.check()
         loop = self._lock._client._loop()
         try:
             _, value = await loop.run(_core.hold_extend_submit, self._handle, lease_ms(lease))
@@ -145,10 +147,11 @@ class Hold(BaseHold):
         try:
             if self._stage == GIVEN_BACK:
                 raise self._given_back()
-            self._stage = GIVEN_BACK
+            self._stage = LEAVING  # until the release has begun: if it cannot, it may be tried again
             loop = self._lock._client._loop()
             token = loop.new_token()
             operation = _hold_release_submit(self._handle, loop.queue, token)
+            self._stage = GIVEN_BACK
             future = loop.waiting[token] = loop.new_future()
             try:
                 code, value = await future
@@ -156,7 +159,7 @@ class Hold(BaseHold):
                 loop.abandon(token, operation, future)
                 raise
             origin = self._loop
-            if origin and origin.losses and self.state is State.RELEASED:
+            if origin and origin.losses and _core.hold_state(self._handle)[0] == State.RELEASED:
                 origin.tell_release(_core.hold_id(self._handle), loop)
             if code != OK:
                 raise value
