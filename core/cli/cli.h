@@ -157,6 +157,10 @@ int cli_fail_errno(const struct cli *cli, const char *what);
 /* cli_tell - write one line to stderr: "snib: text", or an object with --json. */
 void cli_tell(const struct cli *cli, const char *event, const char *text);
 
+/* cli_tell_briefly - from now on drop a message that nobody reads soon: a write to a terminal after Ctrl-S, or to a pipe
+ * that is full, does not return, and meanwhile snib would act on neither a loss nor a signal. */
+void cli_tell_briefly(void);
+
 /* cli_tell_held - the same for a granted lock; token 0: it has none. */
 void cli_tell_held(const struct cli *cli, const char *text, int64_t token);
 

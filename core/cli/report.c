@@ -4,12 +4,15 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <wchar.h>
 #include <wctype.h>
 
+#define BRIEF_MS 100   /* for a reader that is only slow */
 #define QUOTED_MAX 300 /* bytes of an argument in a message; an error's sentence is shorter */
 
 char *cli_printable(const char *s)
@@ -66,13 +69,30 @@ char *cli_names(const struct cli *cli, const char *between)
     return out;
 }
 
+static bool is_brief; /* see cli_tell_briefly() */
+
+void cli_tell_briefly(void)
+{
+    is_brief = true;
+}
+
+/* Whether stderr takes a message.  A reader that has stalled once is not waited for again until it reads. */
+static bool is_read(void)
+{
+    static bool has_stalled;
+    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
+    has_stalled = poll(&err, 1, has_stalled ? 0 : BRIEF_MS) == 0;
+    return !has_stalled;
+}
+
 /* Write a message; with --json as this object, which is freed. */
 static void put(const struct cli *cli, cJSON *object, const char *text)
 {
     char *line = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
-    if (cli->is_json)
+    bool is_dropped = is_brief && !is_read();
+    if (!is_dropped && cli->is_json)
         fprintf(stderr, "%s\n", line ? line : "{}");
-    else
+    else if (!is_dropped)
         fprintf(stderr, "snib: %s\n", text);
     cJSON_free(line);
     cJSON_Delete(object);

@@ -41,9 +41,11 @@ static int open_client(struct take *take, const char *url)
     int code = cli_open_at(take->cli, url, &take->clients[i]);
     if (code != 0)
         return code;
-    take->clients_n++;
-    if (snib_queue_new(take->clients[i], &take->queues[i], &err) != SNIB_OK)
+    if (snib_queue_new(take->clients[i], &take->queues[i], &err) != SNIB_OK) {
+        snib_client_free(take->clients[i]);
         return cli_fail(take->cli, &err);
+    }
+    take->clients_n++; /* with its queue */
     if (take->cli->is_verbose)
         snib_client_log(take->clients[i], take->queues[i], SNIB_LOG_INFO, NULL);
     struct epoll_event event = {.events = EPOLLIN};
@@ -81,18 +83,21 @@ static int open_all(struct take *take)
     return code;
 }
 
-/* A message to a pipe that nobody reads any more must not end snib, and COMMAND or the hold with it. */
-static void block_sigpipe(void)
+/* A message that cannot be written must not end snib, and COMMAND or the hold with it: to a pipe that nobody reads any
+ * more, or to a file that has reached its limit. */
+static void block_signals_of_writes(void)
 {
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &pipe, NULL);
+    sigset_t writes;
+    sigemptyset(&writes);
+    sigaddset(&writes, SIGPIPE);
+    sigaddset(&writes, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &writes, NULL);
 }
 
 int take_open(struct take *take, const struct cli *cli)
 {
-    block_sigpipe();
+    block_signals_of_writes();
+    cli_tell_briefly();
     *take = (struct take){.cli = cli, .set = epoll_create1(EPOLL_CLOEXEC)};
     if (take->set < 0)
         return cli_fail_errno(cli, "epoll");

@@ -440,6 +440,28 @@ class Cli(CommandCase):
                 self.assertIn(process.wait(60), codes)
                 self.assertFree("a")
 
+    def test_file_of_messages_has_reached_its_limit(self):
+        """The same; COMMAND gets the signal if it writes such a file itself."""
+        with open(f"{self.folder.name}/log", "w") as file:
+            for script, code in (("exit 5", 5), ("exec >&2; echo x; kill -XFSZ $$", 128 + signal.SIGXFSZ)):
+                words = ["sh", "-c", 'ulimit -f 0; exec "$0" "$@"', SNIB, "run", "a", "-v", "--", "sh", "-c", script]
+                self.assertEqual(code, subprocess.run(words, env=self.env, stderr=file).returncode)
+                self.assertFree("a")
+            self.assertEqual(0, file.tell())
+
+    def test_too_few_descriptors(self):
+        """One message says what is wrong, and nothing is left."""
+        env = {**self.env, "SNIB_URL": f"{self.server.url}?patience=1s"} # some connections are never made
+        for words in ["run", "a", "--", "true"], ["hold", "a", "--max-hold", "1ms"]:
+            for limit in range(4, 16):
+                with self.subTest(words=words, limit=limit):
+                    shell = ["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', SNIB, *words]
+                    done = subprocess.run(shell, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                    self.assertIn(done.returncode, (0, LOST, SERVER, USAGE))
+                    if done.returncode in (SERVER, USAGE):
+                        self.assertRegex(done.stderr, r"\Asnib: [^\n]+\n\Z")
+                    self.assertFree("a")
+
     def test_missing_descriptors(self):
         """Nothing that snib opens takes their place, and COMMAND misses them, too."""
         closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", SNIB]

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """No process of COMMAND runs without the lock, however and whenever snib is killed, stopped or delayed."""
 import concurrent.futures
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import unittest
 
 from command import LEASE, LOST, SNIB, USAGE, CommandCase
@@ -173,6 +176,40 @@ class Guard(CommandCase):
         self.assertEqual(process.wait(60), USAGE)
         self.free_and_dead("older")
         self.assertIn(state(older), "SR")
+
+    def stalled(self):
+        """A terminal after Ctrl-S and a pipe that is full: to write to them is to wait for who reads."""
+        master, terminal = pty.openpty()
+        termios.tcflow(terminal, termios.TCOOFF)
+        reader, pipe = os.pipe()
+        os.set_blocking(pipe, False)
+        for size in 4096, 1:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(pipe, b"x" * size)
+        os.set_blocking(pipe, True)
+        for descriptor in master, terminal, reader, pipe:
+            self.addCleanup(os.close, descriptor)
+        return {"terminal": terminal, "pipe": pipe}
+
+    def test_messages_that_nobody_reads(self):
+        """They delay neither the end of COMMAND after a loss nor that of snib after a signal."""
+        for name, stderr in self.stalled().items():
+            with self.subTest(stderr=name):
+                words = [SNIB, "run", name, "--lease", "1h", "--", "sh", "-c", "echo ready; exec sleep 1000 2>&-"]
+                process = subprocess.Popen(words, env=self.env, text=True, stdout=subprocess.PIPE, stderr=stderr)
+                self.started.append(process)
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                waiter = subprocess.Popen([SNIB, "run", name, "-v", "--", "true"], env=self.env,
+                                          stdout=subprocess.PIPE, stderr=stderr)
+                self.started.append(waiter)
+                wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter")
+                waiter.terminate()
+                self.assertEqual(waiter.wait(60), 128 + signal.SIGTERM)
+                self.server("DEL", name)
+                self.server("CLIENT", "KILL", "TYPE", "normal") # it renews as soon as it is connected again
+                self.assertEqual(process.wait(60), LOST)
+                self.assertEqual([], alive(name))
 
     def test_stopped_snib(self):
         """The next client that gets the lock finds no process of the command, whatever the grace."""
