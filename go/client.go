@@ -5,6 +5,7 @@ package snib
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	}
 	c := &Client{handle: handle, id: clientID(handle), address: addressOf(url), calls: make([]*call, 1), watches: map[uint64][]*watch{}}
 	c.patience, c.debug = clientSettings(handle)
+	c.owners.Store(rand.Uint64()) // so that no program's own numbers are the same, such as negative ones
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
 		freeClient(handle)

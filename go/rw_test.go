@@ -83,6 +83,24 @@ func TestReadersAndWriters(t *testing.T) {
 	s.clean(t)
 }
 
+// An Owner may be any number but 0, and is none that a writer without one has.
+func TestWriterWithoutOwnerIsNobodyElse(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	for range 3 {
+		hold := lock(t, client.RW("page"))
+		for n := range uint64(5) {
+			other, err := client.RW("page", snib.Owner(1<<63+n)).TryLock(background)
+			expect(t, "another owner", err, snib.ErrBusy)
+			if err == nil {
+				must(t, other.Unlock(background))
+			}
+		}
+		must(t, hold.Unlock(background))
+	}
+	s.clean(t)
+}
+
 func TestDowngrade(t *testing.T) {
 	s := startServer(t)
 	client, rival := open(t, s.url()), open(t, s.url())
