@@ -726,3 +726,63 @@ def test_the_stub_names_what_the_module_has() -> None:
     }
     there = {name for name in dir(snib._core) if not name.startswith(("_", "SWIG"))}
     assert there == described
+
+
+CELERY = """
+import os, sys, celery, snib
+
+app = celery.Celery("work", broker={broker!r}, backend={broker!r})
+client = snib.connect({url!r}, lease=10)
+lock = client.lock("task")
+hold = client.lock("master").hold() if "worker" in sys.argv else None  # not where tasks are sent
+master = client.id
+
+@app.task
+def count():
+    try:
+        hold.check()
+        inherited = "works"
+    except snib.Forked:
+        inherited = "forked"
+    with lock as mine:
+        mine.check()
+        with open("count", "r+") as file:
+            seen = int(file.read())
+            file.seek(0)
+            file.write(str(seen + 1))
+    return f"{{inherited}} {{client.id != master}}"
+"""
+
+
+def test_celery(server: Server, tmp_path: Path) -> None:
+    """Celery's processes, which are replaced now and then, use the client that the application created."""
+    path = tmp_path / "log"
+    (tmp_path / "count").write_text("0")
+    broker = server.url.partition("?")[0].replace("unix://", "redis+socket://")
+    (tmp_path / "work.py").write_text(CELERY.format(broker=broker, url=server.url))
+    words = [sys.executable, "-m", "celery", "-A", "work", "--quiet", "worker", "-P", "prefork", "-c", "3"]
+    worker = subprocess.Popen(
+        [*words, "--max-tasks-per-child", "3", "--without-gossip", "--without-mingle"],
+        cwd=tmp_path,
+        stdout=path.open("w"),
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "C_FORCE_ROOT": "1"},
+    )
+    patience = 5 * PATIENCE  # on a slow machine Celery is slow to start, and starts ten processes
+    send = (
+        "import work\n"
+        "results = [work.count.delay() for _ in range(20)]\n"
+        f"print({{result.get(timeout={patience}) for result in results}})"
+    )
+    try:
+        sent = subprocess.run(
+            [sys.executable, "-c", send], cwd=tmp_path, capture_output=True, text=True, timeout=patience
+        )
+        assert sent.stdout == "{'forked True'}\n", sent.stderr + path.read_text()
+        assert (tmp_path / "count").read_text() == "20"
+        assert server.admin.exists("master")
+    finally:
+        worker.terminate()
+        assert worker.wait(patience) == 0, path.read_text()
+    assert not server.admin.exists("master")
+    server.admin.flushall()
