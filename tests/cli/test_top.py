@@ -266,8 +266,8 @@ class Top(CommandCase):
                 them.owner_of(name).command("HSET", name, f"{OWNER}1", 1)
             waiter = self.start("hold", names[0], "--url", them.url, "-q")
             values = self.stream(*SOON, env={"SNIB_URL": them.url})
-            value = self.until(values, lambda value: any(lock["waiting"] for lock in value["locks"]))
-            self.assertEqual({lock["name"] for lock in value["locks"]}, set(names))
+            value = self.until(values, lambda value: any(lock["waiting"] for lock in value["locks"]) and
+                               {lock["name"] for lock in value["locks"]} == set(names))
             self.assertEqual(value["locks"][0]["name"], names[0])
             self.assertEqual(value["address"], them.url)
             waiter.kill()
@@ -397,10 +397,10 @@ class Top(CommandCase):
             for text in (rf"mutex   {where} *one", "mutex   nightly {18}named", "mutex   - {24}silent",
                          "read    - {24}read", "permits - {24}several"):
                 self.assertTrue(any(re.search(text + "$", line) for line in lines), (text, lines))
-        other = self.start("hold", "one")
+        other, told_one = self.start("hold", "one"), holders(told)["one"]
         one.terminate() # another client holds it now, which is not known yet
         self.assertIn("holding", other.stdout.readline())
-        self.assertIsNone(self.until(values, lambda value: holders(value)["one"] != holders(told)["one"])
+        self.assertIsNone(self.until(values, lambda value: holders(value).get("one", told_one) != told_one)
                           and self.once()["one"]["holder"])
 
     def wide_lines(self):

@@ -54,7 +54,7 @@ void *realloc(void *old, size_t n)
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
-enum { CHILD_S = 120, WAIT_MS = 10000, SHORT_MS = 300, LONG_MS = 10000 };
+enum { CHILD_S = 120, WAIT_MS = 10000, SHORT_MS = 300, LONG_MS = 60000 };
 enum { ENDED_WELL = 0, ENDED_WITH_ERROR = 1, AFTERWARDS_BROKEN = 2, LIED = 3, DONE_ALL = 4 };
 
 /* A kind of lock, and how to make its lock "taken" temporarily unavailable. */
@@ -200,7 +200,7 @@ static void fail_each(const struct program *program, struct server *server, bool
         if (WEXITSTATUS(status) > ENDED_WITH_ERROR)
             fail_msg("%s, allocation %ld: outcome %d", program->name, n, WEXITSTATUS(status));
         WEXITSTATUS(status) == ENDED_WITH_ERROR ? errors++ : endured++;
-        AWAIT(all_given_back(server) && server_channels(server) == 0, 2 * SHORT_MS);
+        AWAIT(all_given_back(server) && server_channels(server) == 0, 5 * SHORT_MS);
         if (program->kind == SNIB_PERMITS)
             assert_int_equal(server_integer(server, "INCRBY taken 0"), 1); /* none is lost */
     }

@@ -94,17 +94,24 @@ static void member_lost(void **state)
     teams_close(world);
 }
 
-/* A lost member of a quorum is requested again, and the hold survives. */
+/* A lost member of a quorum is requested again, and the hold survives.  On a machine that stands still for long, the
+ * leases of the other members may end as well: then again. */
 static void quorum_member_returns(void **state)
 {
     struct teams_world *world = *state;
     teams_open(world, KEPT_LEASE_MS, NULL);
     struct team *team = &world->teams[COMPOSITIONS - 1];
     assert_true(team->is->quorum);
-    for (int i = 0; i < team->is->n; i++) {
+    for (int i = 0, lost = 0; i < team->is->n; i++) {
         snib_hold *hold = must_acquire(team->group, PROMPT_MS);
         must_force(world, team, i);
-        EXPECT(snib_hold_wait(hold, KEPT_LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+        if (snib_hold_wait(hold, KEPT_LEASE_MS, NULL, NULL) == SNIB_LOST && lost++ < 5) {
+            EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+            snib_hold_free(hold);
+            i--;
+            continue;
+        }
+        EXPECT(snib_hold_wait(hold, 0, NULL, err), SNIB_TIMEDOUT);
         AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
         must_release(hold);
     }
