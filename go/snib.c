@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5ab2c8fd44aadde9"
+#define SNIB_BUILD_ID "0339b5b79505f0e7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -24299,7 +24299,7 @@ static void link_spells(struct snib__engine *e)
     snib__engine_log(
         e, SNIB_LOG_INFO,
         "the server refused SCRIPT LOAD: a script that it does not know is sent whole, with EVAL; "
-        "allow this user +script|load, or run snib scripts as another");
+        "allow this user +script|load, or have another user run snib scripts");
 }
 
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
@@ -26683,8 +26683,8 @@ static void release_is_unheard(struct snib__engine *e)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server refused to publish that a lock was released: waiters of other clients "
-            "ask again after up to their option recheck; allow this user +publish and the "
-            "locks' channels");
+            "learn of it only when they ask again; allow this user +publish and the locks' "
+            "channels");
     e->told_unheard = true;
 }
 

@@ -354,7 +354,7 @@ static void link_spells(struct snib__engine *e)
     snib__engine_log(
         e, SNIB_LOG_INFO,
         "the server refused SCRIPT LOAD: a script that it does not know is sent whole, with EVAL; "
-        "allow this user +script|load, or run snib scripts as another");
+        "allow this user +script|load, or have another user run snib scripts");
 }
 
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,

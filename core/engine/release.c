@@ -239,8 +239,8 @@ static void release_is_unheard(struct snib__engine *e)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server refused to publish that a lock was released: waiters of other clients "
-            "ask again after up to their option recheck; allow this user +publish and the "
-            "locks' channels");
+            "learn of it only when they ask again; allow this user +publish and the locks' "
+            "channels");
     e->told_unheard = true;
 }
 

@@ -1,8 +1,8 @@
 -- with _fair.lua
 -- Release the fair lock, or give up a place in its queue, and grant the lock to the next waiter.
 -- ARGV[1] owner   ARGV[2] channel prefix
--- Reply: {1 released, 2 it had a place, 0 neither, negative if a message was refused; the number of the same client's waiter that has the lock now,
--- or 0; its first lease in ms; its token as text; the server's ms}.
+-- Reply: {1 released, 2 it had a place, 0 neither, negative if a message was refused; the number of the same
+-- client's waiter that has the lock now, or 0; its first lease in ms; its token as text; the server's ms}.
 -- Other data may have taken the lock's name; the place is given up all the same.
 local released = redis.pcall('hdel', KEYS[1], ARGV[1])
 local refused = type(released) == 'table' and released
