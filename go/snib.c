@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0339b5b79505f0e7"
+#define SNIB_BUILD_ID "20f07095588e2505"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1647,6 +1647,10 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
 void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 bool snib__tls_files_done(const struct snib__tls_files *files);
+
+/* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
+void snib__tls_files_await(snib__time until);
+void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
 
 /* ---- A connection ---- */
 
@@ -5421,6 +5425,7 @@ static void exit_fork_parent(void)
 static void exit_fork_child(void)
 {
     exit_first = NULL;
+    snib__tls_files_forked();
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -5483,7 +5488,10 @@ __attribute__((destructor)) static void exit_give_back(void)
 /* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
+    int64_t ms = atomic_load(&exit_ms);
+    snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
+    snib__tls_files_await(until);
 }
 
 void snib__exit_init(void)
@@ -12798,6 +12806,7 @@ enum {
 #define SNIB__OPENSSL_CRYPTO(X)                                                                    \
     X(int, OPENSSL_init_crypto, (uint64_t options, const OPENSSL_INIT_SETTINGS *settings))         \
     X(int, OPENSSL_atexit, (void (*handler)(void)))                                                \
+    X(void, OPENSSL_thread_stop, (void))                                                           \
     X(BIO_METHOD *, BIO_meth_new, (int type, const char *name))                                    \
     X(int, BIO_meth_set_read, (BIO_METHOD * method, int (*read)(BIO *, char *, int)))              \
     X(int, BIO_meth_set_write, (BIO_METHOD * method, int (*write)(BIO *, const char *, int)))      \
@@ -13500,6 +13509,28 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
+static _Atomic uint32_t files_threads; /* that may still use OpenSSL */
+
+void snib__tls_files_await(snib__time until)
+{
+    for (uint32_t n; (n = atomic_load(&files_threads)) > 0;)
+        if (snib__park(&files_threads, n, until) == SNIB__PARKED_TIMEOUT)
+            return;
+}
+
+void snib__tls_files_forked(void)
+{
+    atomic_store(&files_threads, 0);
+}
+
+static void files_thread_ends(void)
+{
+    if (snib__openssl())
+        snib__openssl()->OPENSSL_thread_stop(); /* what OpenSSL keeps for this thread */
+    atomic_fetch_sub(&files_threads, 1);
+    snib__unpark_all(&files_threads);
+}
+
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
 static __attribute__((noinline)) void files_scrub_stack(void)
 {
@@ -13553,6 +13584,7 @@ static void *files_main(void *argument)
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
+    files_thread_ends();
     return NULL;
 }
 
@@ -13564,10 +13596,12 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     atomic_store(&files->refs, 2);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
+    atomic_fetch_add(&files_threads, 1);
     if (!error)
         error = snib__sys_thread(files_main, files, 0, NULL);
     if (!error)
         return files;
+    atomic_fetch_sub(&files_threads, 1);
     atomic_store(&files->refs, 1);
     snib__tls_files_free(files);
     errno = error;

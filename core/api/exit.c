@@ -69,6 +69,7 @@ static void exit_fork_parent(void)
 static void exit_fork_child(void)
 {
     exit_first = NULL;
+    snib__tls_files_forked();
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -131,7 +132,10 @@ __attribute__((destructor)) static void exit_give_back(void)
 /* Other code initialised OpenSSL first, and its exit handler is about to tear it down. */
 static void exit_without_openssl(void)
 {
+    int64_t ms = atomic_load(&exit_ms);
+    snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
+    snib__tls_files_await(until);
 }
 
 void snib__exit_init(void)

@@ -90,6 +90,10 @@ void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 bool snib__tls_files_done(const struct snib__tls_files *files);
 
+/* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
+void snib__tls_files_await(snib__time until);
+void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
+
 /* ---- A connection ---- */
 
 struct snib__tls;

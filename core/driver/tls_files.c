@@ -1,5 +1,6 @@
 /* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
  * disk take effect with the next one, and on a separate thread, because disks can be slow. */
+#include "driver/park.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
 #include "net/error.h"
@@ -227,6 +228,28 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
+static _Atomic uint32_t files_threads; /* that may still use OpenSSL */
+
+void snib__tls_files_await(snib__time until)
+{
+    for (uint32_t n; (n = atomic_load(&files_threads)) > 0;)
+        if (snib__park(&files_threads, n, until) == SNIB__PARKED_TIMEOUT)
+            return;
+}
+
+void snib__tls_files_forked(void)
+{
+    atomic_store(&files_threads, 0);
+}
+
+static void files_thread_ends(void)
+{
+    if (snib__openssl())
+        snib__openssl()->OPENSSL_thread_stop(); /* what OpenSSL keeps for this thread */
+    atomic_fetch_sub(&files_threads, 1);
+    snib__unpark_all(&files_threads);
+}
+
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
 static __attribute__((noinline)) void files_scrub_stack(void)
 {
@@ -280,6 +303,7 @@ static void *files_main(void *argument)
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
+    files_thread_ends();
     return NULL;
 }
 
@@ -291,10 +315,12 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     atomic_store(&files->refs, 2);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
+    atomic_fetch_add(&files_threads, 1);
     if (!error)
         error = snib__sys_thread(files_main, files, 0, NULL);
     if (!error)
         return files;
+    atomic_fetch_sub(&files_threads, 1);
     atomic_store(&files->refs, 1);
     snib__tls_files_free(files);
     errno = error;

@@ -66,6 +66,7 @@ enum {
 #define SNIB__OPENSSL_CRYPTO(X)                                                                    \
     X(int, OPENSSL_init_crypto, (uint64_t options, const OPENSSL_INIT_SETTINGS *settings))         \
     X(int, OPENSSL_atexit, (void (*handler)(void)))                                                \
+    X(void, OPENSSL_thread_stop, (void))                                                           \
     X(BIO_METHOD *, BIO_meth_new, (int type, const char *name))                                    \
     X(int, BIO_meth_set_read, (BIO_METHOD * method, int (*read)(BIO *, char *, int)))              \
     X(int, BIO_meth_set_write, (BIO_METHOD * method, int (*write)(BIO *, const char *, int)))      \

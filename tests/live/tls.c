@@ -3,14 +3,18 @@
  * next connection on. */
 #include "../support/support.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LONG_MS = 20000 };
@@ -555,6 +559,7 @@ static void few_calls(void **state)
 /* ---- The end --------------------------------------------------------------------------------- */
 
 int OPENSSL_init_ssl(uint64_t options, const void *settings);
+int OPENSSL_atexit(void (*handler)(void));
 
 /* A process that exits while it holds a lock, in which OpenSSL is shut down by its own exit
  * handler. */
@@ -566,21 +571,87 @@ static int child_main(const char *url)
     exit(0);
 }
 
+/* One whose client still reads the system's CAs, from a pipe that ends only once the exit has begun. */
+static struct {
+    pthread_t writer;
+    sem_t torn_down;
+    int pipe;
+    _Atomic bool ended;
+} late;
+
+static void *late_writer(void *unused)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1; /* nothing else shows that the exit waits */
+    sem_timedwait(&late.torn_down, &until);
+    late.ended = true;
+    close(late.pipe);
+    return unused;
+}
+
+/* Snib was told before this handler. */
+static void late_teardown(void)
+{
+    puts(late.ended ? "waited" : "a thread still uses OpenSSL");
+    sem_post(&late.torn_down);
+    pthread_join(late.writer, NULL);
+}
+
+static void late_exit(void)
+{
+    pthread_create(&late.writer, NULL, late_writer, NULL);
+}
+
+static int late_child_main(const char *url, const char *pipe)
+{
+    setenv("SSL_CERT_FILE", pipe, 1);
+    sem_init(&late.torn_down, 0, 0);
+    OPENSSL_init_ssl(0, NULL);
+    OPENSSL_atexit(late_teardown);
+    EXPECT(snib_set_exit_timeout(LONG_MS, err), SNIB_OK);
+    snib_client *client = must_open(url);
+    EXPECT(
+        snib_lock_acquire_submit(must_lock(client, "x"), 0, -1, must_queue(client), 0, NULL, err),
+        SNIB_OK);
+    AWAIT((late.pipe = open(pipe, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0, LONG_MS);
+    atexit(late_exit);
+    exit(0);
+}
+
+/* Start this program as a child; its one line must be this one. */
+static void child_says(const char *url, const char *says)
+{
+    char self[128], line[64] = "";
+    snprintf(self, sizeof self, "exec /proc/%d/exe", (int)getpid());
+    setenv("SNIB_TEST_CHILD", url, 1);
+    FILE *child = popen(self, "r");
+    assert_non_null(child);
+    assert_non_null(fgets(line, sizeof line, child));
+    assert_string_equal(line, says);
+    assert_int_equal(pclose(child), 0);
+    unsetenv("SNIB_TEST_CHILD");
+}
+
 static void end_of_a_process(void **state)
 {
     (void)state;
-    char self[128], line[16] = "";
-    snprintf(self, sizeof self, "exec /proc/%d/exe", (int)getpid());
-    setenv("SNIB_TEST_CHILD", server.url, 1);
     for (int i = 0; i < 5; i++) {
-        FILE *child = popen(self, "r");
-        assert_non_null(child);
-        assert_non_null(fgets(line, sizeof line, child));
-        assert_string_equal(line, "held\n");
-        assert_int_equal(pclose(child), 0);
+        child_says(server.url, "held\n");
         assert_true(server_is_empty(&server));
     }
-    unsetenv("SNIB_TEST_CHILD");
+}
+
+static void end_while_files_are_read(void **state)
+{
+    (void)state;
+    char pipe[128];
+    snprintf(pipe, sizeof pipe, "%s/late-%d", server_certs(), (int)getpid());
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    setenv("SNIB_TEST_PIPE", pipe, 1);
+    child_says(url_with(""), "waited\n");
+    unsetenv("SNIB_TEST_PIPE");
+    unlink(pipe);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
@@ -589,12 +660,16 @@ static void end_of_a_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(certificates),     TEST(client_certificates), TEST(accepted),
-        TEST(insecure_is_told), TEST(renewed_on_disk),     WAY_TEST(peers),
-        WAY_TEST(mute_peer),    WAY_TEST(cut_anywhere),    WAY_TEST(stalled),
-        TEST(many_threads),     TEST(long_answers),        TEST(few_calls),
-        TEST(end_of_a_process),
+        TEST(certificates),     TEST(client_certificates),
+        TEST(accepted),         TEST(insecure_is_told),
+        TEST(renewed_on_disk),  WAY_TEST(peers),
+        WAY_TEST(mute_peer),    WAY_TEST(cut_anywhere),
+        WAY_TEST(stalled),      TEST(many_threads),
+        TEST(long_answers),     TEST(few_calls),
+        TEST(end_of_a_process), TEST(end_while_files_are_read),
     };
+    if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_PIPE"))
+        return late_child_main(getenv("SNIB_TEST_CHILD"), getenv("SNIB_TEST_PIPE"));
     if (getenv("SNIB_TEST_CHILD"))
         return child_main(getenv("SNIB_TEST_CHILD"));
     setenv("SNIB_TEST_TLS", "1", 1);
