@@ -101,9 +101,16 @@ MUTANTS = [
     Mutant(
         "a child gives back what its parent holds",
         "api/exit.c",
-        "exit_first = NULL; pthread_mutex_unlock",
-        "pthread_mutex_unlock",
+        "exit_first = NULL; snib__tls",
+        "snib__tls",
         "faults/exit not_the_parents",
+    ),
+    Mutant(
+        "OpenSSL is torn down while a thread reads certificates",
+        "api/exit.c",
+        "snib__tls_files_await(until);",
+        "(void)until;",
+        "live/tls end_while_files_are_read",
     ),
     Mutant(
         "only one client gives back at the exit",
