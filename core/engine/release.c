@@ -63,11 +63,24 @@ static uint32_t release_messages(const struct snib__engine *e, const struct snib
     return e->publish == SNIB__BOTH ? 2 * n : n; /* published in both ways */
 }
 
+/* The operation ends, and so do all that share the question of tenure.c; the release itself will be repeated. */
+static void release_fail(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         const char *text, uint32_t n)
+{
+    for (struct snib__hold *each = hold; each; each = hold->passed ? each->next : NULL) {
+        struct snib__op *op = each->op;
+        if (!op)
+            continue;
+        op->hold = NULL;
+        each->op = NULL;
+        snib__op_fail(e, op, code, text, n);
+    }
+}
+
 /* Out of memory: fail the waiting operation and retry the release later. */
 static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->op)
-        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+    release_fail(e, hold, SNIB_ENOMEM, NULL, 0);
     snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
 }
 
@@ -262,12 +275,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {
-        struct snib__op *op = hold->op;
-        if (op) {
-            op->hold = NULL;
-            hold->op = NULL;
-            snib__op_fail(e, op, error, text, reply->count);
-        }
+        release_fail(e, hold, error, text, reply->count);
         /* the key now has another type, so nothing of this hold is left */
         if (error == SNIB_EWRONGTYPE) {
             snib__gate_ref(gate);

@@ -365,6 +365,36 @@ static void refused_question_is_repeated(void **state)
     snib__engine_free(engine);
 }
 
+/* The refusal is told to all that share the question: each would wait for its repetition, and be told then that it lost
+ * what another has released since. */
+static void refusal_is_told_to_all(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_tenure();
+    struct snib__op *next[3], *given[3];
+    struct snib__hold *hold = held(engine, gate(engine, SNIB_MUTEX, "m"), next, 3);
+    for (int i = 0; i < 3; i++) {
+        given[i] = release(engine, hold);
+        hold = acquired(engine, next[i]);
+        assert_true(asks_alone(engine));
+    }
+    answer(engine, THERE);
+    ended(engine, given[0], SNIB_OK);
+    assert_true(asks_alone(engine));
+    answer(engine, "-ERR unexpected\r\n");
+    assert_true(given[1]->done && given[2]->done);
+    assert_int_equal(given[1]->code, SNIB_ESERVER);
+    assert_int_equal(given[2]->code, SNIB_ESERVER);
+    assert_int_equal(engine->releasing, 2);
+    now += 600 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_true(asks_alone(engine));
+    answer(engine, THERE);
+    assert_int_equal(engine->releasing, 0);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
 /* ... perhaps only after the next one has released the number. */
 static void refused_question_is_behind(void **state)
 {
@@ -532,6 +562,7 @@ int main(void)
         cmocka_unit_test(repeated_question_comes_too_late),
         cmocka_unit_test(question_without_its_script),
         cmocka_unit_test(refused_question_is_repeated),
+        cmocka_unit_test(refusal_is_told_to_all),
         cmocka_unit_test(refused_question_is_behind),
         cmocka_unit_test(other_holds_by_command),
         cmocka_unit_test(doubts_by_command),

@@ -17,6 +17,13 @@ MUTANTS = [
         "unit_tenure",
     ),
     Mutant(
+        "the server's refusal is told to one of those that share a question",
+        "engine/release.c",
+        "each = hold->passed ? each->next : NULL) {",
+        "each = NULL) {",
+        "unit_tenure",
+    ),
+    Mutant(
         "a fixed lease goes on",
         "engine/tenure.c",
         "return hold->lease_ms == 0 && !vote",
