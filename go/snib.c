@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "da24d3fe447668ad"
+#define SNIB_BUILD_ID "c2e4d2c8140ad6c8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14780,6 +14780,7 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
@@ -26227,6 +26228,15 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 
 /* ---- asking ---- */
 
+/* A waiter has left the gate's queue: without an answer to come, the others have only the timer. */
+void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (!gate->waitq->head)
+        snib__waitq_rest(e, gate, now);
+    else if (gate->waitq->timer_at == 0)
+        snib__waitq_sleep(e, gate, -1, false, now);
+}
+
 static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -26238,8 +26248,10 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
         return;
     hold->gate->trying--;
-    if (op->stage == SNIB__STAGE_QUEUED)
+    if (op->stage == SNIB__STAGE_QUEUED) {
         snib__waitq_remove(hold->gate->waitq, op);
+        snib__place_go_on(e, hold->gate, now);
+    }
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
 }
@@ -26456,10 +26468,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    if (!gate->waitq->head)
-        snib__waitq_rest(e, gate, now);
-    else if (gate->waitq->timer_at == 0)
-        snib__waitq_sleep(e, gate, -1, false, now);
+    snib__place_go_on(e, gate, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */
@@ -26829,12 +26838,14 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED)
-            snib__waitq_remove(gate->waitq, hold->op);
-        if (hold->op)
-            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
             gate->trying--;
+        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
+            snib__waitq_remove(gate->waitq, hold->op);
+            snib__place_go_on(e, gate, now);
+        }
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         bool tried = hold->flags & (SNIB__RESENT | SNIB__SEATED);
         if (!tried || (gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))) {
             snib__gate_ref(gate);

@@ -73,6 +73,15 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 
 /* ---- asking ---- */
 
+/* A waiter has left the gate's queue: without an answer to come, the others have only the timer. */
+void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (!gate->waitq->head)
+        snib__waitq_rest(e, gate, now);
+    else if (gate->waitq->timer_at == 0)
+        snib__waitq_sleep(e, gate, -1, false, now);
+}
+
 static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -84,8 +93,10 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
         return;
     hold->gate->trying--;
-    if (op->stage == SNIB__STAGE_QUEUED)
+    if (op->stage == SNIB__STAGE_QUEUED) {
         snib__waitq_remove(hold->gate->waitq, op);
+        snib__place_go_on(e, hold->gate, now);
+    }
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
 }
@@ -302,10 +313,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    if (!gate->waitq->head)
-        snib__waitq_rest(e, gate, now);
-    else if (gate->waitq->timer_at == 0)
-        snib__waitq_sleep(e, gate, -1, false, now);
+    snib__place_go_on(e, gate, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */

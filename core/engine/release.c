@@ -351,12 +351,14 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED)
-            snib__waitq_remove(gate->waitq, hold->op);
-        if (hold->op)
-            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
             gate->trying--;
+        if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
+            snib__waitq_remove(gate->waitq, hold->op);
+            snib__place_go_on(e, gate, now);
+        }
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         bool tried = hold->flags & (SNIB__RESENT | SNIB__SEATED);
         if (!tried || (gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))) {
             snib__gate_ref(gate);

@@ -237,6 +237,82 @@ static void nothing_begins(void **state)
     snib__engine_free(engine);
 }
 
+/* Clients that stand in a fair queue; the first asks again, which is on its way or not. */
+static struct snib__op *in_line(struct snib__engine *engine, struct snib__gate *fair, int n)
+{
+    struct snib__op *first = NULL;
+    for (int i = 0; i < n; i++) {
+        struct snib__op *op = acquire(engine, fair, 0);
+        if (!ready(engine))
+            connect_link(engine);
+        answer_own(engine);
+        if (on_the_way(engine) > 0) /* the others ask after the first */
+            answer(engine, "*3\r\n:20000\r\n:0\r\n:1000\r\n");
+        assert_int_equal(op->hold->phase, SNIB__PLACED);
+        first = first ? first : op;
+    }
+    return first;
+}
+
+/* The gate that nobody waits at is left, or those that still wait have a timer. */
+static void gate_goes_on(const struct snib__gate *fair, int left)
+{
+    const struct snib__waitq *waitq = fair->waitq;
+    if (left > 0)
+        assert_true(waitq && waitq->head && (waitq->timer_at || fair->trying));
+    else
+        assert_true(!waitq || waitq->idle_since != SNIB__NEVER);
+}
+
+/* A waiter's next question cannot be sent: it leaves the queue, and no others sleep without a timer. */
+static void waiter_cannot_ask(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *fair = gate(engine, SNIB_FAIR, "f");
+        struct snib__op *first = in_line(engine, fair, n);
+        for (int ticks = 0; !first->done; ticks++) {
+            assert_true(ticks < 10000);
+            now += SNIB__MS;
+            fill(engine);
+            ledger_refuse(1);
+            snib__engine_tick(engine, now);
+            ledger_refuse(0);
+        }
+        assert_int_equal(first->code, SNIB_ENOMEM);
+        gate_goes_on(fair, n - 1);
+        snib__engine_free(engine);
+    }
+}
+
+/* It was sent, and cannot be sent again on the next connection. */
+static void waiter_cannot_ask_again(void **state)
+{
+    (void)state;
+    int told = 0;
+    for (uint32_t n = 1; n <= 6; n++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *fair = gate(engine, SNIB_FAIR, "f");
+        struct snib__op *only = in_line(engine, fair, 1);
+        for (int ticks = 0; on_the_way(engine) == 0; ticks++) {
+            assert_true(ticks < 10000);
+            now += SNIB__MS;
+            snib__engine_tick(engine, now);
+        }
+        ledger_refuse(n);
+        cut_link(engine);
+        ledger_refuse(0);
+        if (only->done) {
+            assert_int_equal(only->code, SNIB_ENOMEM);
+            gate_goes_on(fair, 0);
+            told++;
+        }
+        snib__engine_free(engine);
+    }
+    assert_true(told > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +322,8 @@ int main(void)
         cmocka_unit_test(reply_has_no_room),
         cmocka_unit_test(old_reply_is_forgotten),
         cmocka_unit_test(nothing_begins),
+        cmocka_unit_test(waiter_cannot_ask),
+        cmocka_unit_test(waiter_cannot_ask_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a fair waiter that cannot ask leaves its gate's queue behind",
+        "engine/place.c",
+        "snib__waitq_remove(hold->gate->waitq, op); snib__place_go_on(e, hold->gate, now);",
+        "snib__waitq_remove(hold->gate->waitq, op);",
+        "unit_shortage",
+    ),
+    Mutant(
+        "a fair waiter that cannot ask again leaves its gate's queue behind",
+        "engine/release.c",
+        "snib__waitq_remove(gate->waitq, hold->op); snib__place_go_on(e, gate, now);",
+        "snib__waitq_remove(gate->waitq, hold->op);",
+        "unit_shortage",
+    ),
+    Mutant(
         "a refusal of an older request ends a single try",
         "engine/sole.c",
         "if (op->started > as_of) {",
