@@ -191,7 +191,8 @@ class Program:
     # The parent may have ignored SIGINT, as shells do for background jobs.
     PRELUDE = "import signal, sys, os, time, snib\nURL = sys.argv[1]\n" + (
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "def say(*words): print(*words, flush=True)\n"
+        # Without a buffer: a signal's handler may say something, too, before the line is out.
+        "def say(*words): os.write(1, (' '.join(map(str, words)) + '\\n').encode())\n"
         # A hold with a short lease, acquired once more if the lease had ended before the answer came.
         "def brief(lock):\n"
         "    while True:\n"
