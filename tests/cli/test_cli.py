@@ -269,10 +269,10 @@ class Cli(CommandCase):
 
     def test_interrupt_from_the_terminal(self):
         for wait in ("signal.pause()", "input()"): # without and with the terminal
-            script = ("import signal, sys\n"
-                      "def interrupted(*_): print('interrupted', flush=True); sys.exit(9)\n"
+            script = ("import os, signal, sys\n" # os.write: the signal may come within the line before
+                      "def interrupted(*_): os.write(1, b'interrupted\\n'); sys.exit(9)\n"
                       "signal.signal(signal.SIGINT, interrupted)\n"
-                      f"print('ready', flush=True)\n{wait}\n")
+                      f"os.write(1, b'ready\\n')\n{wait}\n")
             terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?")
             terminal.expect("ready")
             if wait == "input()":
