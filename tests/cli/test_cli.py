@@ -483,7 +483,7 @@ def is_gone(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError): # or it went after the opening
         return True
 
 

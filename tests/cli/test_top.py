@@ -564,7 +564,7 @@ def read(path):
     try:
         with open(path) as file:
             return file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
