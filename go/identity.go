@@ -16,6 +16,9 @@ type Identity struct {
 	Program string
 	Label   string    // see the option [Label]
 	Since   time.Time // when it opened its client, by its clock
+
+	// When the owner acquired its hold, by the same clock, if that is among the 16 oldest of its client.
+	HeldSince time.Time
 }
 
 // Identity asks which process is behind an owner, such as one of [Client.Describe]. It returns nil if that is not known:
@@ -28,7 +31,7 @@ func (c *Client) Identity(ctx context.Context, owner string) (*Identity, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newIdentity(e.texts), nil
+	return newIdentity(e.texts, owner), nil
 }
 
 // SetLabel changes what this client says about itself, such as the order that it is working on: at most 128 bytes of UTF-8
@@ -40,8 +43,9 @@ func (c *Client) SetLabel(label string) error {
 }
 
 // newIdentity parses the lines from the core; unknown ones, from a newer core, are ignored.
-func newIdentity(lines []string) *Identity {
+func newIdentity(lines []string, owner string) *Identity {
 	var who Identity
+	_, owned, _ := strings.Cut(owner, ":")
 	for _, line := range lines {
 		word, rest, _ := strings.Cut(line, " ")
 		number, err := strconv.ParseUint(rest, 10, 63) // anybody may have written it
@@ -60,6 +64,12 @@ func newIdentity(lines []string) *Identity {
 		case "since":
 			if number > 0 {
 				who.Since = time.Unix(int64(number), 0)
+			}
+		case "held":
+			held, seconds, _ := strings.Cut(rest, " ")
+			number, err := strconv.ParseUint(seconds, 10, 63)
+			if held == owned && owned != "" && err == nil && number > 0 {
+				who.HeldSince = time.Unix(int64(number), 0)
 			}
 		}
 	}

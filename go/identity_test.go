@@ -37,7 +37,17 @@ func TestIdentity(t *testing.T) {
 	if who.Since.Before(before.Add(-time.Second)) || who.Since.After(time.Now()) {
 		t.Error(who.Since)
 	}
-	for _, owner := range []string{hold.Owner(), holder.ID(), describe(t, client, "m", "mutex").Holders[0].Owner} {
+	if who.HeldSince.Before(who.Since) || who.HeldSince.After(time.Now()) {
+		t.Error(who.HeldSince)
+	}
+	known, err := client.Identity(background, holder.ID())
+	must(t, err)
+	whole := who
+	whole.HeldSince = time.Time{}
+	if known == nil || *known != whole {
+		t.Errorf("%+v", known)
+	}
+	for _, owner := range []string{hold.Owner(), describe(t, client, "m", "mutex").Holders[0].Owner} {
 		same, err := client.Identity(background, owner)
 		must(t, err)
 		if same == nil || *same != who {
@@ -129,6 +139,8 @@ func TestIdentityOfOthers(t *testing.T) {
 		{"host \x1b[2J\npid -5\nlabel a b\nsince x\nfuture y", &snib.Identity{Host: "?[2J", Label: "a b"}},
 		{"pid 99999999999999999999\nprogram p", &snib.Identity{Program: "p"}},
 		{"since 1000000000\nhost", &snib.Identity{Since: time.Unix(1000000000, 0)}},
+		{"held 2 7\nheld 1 1000000000\nheld", &snib.Identity{HeldSince: time.Unix(1000000000, 0)}},
+		{"held 1 x\nheld 1 -1\nheld 11 5\nheld  5", nil},
 		{strings.Repeat("\xff\n", 5000), nil},
 	} {
 		s.do(t, "SET", key, c.text)

@@ -1,6 +1,8 @@
 /* identity.c - see identity.h. */
 #include "api/identity.h"
 
+#include "driver/park.h"
+#include "engine/engine.h"
 #include "net/error.h"
 #include "net/text.h"
 
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define IDENTITY_LABEL_MAX 128
@@ -31,7 +34,8 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
 
 char *snib__identity_text(const char *label, int64_t since)
 {
-    const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
+    const size_t cap = SNIB__IDENTITY_MAX + 1;
+    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX, "");
     char host[256] = "", number[24];
     char *text = calloc(1, cap);
     if (!text)
@@ -45,6 +49,13 @@ char *snib__identity_text(const char *label, int64_t since)
     snprintf(number, sizeof number, "%lld", (long long)since);
     identity_line(text, cap, "since", number);
     return text;
+}
+
+int64_t snib__wall_offset(void)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)snib__now();
 }
 
 int snib__label_check(const char *label, bool option, snib_error *err)

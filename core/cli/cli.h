@@ -210,11 +210,18 @@ const char *cli_listed_kind(const char *name, int result, const struct descripti
 /* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
 bool cli_next_row(const struct description *description, const char **at, struct row *out);
 
+#define CLI_HOLDS_MAX 16
+
 /* What a client says about its process; empty and 0: nothing. */
 struct identity {
     char client[37]; /* its UUID */
     char host[128], program[128], label[160];
     int64_t pid, since; /* seconds since 1970 */
+    struct {
+        uint64_t number; /* of the owner */
+        int64_t since;
+    } holds[CLI_HOLDS_MAX]; /* the oldest */
+    size_t holds_n;
     bool is_known;
 };
 
@@ -232,6 +239,14 @@ const struct identity *cli_identify(snib_client *client, struct identities *iden
 
 /* cli_read_identity - from what snib_client_identity() gives. */
 void cli_read_identity(const char *texts, size_t used, struct identity *out);
+
+/* cli_held_since - when the owner acquired its hold, in seconds since 1970; 0: that is not known.  identity: of its
+ * client, or NULL. */
+int64_t cli_held_since(const struct identity *identity, const char *owner);
+
+/* cli_write_time - such a time, as "2026-11-25 18:02:11 UTC"; empty for 0. */
+#define CLI_TIME_MAX 64
+void cli_write_time(int64_t seconds, char *out);
 
 /* cli_write_identity, cli_add_identity - show it: as "host web-3, pid 4711"; as a member of a JSON object, under
  * this name. */

@@ -32,6 +32,23 @@ static int64_t number_of(const char *value, int64_t max)
     return number > 0 ? number : 0;
 }
 
+/* The lines "held <number> <seconds>". */
+static void read_holds(const char *texts, size_t used, struct identity *out)
+{
+    out->holds_n = 0;
+    for (const char *at = texts; at < texts + used; at += strlen(at) + 1) {
+        char *end;
+        if (strncmp(at, "held ", 5) != 0 || out->holds_n == CLI_HOLDS_MAX)
+            continue;
+        uint64_t number = strtoull(at + 5, &end, 10);
+        int64_t since = *end == ' ' ? number_of(end + 1, TIME_MAX) : 0;
+        if (number == 0 || since == 0)
+            continue;
+        out->holds[out->holds_n].number = number;
+        out->holds[out->holds_n++].since = since;
+    }
+}
+
 void cli_read_identity(const char *texts, size_t used, struct identity *out)
 {
     copy_value(out->host, sizeof out->host, value_of(texts, used, "host"));
@@ -39,6 +56,7 @@ void cli_read_identity(const char *texts, size_t used, struct identity *out)
     copy_value(out->label, sizeof out->label, value_of(texts, used, "label"));
     out->pid = number_of(value_of(texts, used, "pid"), INT64_MAX);
     out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
+    read_holds(texts, used, out);
     out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since;
 }
 
@@ -73,6 +91,25 @@ const struct identity *cli_identify(snib_client *client, struct identities *iden
     return one->is_known ? one : NULL;
 }
 
+int64_t cli_held_since(const struct identity *identity, const char *owner)
+{
+    const char *colon = owner ? strchr(owner, ':') : NULL;
+    uint64_t number = colon ? strtoull(colon + 1, NULL, 10) : 0;
+    for (size_t i = 0; identity && number && i < identity->holds_n; i++)
+        if (identity->holds[i].number == number)
+            return identity->holds[i].since;
+    return 0;
+}
+
+void cli_write_time(int64_t seconds, char *out)
+{
+    struct tm parts;
+    time_t time = (time_t)seconds;
+    out[0] = '\0';
+    if (seconds && gmtime_r(&time, &parts))
+        strftime(out, CLI_TIME_MAX, "%Y-%m-%d %H:%M:%S UTC", &parts);
+}
+
 /* Append "word value" to a list. */
 static void add(char *out, size_t cap, const char *word, const char *value)
 {
@@ -83,19 +120,16 @@ static void add(char *out, size_t cap, const char *word, const char *value)
 
 void cli_write_identity(const struct identity *identity, char *out, size_t cap)
 {
-    char pid[24] = "", since[64] = "";
-    struct tm parts;
-    time_t seconds = (time_t)identity->since;
+    char pid[24] = "", since[CLI_TIME_MAX];
     if (identity->pid)
         snprintf(pid, sizeof pid, "%" PRId64, identity->pid);
-    if (identity->since && gmtime_r(&seconds, &parts))
-        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &parts);
+    cli_write_time(identity->since, since);
     out[0] = '\0';
     add(out, cap, "host", identity->host);
     add(out, cap, "pid", pid);
     add(out, cap, "program", identity->program);
     add(out, cap, "label", identity->label);
-    add(out, cap, "since", since);
+    add(out, cap, "up since", since);
 }
 
 void cli_add_identity(cJSON *item, const char *name, const struct identity *identity)

@@ -47,10 +47,14 @@ static void add_rows(cJSON *object, const char *name, struct shown *shown, const
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, strcmp(word, "permit") == 0 ? "id" : "owner", row.owner);
         cli_add_number_or_null(item, "remaining_ms", row.left_ms);
-        if (strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0)
+        bool is_holder = strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0;
+        if (is_holder)
             cli_add_number(item, "count", row.count);
         if (identity)
             cli_add_identity(item, "identity", identity);
+        int64_t since = is_holder ? cli_held_since(identity, row.owner) : 0;
+        if (since)
+            cli_add_number(item, "held_since", since);
         cJSON_AddItemToArray(array, item);
     }
 }
@@ -78,9 +82,13 @@ static void print_info_json(const struct cli *cli, struct shown *shown)
 static void print_row(const struct row *row, const struct identity *identity)
 {
     bool is_waiter = strcmp(row->word, "waiter") == 0;
+    char since[CLI_TIME_MAX];
+    cli_write_time(cli_held_since(identity, row->owner), since);
     printf("  %s %s", row->word, row->owner);
     if (row->count != 1)
         printf(", count %" PRId64, row->count);
+    if (!is_waiter && since[0])
+        printf(", held since %s", since);
     if (row->left_ms < 0)
         puts(is_waiter ? ", place without expiry" : ", no lease");
     else

@@ -31,6 +31,8 @@ struct snib__op;
 struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
+#define SNIB__IDENTITY_MAX 511
+
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
@@ -45,10 +47,12 @@ struct snib__config {
      * None: the driver knows the only server. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
-    const char *service;   /* SENTINEL: the service name known to the sentinels */
-    const char *where;     /* the server's address for messages; same ownership; NULL: unknown */
-    char uuid[37];         /* the client id */
-    const char *identity;  /* the lines of its key, see identity.c; same ownership; NULL: none */
+    const char *service; /* SENTINEL: the service name known to the sentinels */
+    const char *where;   /* the server's address for messages; same ownership; NULL: unknown */
+    char uuid[37];       /* the client id */
+    /* the lines of its key, see identity.c, up to SNIB__IDENTITY_MAX bytes; same ownership; NULL: none */
+    const char *identity;
+    int64_t wall_offset;   /* ns since 1970 at the engine's time 0, for people; 0: unknown */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;

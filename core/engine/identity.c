@@ -1,6 +1,7 @@
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
+ *                                   holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -16,8 +17,10 @@
 #define IDENTITY_KEY "snib_client"
 #define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
 #define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
-#define IDENTITY_BYTES "1023"                /* the last byte that is read of another client's */
+#define IDENTITY_BYTES "2047"                /* the last byte that is read of another client's */
 #define IDENTITY_UUID 36
+#define IDENTITY_HOLDS 16       /* of so many, the oldest, it is told since when they are held */
+#define IDENTITY_LOCKS_MAX 4096 /* ... unless there are more locks: all of them are looked at */
 
 enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
 
@@ -37,6 +40,59 @@ static struct snib__node *identity_node(struct snib__engine *e)
     return e->route->serves(e, key, identity_key(key, e->config.uuid));
 }
 
+/* The oldest holds, the oldest first. */
+static uint32_t identity_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold)) {
+                bool full = n == IDENTITY_HOLDS;
+                if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||
+                    (gate->kind->traits & SNIB__UNOWNED) ||
+                    (full && oldest[n - 1]->acquired_at <= hold->acquired_at))
+                    continue;
+                uint32_t at = full ? n - 1 : n++;
+                for (; at > 0 && oldest[at - 1]->acquired_at > hold->acquired_at; at--)
+                    oldest[at] = oldest[at - 1];
+                oldest[at] = hold;
+            }
+    return n;
+}
+
+/* Append "word number" to a line. */
+static size_t identity_number(char *out, const char *word, int64_t number)
+{
+    size_t n = strlen(word);
+    memcpy(out, word, n);
+    return n + snib__decimal(out + n, number);
+}
+
+/* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
+static size_t identity_holds(const struct snib__engine *e, char *out)
+{
+    const struct snib__hold *oldest[IDENTITY_HOLDS];
+    bool few = e->gates_n <= IDENTITY_LOCKS_MAX && e->stats.held <= IDENTITY_LOCKS_MAX;
+    uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
+    size_t n = 0;
+    for (uint32_t i = 0; i < holds; i++) {
+        int64_t since = e->config.wall_offset + (int64_t)oldest[i]->acquired_at;
+        n += identity_number(out + n, "held ", (int64_t)oldest[i]->number);
+        n += identity_number(out + n, " ", since / (int64_t)(1000 * SNIB__MS));
+        out[n++] = '\n';
+    }
+    return n;
+}
+
+static int identity_put(const struct snib__engine *e, struct snib__buf *out)
+{
+    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
+    memcpy(text, e->config.identity, n);
+    return snib__resp_arg(out, text, n + identity_holds(e, text + n));
+}
+
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
 {
     char key[SNIB__CHANNEL_MAX];
@@ -46,7 +102,7 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     bad |= snib__resp_arg(out, write ? "SET" : "DEL", 3);
     bad |= snib__resp_arg(out, key, n);
     if (write) {
-        bad |= snib__resp_arg(out, e->config.identity, strlen(e->config.identity));
+        bad |= identity_put(e, out);
         bad |= snib__resp_arg(out, "PX", 2);
         bad |= snib__resp_arg_int(out, (int64_t)(identity_lease(e) / SNIB__MS));
     }

@@ -14,14 +14,20 @@ class Identity:
     program: str | None = None
     label: str | None = None  # the option of its client
     since: float | None = None  # when it opened its client: seconds since 1970, by its clock
+    held_since: float | None = None  # when the owner acquired its hold, if that is among its client's 16 oldest
 
 
-def make_identity(lines: list[str]) -> Identity | None:
+def make_identity(lines: list[str], owner: str) -> Identity | None:
     """From the texts of snib_client_identity(); unknown words of a newer core are ignored."""
     found: dict[str, str] = {}
+    held_since = None
+    _, _, number = owner.partition(":")
     for line in lines:
         word, _, rest = line.partition(" ")
         found[word] = rest
+        held, _, seconds = rest.partition(" ")
+        if word == "held" and number and held == number:
+            held_since = _number(seconds)
     pid, since = _number(found.get("pid", "")), _number(found.get("since", ""))
     identity = Identity(
         host=found.get("host"),
@@ -29,6 +35,7 @@ def make_identity(lines: list[str]) -> Identity | None:
         program=found.get("program"),
         label=found.get("label"),
         since=None if since is None else float(since),
+        held_since=None if held_since is None else float(held_since),
     )
     return None if identity == Identity() else identity
 

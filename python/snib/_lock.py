@@ -158,7 +158,7 @@ class Named(BaseNamed):
             lines = _core.client_identity(self._client._handle, info.owner)[1]
         except Error:  # the rest is true without it
             return info
-        return replace(info, identity=make_identity(lines))
+        return replace(info, identity=make_identity(lines, info.owner))
 
     def force_release(self) -> bool:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""

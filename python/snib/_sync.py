@@ -43,7 +43,7 @@ class Client(
         with identity=False.  Redisson's clients do not.
         """
         self._used()
-        return make_identity(_core.client_identity(self._handle, owner)[1])
+        return make_identity(_core.client_identity(self._handle, owner)[1], owner)
 
     def ping(self, timeout: float | None = None) -> None:
         """Connect if necessary and ping the server; None: the client's patience."""

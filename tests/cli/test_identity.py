@@ -37,8 +37,12 @@ class Identity(CommandCase):
                          (who["host"], who["pid"], who["program"], who["label"]))
         self.assertTrue(before <= who["since"] <= time.time())
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(who["since"]))
-        self.assertIn(f"\n    host {who['host']}, pid {holder.pid}, program snib, label nightly, since {since}\n",
+        self.assertIn(f"\n    host {who['host']}, pid {holder.pid}, program snib, label nightly, up since {since}\n",
                       self.snib("info", "a").stdout)
+        held_since = self.info("a")["holders"][0]["held_since"]
+        self.assertTrue(who["since"] <= held_since <= time.time())
+        held = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(held_since))
+        self.assertRegex(self.snib("info", "a").stdout, rf"\n  holder \S+, held since {held}, lease ends in ")
         holder.terminate()
         holder.wait()
         wait_for(lambda: self.server("KEYS", "*") == [], "the client to take it back")
@@ -65,11 +69,13 @@ class Identity(CommandCase):
         holder.stdout.readline()
         self.known("a", "holders")
         waiter = self.start("hold", "a")
-        self.assertRegex(waiter.stdout.readline(), rf"^snib: waiting for a, held by \S+ \(lease ends in [0-9.]+ s; "
-                         rf"host \S+, pid {holder.pid}, program snib, since [0-9: -]+ UTC\)\n$")
+        self.assertRegex(waiter.stdout.readline(), r"^snib: waiting for a, held by \S+ since [0-9: -]+ UTC "
+                         rf"\(lease ends in [0-9.]+ s; host \S+, pid {holder.pid}, program snib, "
+                         r"up since [0-9: -]+ UTC\)\n$")
         told = json.loads(self.start("hold", "a", "--json").stdout.readline())
         SCHEMAS["message"].validate(told)
         self.assertEqual(holder.pid, told["identity"]["pid"])
+        self.assertEqual(self.info("a")["holders"][0]["held_since"], told["held_since"])
 
     def test_waiting_without_the_right(self):
         self.server("HSET", "a", f"{OWNER}:1", 1)
@@ -87,16 +93,21 @@ class Identity(CommandCase):
             ("host \x1b[2J\nlabel x\n", "    host ?[2J, label x"),
             ("pid 12x\nsince -1\nprogram p", "    program p"),
             ("since 99999999999999999", None),
-            ("since 1000000000\npid 99999999999999999999", "    since 2001-09-09 01:46:40 UTC"),
+            ("since 1000000000\npid 99999999999999999999", "    up since 2001-09-09 01:46:40 UTC"),
             ("label " + "x" * 5000, "    label " + "x" * 159),
             ("host " + "\u00e4" * 100, "    host " + "\u00e4" * 63), # not cut within a character
             ("nothing", None),
+            ("held 1 x\nheld 12 7\nheld\nheld -1 7\nhost h", "    host h"),
+            ("held 1 99999999999999999\nhost h", "    host h"),
             ("\xff" * 3, None),
         ):
             self.server("SET", KEY, text)
             lines = self.snib("info", "a").stdout.splitlines()
             self.assertEqual([] if shown is None else [shown], lines[2:], text)
+            self.assertEqual(f"  holder {OWNER}:1, no lease", lines[1])
             self.info("a")  # is what the schema says
+        self.server("SET", KEY, "host h\nheld 2 7\nheld 1 1000000000")
+        self.assertEqual(1000000000, self.info("a")["holders"][0]["held_since"])
         self.server("DEL", KEY)
         self.server("RPUSH", KEY, "x")
         done = self.snib("info", "a")

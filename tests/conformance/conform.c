@@ -479,13 +479,28 @@ static const char *number_of(const char *text, uint32_t n, const char *word)
                : NULL;
 }
 
+/* Since when this owner has its hold. */
+static const char *held_of(const char *text, uint32_t n, const char *owner)
+{
+    char word[64];
+    const char *colon = strchr(owner, ':');
+    snprintf(word, sizeof word, "held %.20s", colon ? colon + 1 : "-");
+    return number_of(text, n, word);
+}
+
+static const char *now_or(const char *seconds)
+{
+    return llabs(atoll(seconds) - (long long)time(NULL)) < 3600 ? "now" : seconds;
+}
+
 /* Values of this process are not told: they differ from run to run.  False: there are none. */
-static bool print_identity(const char *text, uint32_t n)
+static bool print_identity(const char *text, uint32_t n, const char *owner)
 {
     char own[256] = "";
     const char *host = value_of(text, n, "host"), *pid = number_of(text, n, "pid"),
                *program = value_of(text, n, "program"), *since = number_of(text, n, "since"),
                *label = value_of(text, n, "label");
+    const char *held = held_of(text, n, owner);
     bool ours = pid && atoll(pid) == (long long)getpid();
     gethostname(own, sizeof own - 1);
     if (host)
@@ -495,10 +510,12 @@ static bool print_identity(const char *text, uint32_t n)
     if (program)
         printf(" program=%s", ours ? "ours" : program);
     if (since)
-        printf(" since=%s", llabs(atoll(since) - (long long)time(NULL)) < 3600 ? "now" : since);
+        printf(" since=%s", now_or(since));
+    if (held && option("held"))
+        printf(" held=%s", now_or(held));
     if (label)
         printf(" label=%s", label);
-    return host || pid || program || since || label;
+    return host || pid || program || since || held || label;
 }
 
 static void run_who(void)
@@ -517,7 +534,7 @@ static void run_who(void)
     snib_client_identity(thing(words[1])->client, info.owner, strlen(info.owner), buffer,
                          sizeof buffer, &used, &count, NULL);
     printf(info.held ? "held" : "free");
-    bool known = print_identity(buffer, count);
+    bool known = print_identity(buffer, count, info.owner);
     puts(info.held && !known ? " by unknown" : "");
 }
 

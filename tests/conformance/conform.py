@@ -455,6 +455,7 @@ class Interpreter:
             "pid": "ours" if ours else who.pid,
             "program": "ours" if ours else who.program,
             "since": who.since and ("now" if abs(who.since - time.time()) < 3600 else int(who.since)),
+            "held": "held" in options and who.held_since and ("now" if abs(who.held_since - time.time()) < 3600 else int(who.held_since)),
             "label": who.label,
         }
         return " ".join(["held", *(f"{key}={value}" for key, value in texts.items() if value)])

@@ -110,6 +110,15 @@ static void keep(snib_lock *lock, snib_hold **hold)
 
 #define AWAIT_HELD(lock, hold, condition) AWAIT((keep(lock, hold), (condition)), PROMPT_MS)
 
+/* Since when this owner has its hold, in a client's lines; 0: they do not say. */
+static long long held_since(const char *lines, const char *owner)
+{
+    char want[64];
+    snprintf(want, sizeof want, "\nheld %s ", strchr(owner, ':') + 1);
+    const char *at = strstr(lines, want);
+    return at ? atoll(at + strlen(want)) : 0;
+}
+
 /* ---- What is shown --------------------------------------------------------------------------------- */
 
 static void shown(void **state)
@@ -131,7 +140,8 @@ static void shown(void **state)
     const char *text = told(theirs, info.owner);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
     assert_in_range(atoll(text + strlen(want)), before, time(NULL));
-    assert_int_equal(told_by_event(theirs, info.owner), 5);
+    assert_in_range(held_since(text, info.owner), before, time(NULL));
+    assert_int_equal(told_by_event(theirs, info.owner), 6);
     assert_int_equal(told_by_event(theirs, "redis-py's"), 0);
     assert_in_range(server_integer(&server, "PTTL %s", key_of(ours)), 1, 3000);
     server_do(&server, "DEL %s", key_of(ours)); /* it comes back */
@@ -228,10 +238,9 @@ static void not_shown(void **state)
 
 /* ---- What cannot be ----------------------------------------------------------------------------------- */
 
-/* A user who may not touch the key has locks as before, and is told once what to allow. */
-static void refused(void **state)
+/* Whether the client has kept its connection. */
+static bool refused_once(void)
 {
-    (void)state;
     snib_event event;
     char buffer[65536];
     size_t used;
@@ -251,12 +260,24 @@ static void refused(void **state)
     EXPECT(snib_client_identity(client, key_of(client) + strlen("snib_client:{"), 36, buffer,
                                 sizeof buffer, &used, &count, err),
            SNIB_EPERM);
-    assert_int_equal(must_stats(client).reconnects, 0);
+    bool kept = must_stats(client).reconnects == 0;
     snib_hold_free(hold);
     snib_lock_free(lock);
     snib_queue_free(log);
     snib_client_free(client);
     server_do(&server, "ACL DELUSER locker");
+    return kept;
+}
+
+/* A user who may not touch the key has locks as before, on the same connection, and is told once what to allow.  On a
+ * slow machine a connection may have ended for want of an answer. */
+static void refused(void **state)
+{
+    (void)state;
+    bool kept = false;
+    for (int i = 0; i < 5 && !kept; i++)
+        kept = refused_once();
+    assert_true(kept);
 }
 
 /* Whatever lies under the name of a key, what a caller gets is clean and little. */
@@ -274,7 +295,7 @@ static void anything(void **state)
     server_do(&server, "SET %s %b", key, odd, sizeof odd - 1);
     assert_string_equal(told(client, owner), "host ?[2Jx\npid no\nlabel ?");
     server_do(&server, "SETRANGE %s 50000000 x", key);
-    assert_in_range(strlen(told(client, owner)), 20, 1024);
+    assert_in_range(strlen(told(client, owner)), 20, 2048);
     server_do(&server, "DEL %s", key);
     server_do(&server, "RPUSH %s x", key);
     assert_int_equal(snib_client_identity(client, owner, strlen(owner), buffer, sizeof buffer,

@@ -18,7 +18,7 @@ OWNER = "11111111-2222-8333-8444-555555555555:7"
 KEY = "snib_client:{11111111-2222-8333-8444-555555555555}"
 
 
-def check(identity: snib.Identity | None, since: float, label: str | None) -> None:
+def check(identity: snib.Identity | None, since: float, label: str | None, held: bool = True) -> None:
     assert identity is not None
     assert identity.host == socket.gethostname()[:64]
     assert identity.pid == os.getpid()
@@ -26,6 +26,11 @@ def check(identity: snib.Identity | None, since: float, label: str | None) -> No
     assert identity.label == label
     assert identity.since is not None
     assert int(since) <= identity.since <= time.time()
+    if held:
+        assert identity.held_since is not None
+        assert identity.since <= identity.held_since <= time.time()
+    else:
+        assert identity.held_since is None
 
 
 def test_identity(server: Server, client: snib.Client) -> None:
@@ -36,7 +41,7 @@ def test_identity(server: Server, client: snib.Client) -> None:
             check(client.lock("a").info().identity, before, "nightly run")
             check(holder.lock("a").info().identity, before, "nightly run")
             check(client.identity(hold.owner), before, "nightly run")
-            check(client.identity(holder.id), before, "nightly run")
+            check(client.identity(holder.id), before, "nightly run", held=False)
             (row,) = client.describe("a").holders
             check(client.identity(row.owner), before, "nightly run")
             assert client.lock("a").locked()
@@ -121,10 +126,15 @@ def test_what_others_wrote_in_asyncio(server: Server) -> None:
 
 
 def test_make_identity() -> None:
-    assert make_identity([]) is None
-    assert make_identity(["", "x", "future y"]) is None
-    assert make_identity(["pid ٣", "since " + "9" * 5000]) is None
-    assert make_identity(["pid 3", "program a b", "since 5"]) == snib.Identity(
+    assert make_identity([], OWNER) is None
+    assert make_identity(["", "x", "future y"], OWNER) is None
+    assert make_identity(["pid ٣", "since " + "9" * 5000], OWNER) is None
+    held = ["held 1 5", "held 7 6", "held 17 7", "held", "held ", "held  6", "held 7"]
+    assert make_identity(held[:-1], OWNER) == snib.Identity(held_since=6.0)
+    assert make_identity(held, OWNER) is None
+    for owner in (OWNER[:36], OWNER[:37], "x:9"):
+        assert make_identity(held, owner) is None
+    assert make_identity(["pid 3", "program a b", "since 5"], OWNER) == snib.Identity(
         pid=3, program="a b", since=5.0
     )
 

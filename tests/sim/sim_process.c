@@ -95,6 +95,7 @@ struct sim_process *process_new(int slot)
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = sim.known ? process->identity : NULL;
+    config.wall_offset = 1000 * SNIB__MS;
     sim.memory_spared = true;
     process->engine = snib__engine_new(&config);
     get_gates(process);

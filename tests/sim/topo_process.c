@@ -70,6 +70,7 @@ struct topo_process *process_new(int slot)
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);
     config.identity = topo.known ? process->identity : NULL;
+    config.wall_offset = 1000 * SNIB__MS;
     process->engine = snib__engine_new(&config);
     snib__engine_log_level(process->engine, SNIB_LOG_INFO);
     get_gates(process);

@@ -289,6 +289,78 @@ static void its_slot_moves(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- Since when ------------------------------------------------------------------------------------- */
+
+/* What the client would write now. */
+static const char *would_say(const struct snib__engine *engine)
+{
+    static char text[1024];
+    struct snib__buf out = {.data = NULL};
+    assert_int_equal(snib__identity_encode(engine, &out, 0), SNIB__NO_SCRIPT);
+    assert_int_equal(snib__buf_append(&out, "", 1), 0);
+    const char *at = strstr(out.data, TEXT), *end = strstr(at, "\r\n");
+    snprintf(text, sizeof text, "%.*s", (int)(end - at), at);
+    snib__buf_free(&out);
+    return text;
+}
+
+/* The holds of all kinds that have an owner, the oldest first; not what is released, or is waited for. */
+static void oldest_holds(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 3600 * SECOND};
+    char want[256], name[16];
+    int32_t code;
+    struct snib__engine *engine = begin_known();
+    struct snib__hold *first = granted(engine, gate(engine, SNIB_MUTEX, "m"), &any);
+    assert_string_equal(would_say(engine), TEXT); /* it does not know the time of day */
+    engine->config.wall_offset = (int64_t)(1000000000 * SECOND - first->acquired_at);
+    now += 9 * SECOND;
+    struct snib__hold *second = granted(engine, gate(engine, SNIB_READ, "r"), &fixed);
+    now += SECOND / 2;
+    struct snib__hold *third = granted(engine, gate(engine, SNIB_READ, "r"), &any);
+    snib__engine_acquire(engine, gate(engine, SNIB_PLAIN, "p"), &any, now, &code);
+    snprintf(want, sizeof want, TEXT "held %d 1000000000\nheld %d 1000000009\nheld %d 1000000009\n",
+             (int)first->number, (int)second->number, (int)third->number);
+    assert_string_equal(would_say(engine), want);
+    snib__engine_release(engine, second, now, &code);
+    snprintf(want, sizeof want, TEXT "held %d 1000000000\nheld %d 1000000009\n", (int)first->number,
+             (int)third->number);
+    assert_string_equal(would_say(engine), want);
+    snib__engine_free(engine);
+    engine = begin_known();
+    for (int i = 20; i-- > 0;) {
+        snprintf(name, sizeof name, "m%d", i);
+        granted(engine, gate(engine, SNIB_MUTEX, name), &any)->acquired_at = (unsigned)i * SECOND;
+    }
+    engine->config.wall_offset = (int64_t)SECOND;
+    const char *at = would_say(engine) + strlen(TEXT);
+    for (int i = 0; i < 16; i++, at = strchr(at, '\n') + 1) {
+        snprintf(want, sizeof want, " %d\n", i + 1);
+        assert_memory_equal(strchr(at + 5, ' '), want, strlen(want));
+    }
+    assert_string_equal(at, "");
+    snib__engine_free(engine);
+}
+
+/* A look at all of them would take too long. */
+static void too_many_locks(void **state)
+{
+    (void)state;
+    char name[16];
+    struct snib__engine *engine = begin_known();
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &any);
+    engine->config.wall_offset = 1;
+    for (int i = 1; i < 4096; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        gate(engine, SNIB_MUTEX, name);
+    }
+    assert_string_not_equal(would_say(engine), TEXT);
+    gate(engine, SNIB_MUTEX, "one too many");
+    assert_string_equal(would_say(engine), TEXT);
+    snib__engine_free(engine);
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------ */
 
 /* The texts about an owner, joined by commas; `reply` is the server's, NULL: it must not be asked. */
@@ -414,6 +486,8 @@ int main(void)
         cmocka_unit_test(taken_back),
         cmocka_unit_test(at_the_node_of_its_slot),
         cmocka_unit_test(its_slot_moves),
+        cmocka_unit_test(oldest_holds),
+        cmocka_unit_test(too_many_locks),
         cmocka_unit_test(asked),
         cmocka_unit_test(text_of_this_process),
         cmocka_unit_test(labels),

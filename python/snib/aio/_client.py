@@ -107,7 +107,7 @@ class Client(
         code, value = await self._loop().run(submit, self._handle, owner)
         if code != OK:
             raise value
-        return make_identity(value[1])
+        return make_identity(value[1], owner)
 
     async def ping(self, timeout: float | None = None) -> None:
         """Connect if necessary and ping the server; None: the client's patience."""

@@ -407,6 +407,9 @@ func (in *interpreter) who(l lock) string {
 	if !who.Since.IsZero() {
 		add("since", strconv.FormatInt(who.Since.Unix(), 10), time.Since(who.Since).Abs() < time.Hour, "now")
 	}
+	if _, given := in.options["held"]; given && !who.HeldSince.IsZero() {
+		add("held", strconv.FormatInt(who.HeldSince.Unix(), 10), time.Since(who.HeldSince).Abs() < time.Hour, "now")
+	}
 	add("label", who.Label, false, "")
 	return strings.Join(texts, " ")
 }

@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "of the youngest holds it is told since when",
+        "engine/identity.c",
+        "(full && oldest[n - 1]->acquired_at <= hold->acquired_at)",
+        "(full && oldest[n - 1]->acquired_at > hold->acquired_at)",
+        "unit_identity",
+    ),
+    Mutant(
+        "a released hold is said to be held",
+        "engine/identity.c",
+        "if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||",
+        "if (snib__outer_is(gate) ||",
+        "unit_identity",
+    ),
+    Mutant(
+        "all locks of a client are looked at, however many",
+        "engine/identity.c",
+        "e->gates_n <= IDENTITY_LOCKS_MAX && ",
+        "",
+        "unit_identity",
+    ),
+    Mutant(
         "a program's name begins another line of an identity",
         "api/identity.c",
         "snib__text_show(word, sizeof word, bytes, strlen(bytes));",
