@@ -202,9 +202,9 @@ static int ask_server(struct snib__buf *out, int32_t what)
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
-        return op->gate->kind->info(out, e, op->gate);
+        return snib__name_script_encode(out, op->gate, &op->gate->kind->info);
     if (op->kind == SNIB__OP_FORCE)
-        return op->gate->kind->force(out, e, op->gate);
+        return snib__name_script_encode(out, op->gate, &op->gate->kind->force);
     if (op->kind == SNIB__OP_EXTEND)
         return snib__extend_encode(e, out, op);
     if (op->kind == SNIB__OP_COUNT)

@@ -15,11 +15,13 @@
 #include <string.h>
 
 #define FAIR_CHANNEL "redisson_lock__channel"
+/* after the name */
+#define FAIR_KEYS                                                                                  \
+    "redisson_lock_queue", "redisson_lock_timeout", "snib_lock_beats", "redisson_lock_token"
 
 static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
 {
-    static const char *const prefixes[] = {"redisson_lock_queue", "redisson_lock_timeout",
-                                           "snib_lock_beats", "redisson_lock_token"};
+    static const char *const prefixes[] = {FAIR_KEYS};
     if (snib__arg_name(out, gate) < 0)
         return -1;
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -86,27 +88,6 @@ static int fair_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_FAIR_RENEW;
 }
 
-static int fair_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_INFO, 3, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, "redisson_lock_queue", gate) < 0 ||
-        snib__arg_prefixed(out, "redisson_lock_token", gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_FAIR_INFO;
-}
-
-static int fair_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_FORCE, 5, 6) < 0 || fair_keys(out, gate) < 0 ||
-        snib__arg_prefixed(out, FAIR_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_FAIR_FORCE;
-}
-
 static size_t fair_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
 {
@@ -159,8 +140,8 @@ const struct snib__lock_kind snib__fair = {
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,
-    .info = fair_info,
-    .force = fair_force,
+    .info = {SNIB__SCRIPT_FAIR_INFO, 3, {"redisson_lock_queue", "redisson_lock_token"}, false},
+    .force = {SNIB__SCRIPT_FAIR_FORCE, 5, {FAIR_KEYS, FAIR_CHANNEL}, false},
     .channel = fair_channel,
     .acquired = fair_acquired,
     .released = fair_released,

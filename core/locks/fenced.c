@@ -57,17 +57,6 @@ static int fenced_transfer(struct snib__buf *out, const struct snib__engine *eng
     return SNIB__SCRIPT_FENCED_TRANSFER;
 }
 
-static int fenced_info(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_INFO;
-}
-
 const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
@@ -77,8 +66,8 @@ const struct snib__lock_kind snib__fenced = {
     .release = snib__mutex_release,
     .transfer = fenced_transfer,
     .renew = snib__mutex_renew,
-    .info = fenced_info,
-    .force = snib__mutex_force,
+    .info = {SNIB__SCRIPT_MUTEX_INFO, 2, {SNIB__TOKEN_KEY, SNIB__MUTEX_CHANNEL}, false},
+    .force = SNIB__MUTEX_FORCE,
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_token,
     .released = snib__verdict_receivers,

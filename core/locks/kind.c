@@ -90,6 +90,38 @@ int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
 }
 
+static int kind_arg_word(struct snib__buf *out, const struct snib__gate *gate, const char *word)
+{
+    char text[SNIB__CHANNEL_MAX];
+    size_t n = strlen(word);
+    if (word[0] == ':')
+        return snib__arg_suffixed(out, gate, word + 1, n - 1);
+    if (word[n - 1] != '{')
+        return snib__arg_prefixed(out, word, gate);
+    memcpy(text, word, n);
+    memcpy(text + n, gate->name, gate->name_len);
+    n += gate->name_len;
+    text[n++] = '}';
+    return snib__resp_arg(out, text, n);
+}
+
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+                             const struct snib__name_script *call)
+{
+    bool twice = call->tag_adds_key && memchr(gate->name, '{', gate->name_len);
+    uint32_t words = 0;
+    while (words < 5 && call->words[words])
+        words++;
+    if (snib__script_begin(out, call->script, call->keys + twice, 1 + words + twice) < 0 ||
+        snib__arg_name(out, gate) < 0 ||
+        (twice && kind_arg_word(out, gate, call->words[words - 1]) < 0))
+        return -1;
+    for (uint32_t i = 0; i < words; i++)
+        if (kind_arg_word(out, gate, call->words[i]) < 0)
+            return -1;
+    return call->script;
+}
+
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {

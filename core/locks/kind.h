@@ -53,6 +53,17 @@ struct snib__verdict {
     int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
 };
 
+/* A script whose arguments are a name, and words with the name in them. */
+struct snib__name_script {
+    int script;
+    uint32_t keys; /* so many of the arguments are keys; 0: the kind has no such script */
+    /* "word": snib__name_prefix(); ":word": snib__name_suffix(); "word{": then the name in braces, whatever it is */
+    const char *words[5];
+    /* For a name with a hash tag the last word is a key, too: in a cluster, where it may be in another slot, the
+     * server refuses the script. */
+    bool tag_adds_key;
+};
+
 struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
@@ -73,11 +84,9 @@ struct snib__lock_kind {
                  struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
     /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1
      * unknown), last token as text] */
-    int (*info)(struct snib__buf *out, const struct snib__engine *engine,
-                const struct snib__gate *gate);
+    struct snib__name_script info;
     /* reply: 1 deleted, 0 not there */
-    int (*force)(struct snib__buf *out, const struct snib__engine *engine,
-                 const struct snib__gate *gate);
+    struct snib__name_script force;
     /* what: enum snib_count.  Reply: an integer.  NULL if there is no
      * counter; -4: `what` does not apply */
     int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
@@ -119,6 +128,9 @@ int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
 int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
+/* Append the whole call; the script's index, or -1 when out of memory. */
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+                             const struct snib__name_script *call);
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);

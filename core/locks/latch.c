@@ -57,27 +57,6 @@ static int latch_acquire(struct snib__buf *out, const struct snib__engine *engin
                : SNIB__SCRIPT_LATCH_ACQUIRE;
 }
 
-static int latch_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (latch_begin(out, script, gate, 1) < 0 || latch_arg_channel(out, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int latch_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return latch_ask(out, SNIB__SCRIPT_LATCH_INFO, gate);
-}
-
-static int latch_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    return latch_ask(out, SNIB__SCRIPT_LATCH_FORCE, gate);
-}
-
 static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                        int64_t n)
 {
@@ -96,8 +75,8 @@ const struct snib__lock_kind snib__latch = {
     .traits = SNIB__NO_HOLD,
     .scripts = "latch",
     .acquire = latch_acquire,
-    .info = latch_info,
-    .force = latch_force,
+    .info = {SNIB__SCRIPT_LATCH_INFO, 1, {LATCH_CHANNEL "{"}, true},
+    .force = {SNIB__SCRIPT_LATCH_FORCE, 1, {LATCH_CHANNEL "{"}, true},
     .count = latch_count,
     .channel = latch_channel,
     .acquired = snib__verdict_left,

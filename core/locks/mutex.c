@@ -73,26 +73,6 @@ int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
 }
 
-int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_INFO;
-}
-
-int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_FORCE;
-}
-
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
@@ -102,8 +82,8 @@ const struct snib__lock_kind snib__mutex = {
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,
     .renew = snib__mutex_renew,
-    .info = snib__mutex_info,
-    .force = snib__mutex_force,
+    .info = SNIB__MUTEX_INFO,
+    .force = SNIB__MUTEX_FORCE,
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,

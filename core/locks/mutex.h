@@ -16,10 +16,14 @@ int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engin
                          const struct snib__hold *from, const struct snib__hold *to);
 int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate);
-int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate);
+#define SNIB__MUTEX_INFO                                                                           \
+    {                                                                                              \
+        SNIB__SCRIPT_MUTEX_INFO, 1, {SNIB__MUTEX_CHANNEL}, false                                   \
+    }
+#define SNIB__MUTEX_FORCE                                                                          \
+    {                                                                                              \
+        SNIB__SCRIPT_MUTEX_FORCE, 1, {SNIB__MUTEX_CHANNEL}, false                                  \
+    }
 
 /* The counter of fencing tokens of a name, shared by every kind with tokens. */
 #define SNIB__TOKEN_KEY "redisson_lock_token"

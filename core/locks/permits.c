@@ -100,27 +100,6 @@ static int permits_renew(struct snib__buf *out, const struct snib__engine *engin
     return SNIB__SCRIPT_PERMITS_RENEW;
 }
 
-static int permits_info(struct snib__buf *out, const struct snib__engine *engine,
-                        const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
-        snib__arg_prefixed(out, PERMITS_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_PERMITS_INFO;
-}
-
-static int permits_force(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_FORCE, 2, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_PERMITS_FORCE;
-}
-
 static int permits_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                          int64_t n)
 {
@@ -150,8 +129,8 @@ const struct snib__lock_kind snib__permits = {
     .acquire = permits_acquire,
     .release = permits_release,
     .renew = permits_renew,
-    .info = permits_info,
-    .force = permits_force,
+    .info = {SNIB__SCRIPT_PERMITS_INFO, 2, {":" PERMITS_TAKEN, PERMITS_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_PERMITS_FORCE, 2, {":" PERMITS_TAKEN}, false},
     .count = permits_count,
     .channel = permits_channel,
     .acquired = permits_acquired,

@@ -71,28 +71,6 @@ static int plain_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_PLAIN_RENEW, engine, holds, n, lease_ms);
 }
 
-static int plain_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
-        snib__arg_prefixed(out, PLAIN_CHANNEL, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int plain_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return plain_ask(out, SNIB__SCRIPT_PLAIN_INFO, gate);
-}
-
-static int plain_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    return plain_ask(out, SNIB__SCRIPT_PLAIN_FORCE, gate);
-}
-
 static void plain_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
@@ -115,8 +93,8 @@ const struct snib__lock_kind snib__plain = {
     .release = plain_release,
     .transfer = plain_transfer,
     .renew = plain_renew,
-    .info = plain_info,
-    .force = plain_force,
+    .info = {SNIB__SCRIPT_PLAIN_INFO, 1, {PLAIN_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_PLAIN_FORCE, 1, {PLAIN_CHANNEL}, false},
     .channel = plain_channel,
     .acquired = plain_acquired,
     .released = snib__verdict_receivers,

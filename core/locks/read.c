@@ -76,28 +76,6 @@ static int read_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_READ_RENEW;
 }
 
-static int read_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int read_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    return read_ask(out, SNIB__SCRIPT_READ_INFO, gate);
-}
-
-static int read_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return read_ask(out, SNIB__SCRIPT_READ_FORCE, gate);
-}
-
 const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
@@ -106,8 +84,8 @@ const struct snib__lock_kind snib__read = {
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,
-    .info = read_info,
-    .force = read_force,
+    .info = {SNIB__SCRIPT_READ_INFO, 1, {SNIB__RW_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_READ_FORCE, 1, {SNIB__RW_CHANNEL}, false},
     .channel = snib__rw_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,

@@ -40,26 +40,6 @@ static int semaphore_release(struct snib__buf *out, const struct snib__engine *e
     return SNIB__SCRIPT_SEMAPHORE_RELEASE;
 }
 
-static int semaphore_info(struct snib__buf *out, const struct snib__engine *engine,
-                          const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_INFO, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SEMAPHORE_INFO;
-}
-
-static int semaphore_force(struct snib__buf *out, const struct snib__engine *engine,
-                           const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_FORCE, 1, 1) < 0 ||
-        snib__arg_name(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SEMAPHORE_FORCE;
-}
-
 static int semaphore_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                            int64_t n)
 {
@@ -80,8 +60,8 @@ const struct snib__lock_kind snib__semaphore = {
     .scripts = "semaphore",
     .acquire = semaphore_acquire,
     .release = semaphore_release,
-    .info = semaphore_info,
-    .force = semaphore_force,
+    .info = {SNIB__SCRIPT_SEMAPHORE_INFO, 1, {SEMAPHORE_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_SEMAPHORE_FORCE, 1, {NULL}, false},
     .count = semaphore_count,
     .channel = semaphore_channel,
     .acquired = snib__verdict_left,

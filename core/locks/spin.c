@@ -15,15 +15,6 @@ static int spin_release(struct snib__buf *out, const struct snib__engine *engine
     return SNIB__SCRIPT_SPIN_RELEASE;
 }
 
-static int spin_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_FORCE, 1, 1) < 0 || snib__arg_name(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SPIN_FORCE;
-}
-
 const struct snib__lock_kind snib__spin = {
     .kind = SNIB_SPIN,
     .discipline = SNIB__EXCLUSIVE,
@@ -33,8 +24,8 @@ const struct snib__lock_kind snib__spin = {
     .release = spin_release,
     .transfer = snib__mutex_transfer,
     .renew = snib__mutex_renew,
-    .info = snib__mutex_info,
-    .force = spin_force,
+    .info = SNIB__MUTEX_INFO,
+    .force = {SNIB__SCRIPT_SPIN_FORCE, 1, {NULL}, false},
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,

@@ -59,27 +59,6 @@ static int write_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_WRITE_RENEW, engine, holds, n, lease_ms);
 }
 
-static int write_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_WRITE_INFO;
-}
-
-static int write_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_FORCE, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_WRITE_FORCE;
-}
-
 const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
@@ -89,8 +68,8 @@ const struct snib__lock_kind snib__write = {
     .release = write_release,
     .transfer = write_transfer,
     .renew = write_renew,
-    .info = write_info,
-    .force = write_force,
+    .info = {SNIB__SCRIPT_WRITE_INFO, 2, {SNIB__TOKEN_KEY, SNIB__RW_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_WRITE_FORCE, 1, {SNIB__RW_CHANNEL}, false},
     .channel = snib__rw_channel,
     .acquired = snib__verdict_token,
     .released = snib__verdict_receivers,

@@ -343,7 +343,7 @@ void party_ask(struct party *p, unsigned what, struct snib__gate *gate, int64_t 
 {
     int32_t code = SNIB_OK;
     struct snib__op **place = room(p);
-    if (!place || !gate || !snib__kind_of(snib__gate_kind(gate))->info)
+    if (!place || !gate || snib__kind_of(snib__gate_kind(gate))->info.keys == 0)
         return;
     enter(p);
     begun(place, ask(p, what, gate, n, &code), code);

@@ -289,7 +289,7 @@ static void requests_are_whole(struct snib__gate *gate, uint8_t options, uint32_
         is_whole(SNIB__REQ_TRANSFER, &one);
         gate->waitq = NULL;
     }
-    if (kind->info)
+    if (kind->info.keys > 0)
         questions_are_whole(gate);
 }
 
