@@ -585,8 +585,28 @@ static int finish_doctor(struct doctor *doctor)
     return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;
 }
 
+/* Said once, not for each kind; 0, or the exit code. */
+static int check_prefix(const struct cli *cli)
+{
+    if (!cli->name)
+        return 0;
+    if (strlen(cli->name) > 480)
+        return cli_usage(cli, "the prefix is longer than any name", "");
+    char *printable = cli_printable(cli->name);
+    bool is_text = strcmp(printable, cli->name) == 0;
+    free(printable);
+    return is_text ? 0
+                   : cli_usage(cli,
+                               "a name is UTF-8 without control characters, so this cannot be the "
+                               "prefix: ",
+                               cli->name);
+}
+
 int cli_doctor(const struct cli *cli)
 {
+    int unfit = check_prefix(cli);
+    if (unfit != 0)
+        return unfit;
     struct doctor doctor = {.cli = cli};
     snib_error err;
     int code = cli_open(cli, &doctor.client);
