@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c2e4d2c8140ad6c8"
+#define SNIB_BUILD_ID "67f7ba0bd36af174"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -859,14 +859,17 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, unless it was opened with the option identity=no or the server refuses it.  The
- * key ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
+ * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
+ * client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
+ *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
@@ -2130,6 +2133,8 @@ struct snib__op;
 struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
+#define SNIB__IDENTITY_MAX 511
+
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
@@ -2144,10 +2149,12 @@ struct snib__config {
      * None: the driver knows the only server. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
-    const char *service;   /* SENTINEL: the service name known to the sentinels */
-    const char *where;     /* the server's address for messages; same ownership; NULL: unknown */
-    char uuid[37];         /* the client id */
-    const char *identity;  /* the lines of its key, see identity.c; same ownership; NULL: none */
+    const char *service; /* SENTINEL: the service name known to the sentinels */
+    const char *where;   /* the server's address for messages; same ownership; NULL: unknown */
+    char uuid[37];       /* the client id */
+    /* the lines of its key, see identity.c, up to SNIB__IDENTITY_MAX bytes; same ownership; NULL: none */
+    const char *identity;
+    int64_t wall_offset;   /* ns since 1970 at the engine's time 0, for people; 0: unknown */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
@@ -3467,6 +3474,9 @@ void snib__debug_init(void);
  * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
 char *snib__identity_text(const char *label, int64_t since);
 
+/* snib__wall_offset - the wall clock's time, in ns since 1970, minus snib__now(). */
+int64_t snib__wall_offset(void);
+
 /* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
  * SNIB_EINVAL. */
 int snib__label_check(const char *label, bool option, snib_error *err);
@@ -3733,6 +3743,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
+        .wall_offset = snib__wall_offset(),
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .tenure = true,
@@ -4575,6 +4586,17 @@ struct snib__verdict {
     int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
 };
 
+/* A script whose arguments are a name, and words with the name in them. */
+struct snib__name_script {
+    int script;
+    uint32_t keys; /* so many of the arguments are keys; 0: the kind has no such script */
+    /* "word": snib__name_prefix(); ":word": snib__name_suffix(); "word{": then the name in braces, whatever it is */
+    const char *words[5];
+    /* For a name with a hash tag the last word is a key, too: in a cluster, where it may be in another slot, the
+     * server refuses the script. */
+    bool tag_adds_key;
+};
+
 struct snib__lock_kind {
     int32_t kind; /* enum snib_kind, or SNIB__MULTI */
     uint8_t discipline;
@@ -4595,11 +4617,9 @@ struct snib__lock_kind {
                  struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
     /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1
      * unknown), last token as text] */
-    int (*info)(struct snib__buf *out, const struct snib__engine *engine,
-                const struct snib__gate *gate);
+    struct snib__name_script info;
     /* reply: 1 deleted, 0 not there */
-    int (*force)(struct snib__buf *out, const struct snib__engine *engine,
-                 const struct snib__gate *gate);
+    struct snib__name_script force;
     /* what: enum snib_count.  Reply: an integer.  NULL if there is no
      * counter; -4: `what` does not apply */
     int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
@@ -4641,6 +4661,9 @@ int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
 int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
+/* Append the whole call; the script's index, or -1 when out of memory. */
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+                             const struct snib__name_script *call);
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
@@ -6675,6 +6698,7 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define IDENTITY_LABEL_MAX 128
@@ -6697,7 +6721,8 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
 
 char *snib__identity_text(const char *label, int64_t since)
 {
-    const size_t cap = 3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128;
+    const size_t cap = SNIB__IDENTITY_MAX + 1;
+    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX, "");
     char host[256] = "", number[24];
     char *text = calloc(1, cap);
     if (!text)
@@ -6711,6 +6736,13 @@ char *snib__identity_text(const char *label, int64_t since)
     snprintf(number, sizeof number, "%lld", (long long)since);
     identity_line(text, cap, "since", number);
     return text;
+}
+
+int64_t snib__wall_offset(void)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)snib__now();
 }
 
 int snib__label_check(const char *label, bool option, snib_error *err)
@@ -14744,7 +14776,8 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+                      snib__time now);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
@@ -19793,9 +19826,9 @@ static int ask_server(struct snib__buf *out, int32_t what)
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
-        return op->gate->kind->info(out, e, op->gate);
+        return snib__name_script_encode(out, op->gate, &op->gate->kind->info);
     if (op->kind == SNIB__OP_FORCE)
-        return op->gate->kind->force(out, e, op->gate);
+        return snib__name_script_encode(out, op->gate, &op->gate->kind->force);
     if (op->kind == SNIB__OP_EXTEND)
         return snib__extend_encode(e, out, op);
     if (op->kind == SNIB__OP_COUNT)
@@ -20493,8 +20526,10 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
         next = waitq->chan_next;
         if (waitq->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, waitq->gate, now);
-        else
+        else if (waitq->head)
             snib__waitq_try(e, waitq, now);
+        else
+            snib__waitq_rest(e, waitq->gate, now); /* another gate's waiter subscribed */
     }
 }
 
@@ -22642,6 +22677,8 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__sole_advance(e, gate, now);
     else if (gate->kind->discipline == SNIB__SHARED)
         snib__share_advance(e, gate, now);
+    else
+        snib__waitq_rest(e, gate, now); /* fair waiters ask for themselves */
 }
 
 /* The owner's hold of the gate, or NULL. */
@@ -22896,7 +22933,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
             snib__turn_granted(gate->waitq, now);
         /* One that nobody wants is passed on or given back: those behind it may have the lock. */
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
-            snib__sole_known(e, gate->waitq, now);
+            snib__sole_known(e, gate->waitq, now, now);
     } else {
         snib__sole_refused(e, hold, sent_at, verdict, now);
     }
@@ -23542,7 +23579,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
+ *                                   holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -23555,8 +23593,10 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 #define IDENTITY_KEY "snib_client"
 #define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
 #define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
-#define IDENTITY_BYTES "1023"                /* the last byte that is read of another client's */
+#define IDENTITY_BYTES "2047"                /* the last byte that is read of another client's */
 #define IDENTITY_UUID 36
+#define IDENTITY_HOLDS 16       /* of so many, the oldest, it is told since when they are held */
+#define IDENTITY_LOCKS_MAX 4096 /* ... unless there are more locks: all of them are looked at */
 
 enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
 
@@ -23576,6 +23616,59 @@ static struct snib__node *identity_node(struct snib__engine *e)
     return e->route->serves(e, key, identity_key(key, e->config.uuid));
 }
 
+/* The oldest holds, the oldest first. */
+static uint32_t identity_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold)) {
+                bool full = n == IDENTITY_HOLDS;
+                if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||
+                    (gate->kind->traits & SNIB__UNOWNED) ||
+                    (full && oldest[n - 1]->acquired_at <= hold->acquired_at))
+                    continue;
+                uint32_t at = full ? n - 1 : n++;
+                for (; at > 0 && oldest[at - 1]->acquired_at > hold->acquired_at; at--)
+                    oldest[at] = oldest[at - 1];
+                oldest[at] = hold;
+            }
+    return n;
+}
+
+/* Append "word number" to a line. */
+static size_t identity_number(char *out, const char *word, int64_t number)
+{
+    size_t n = strlen(word);
+    memcpy(out, word, n);
+    return n + snib__decimal(out + n, number);
+}
+
+/* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
+static size_t identity_holds(const struct snib__engine *e, char *out)
+{
+    const struct snib__hold *oldest[IDENTITY_HOLDS];
+    bool few = e->gates_n <= IDENTITY_LOCKS_MAX && e->stats.held <= IDENTITY_LOCKS_MAX;
+    uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
+    size_t n = 0;
+    for (uint32_t i = 0; i < holds; i++) {
+        int64_t since = e->config.wall_offset + (int64_t)oldest[i]->acquired_at;
+        n += identity_number(out + n, "held ", (int64_t)oldest[i]->number);
+        n += identity_number(out + n, " ", since / (int64_t)(1000 * SNIB__MS));
+        out[n++] = '\n';
+    }
+    return n;
+}
+
+static int identity_put(const struct snib__engine *e, struct snib__buf *out)
+{
+    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
+    memcpy(text, e->config.identity, n);
+    return snib__resp_arg(out, text, n + identity_holds(e, text + n));
+}
+
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
 {
     char key[SNIB__CHANNEL_MAX];
@@ -23585,7 +23678,7 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     bad |= snib__resp_arg(out, write ? "SET" : "DEL", 3);
     bad |= snib__resp_arg(out, key, n);
     if (write) {
-        bad |= snib__resp_arg(out, e->config.identity, strlen(e->config.identity));
+        bad |= identity_put(e, out);
         bad |= snib__resp_arg(out, "PX", 2);
         bad |= snib__resp_arg_int(out, (int64_t)(identity_lease(e) / SNIB__MS));
     }
@@ -26792,13 +26885,11 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!ours)
         snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (gate->kind->discipline == SNIB__QUEUED) {
+    if (gate->kind->discipline == SNIB__QUEUED)
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else {
-        if (snib__gate_sole(gate))
-            snib__turn_released(e, gate, others, now);
-        snib__gate_advance(e, gate, now);
-    }
+    else if (snib__gate_sole(gate))
+        snib__turn_released(e, gate, others, now);
+    snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
 }
 
@@ -28218,8 +28309,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__waitq_remove(waitq, op);
         sole_try(e, op->hold, now);
     }
-    if (waitq && !waitq->head && !gate->active)
-        snib__waitq_rest(e, gate, now);
+    snib__waitq_rest(e, gate, now);
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
@@ -28296,7 +28386,8 @@ static void sole_arm(struct snib__engine *e, struct snib__waitq *waitq)
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of)
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+                      snib__time now)
 {
     if (!waitq)
         return;
@@ -28319,6 +28410,7 @@ void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__t
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     }
+    snib__waitq_rest(e, waitq->gate, now);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -28327,7 +28419,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->waitq, sent_at);
+        snib__sole_known(e, gate->waitq, sent_at, now);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -28343,7 +28435,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->waitq, now); /* this waiter is ahead of them */
+    snib__sole_known(e, gate->waitq, now, now); /* this waiter is ahead of them */
     bool awake = (hold->flags & SNIB__AWAKE) && gate->waitq->blocker == verdict->blocker;
     snib__waitq_rebind(e, gate->waitq, verdict->blocker);
     if (!awake && snib__chan_on(gate->waitq))
@@ -28411,7 +28503,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
-            snib__sole_known(e, gate->waitq, now);
+            snib__sole_known(e, gate->waitq, now, now);
     } else {
         if (snib__doubtful(error))
             hold->flags |= SNIB__RESENT; /* this try may have worked */
@@ -28533,7 +28625,7 @@ bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__ti
     else
         tenure_note_link(hold);
     if (snib__gate_grant(e, next, 0, sent_at, now))
-        snib__sole_known(e, waitq, now);
+        snib__sole_known(e, waitq, now, now);
     snib__gate_put(e, gate);
     return true;
 }
@@ -28994,21 +29086,24 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
     waitq->queued--;
 }
 
-/* No operation waits at the gate: let the subscription linger, or free the wait if it has none. */
+/* If no operation waits at the gate: let the subscription linger, or free the wait if it has none.  An attempt or a
+ * release in flight does so when it ends. */
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
-    if (!waitq || snib__waitq_used(waitq))
+    const struct snib__hold *active = snib__gate_active(gate);
+    if (!waitq || snib__waitq_used(waitq) || gate->trying > 0 ||
+        (active && active->phase != SNIB__HELD))
         return;
     waitq->brief = 0;
     waitq->burst = 1;
     snib__timer_cancel(e, &waitq->timer_at);
-    if (!snib__gate_active(gate))
+    if (!active)
         waitq->chain = 0;
     if (!waitq->chan || waitq->chan->state == SNIB__CHAN_OFF ||
         waitq->chan->state == SNIB__CHAN_REFUSED) {
         /* Keep the chain of hand-overs and the turns owed. */
-        if (snib__gate_active(gate))
+        if (active)
             return;
         if (waitq->owed == 0) {
             snib__waitq_free(e, waitq);
@@ -29698,11 +29793,13 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
 #include <string.h>
 
 #define FAIR_CHANNEL "redisson_lock__channel"
+/* after the name */
+#define FAIR_KEYS                                                                                  \
+    "redisson_lock_queue", "redisson_lock_timeout", "snib_lock_beats", "redisson_lock_token"
 
 static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
 {
-    static const char *const prefixes[] = {"redisson_lock_queue", "redisson_lock_timeout",
-                                           "snib_lock_beats", "redisson_lock_token"};
+    static const char *const prefixes[] = {FAIR_KEYS};
     if (snib__arg_name(out, gate) < 0)
         return -1;
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -29769,27 +29866,6 @@ static int fair_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_FAIR_RENEW;
 }
 
-static int fair_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_INFO, 3, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, "redisson_lock_queue", gate) < 0 ||
-        snib__arg_prefixed(out, "redisson_lock_token", gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_FAIR_INFO;
-}
-
-static int fair_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_FORCE, 5, 6) < 0 || fair_keys(out, gate) < 0 ||
-        snib__arg_prefixed(out, FAIR_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_FAIR_FORCE;
-}
-
 static size_t fair_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
 {
@@ -29842,8 +29918,8 @@ const struct snib__lock_kind snib__fair = {
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,
-    .info = fair_info,
-    .force = fair_force,
+    .info = {SNIB__SCRIPT_FAIR_INFO, 3, {"redisson_lock_queue", "redisson_lock_token"}, false},
+    .force = {SNIB__SCRIPT_FAIR_FORCE, 5, {FAIR_KEYS, FAIR_CHANNEL}, false},
     .channel = fair_channel,
     .acquired = fair_acquired,
     .released = fair_released,
@@ -29879,10 +29955,14 @@ int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engin
                          const struct snib__hold *from, const struct snib__hold *to);
 int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate);
-int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate);
+#define SNIB__MUTEX_INFO                                                                           \
+    {                                                                                              \
+        SNIB__SCRIPT_MUTEX_INFO, 1, {SNIB__MUTEX_CHANNEL}, false                                   \
+    }
+#define SNIB__MUTEX_FORCE                                                                          \
+    {                                                                                              \
+        SNIB__SCRIPT_MUTEX_FORCE, 1, {SNIB__MUTEX_CHANNEL}, false                                  \
+    }
 
 /* The counter of fencing tokens of a name, shared by every kind with tokens. */
 #define SNIB__TOKEN_KEY "redisson_lock_token"
@@ -29944,17 +30024,6 @@ static int fenced_transfer(struct snib__buf *out, const struct snib__engine *eng
     return SNIB__SCRIPT_FENCED_TRANSFER;
 }
 
-static int fenced_info(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_INFO;
-}
-
 const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
@@ -29964,8 +30033,8 @@ const struct snib__lock_kind snib__fenced = {
     .release = snib__mutex_release,
     .transfer = fenced_transfer,
     .renew = snib__mutex_renew,
-    .info = fenced_info,
-    .force = snib__mutex_force,
+    .info = {SNIB__SCRIPT_MUTEX_INFO, 2, {SNIB__TOKEN_KEY, SNIB__MUTEX_CHANNEL}, false},
+    .force = SNIB__MUTEX_FORCE,
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_token,
     .released = snib__verdict_receivers,
@@ -30535,6 +30604,38 @@ int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
 }
 
+static int kind_arg_word(struct snib__buf *out, const struct snib__gate *gate, const char *word)
+{
+    char text[SNIB__CHANNEL_MAX];
+    size_t n = strlen(word);
+    if (word[0] == ':')
+        return snib__arg_suffixed(out, gate, word + 1, n - 1);
+    if (word[n - 1] != '{')
+        return snib__arg_prefixed(out, word, gate);
+    memcpy(text, word, n);
+    memcpy(text + n, gate->name, gate->name_len);
+    n += gate->name_len;
+    text[n++] = '}';
+    return snib__resp_arg(out, text, n);
+}
+
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+                             const struct snib__name_script *call)
+{
+    bool twice = call->tag_adds_key && memchr(gate->name, '{', gate->name_len);
+    uint32_t words = 0;
+    while (words < 5 && call->words[words])
+        words++;
+    if (snib__script_begin(out, call->script, call->keys + twice, 1 + words + twice) < 0 ||
+        snib__arg_name(out, gate) < 0 ||
+        (twice && kind_arg_word(out, gate, call->words[words - 1]) < 0))
+        return -1;
+    for (uint32_t i = 0; i < words; i++)
+        if (kind_arg_word(out, gate, call->words[i]) < 0)
+            return -1;
+    return call->script;
+}
+
 int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
@@ -30647,27 +30748,6 @@ static int latch_acquire(struct snib__buf *out, const struct snib__engine *engin
                : SNIB__SCRIPT_LATCH_ACQUIRE;
 }
 
-static int latch_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (latch_begin(out, script, gate, 1) < 0 || latch_arg_channel(out, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int latch_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return latch_ask(out, SNIB__SCRIPT_LATCH_INFO, gate);
-}
-
-static int latch_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    return latch_ask(out, SNIB__SCRIPT_LATCH_FORCE, gate);
-}
-
 static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                        int64_t n)
 {
@@ -30686,8 +30766,8 @@ const struct snib__lock_kind snib__latch = {
     .traits = SNIB__NO_HOLD,
     .scripts = "latch",
     .acquire = latch_acquire,
-    .info = latch_info,
-    .force = latch_force,
+    .info = {SNIB__SCRIPT_LATCH_INFO, 1, {LATCH_CHANNEL "{"}, true},
+    .force = {SNIB__SCRIPT_LATCH_FORCE, 1, {LATCH_CHANNEL "{"}, true},
     .count = latch_count,
     .channel = latch_channel,
     .acquired = snib__verdict_left,
@@ -31018,26 +31098,6 @@ int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
 }
 
-int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_INFO;
-}
-
-int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_MUTEX_FORCE;
-}
-
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
     .discipline = SNIB__EXCLUSIVE,
@@ -31047,8 +31107,8 @@ const struct snib__lock_kind snib__mutex = {
     .release = snib__mutex_release,
     .transfer = snib__mutex_transfer,
     .renew = snib__mutex_renew,
-    .info = snib__mutex_info,
-    .force = snib__mutex_force,
+    .info = SNIB__MUTEX_INFO,
+    .force = SNIB__MUTEX_FORCE,
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,
@@ -31156,27 +31216,6 @@ static int permits_renew(struct snib__buf *out, const struct snib__engine *engin
     return SNIB__SCRIPT_PERMITS_RENEW;
 }
 
-static int permits_info(struct snib__buf *out, const struct snib__engine *engine,
-                        const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
-        snib__arg_prefixed(out, PERMITS_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_PERMITS_INFO;
-}
-
-static int permits_force(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_FORCE, 2, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_PERMITS_FORCE;
-}
-
 static int permits_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                          int64_t n)
 {
@@ -31206,8 +31245,8 @@ const struct snib__lock_kind snib__permits = {
     .acquire = permits_acquire,
     .release = permits_release,
     .renew = permits_renew,
-    .info = permits_info,
-    .force = permits_force,
+    .info = {SNIB__SCRIPT_PERMITS_INFO, 2, {":" PERMITS_TAKEN, PERMITS_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_PERMITS_FORCE, 2, {":" PERMITS_TAKEN}, false},
     .count = permits_count,
     .channel = permits_channel,
     .acquired = permits_acquired,
@@ -31286,28 +31325,6 @@ static int plain_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_PLAIN_RENEW, engine, holds, n, lease_ms);
 }
 
-static int plain_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
-        snib__arg_prefixed(out, PLAIN_CHANNEL, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int plain_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return plain_ask(out, SNIB__SCRIPT_PLAIN_INFO, gate);
-}
-
-static int plain_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    return plain_ask(out, SNIB__SCRIPT_PLAIN_FORCE, gate);
-}
-
 static void plain_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
@@ -31330,8 +31347,8 @@ const struct snib__lock_kind snib__plain = {
     .release = plain_release,
     .transfer = plain_transfer,
     .renew = plain_renew,
-    .info = plain_info,
-    .force = plain_force,
+    .info = {SNIB__SCRIPT_PLAIN_INFO, 1, {PLAIN_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_PLAIN_FORCE, 1, {PLAIN_CHANNEL}, false},
     .channel = plain_channel,
     .acquired = plain_acquired,
     .released = snib__verdict_receivers,
@@ -31415,28 +31432,6 @@ static int read_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_READ_RENEW;
 }
 
-static int read_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
-{
-    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return script;
-}
-
-static int read_info(struct snib__buf *out, const struct snib__engine *engine,
-                     const struct snib__gate *gate)
-{
-    (void)engine;
-    return read_ask(out, SNIB__SCRIPT_READ_INFO, gate);
-}
-
-static int read_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    return read_ask(out, SNIB__SCRIPT_READ_FORCE, gate);
-}
-
 const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
@@ -31445,8 +31440,8 @@ const struct snib__lock_kind snib__read = {
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,
-    .info = read_info,
-    .force = read_force,
+    .info = {SNIB__SCRIPT_READ_INFO, 1, {SNIB__RW_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_READ_FORCE, 1, {SNIB__RW_CHANNEL}, false},
     .channel = snib__rw_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,
@@ -31493,26 +31488,6 @@ static int semaphore_release(struct snib__buf *out, const struct snib__engine *e
     return SNIB__SCRIPT_SEMAPHORE_RELEASE;
 }
 
-static int semaphore_info(struct snib__buf *out, const struct snib__engine *engine,
-                          const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_INFO, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SEMAPHORE_INFO;
-}
-
-static int semaphore_force(struct snib__buf *out, const struct snib__engine *engine,
-                           const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_FORCE, 1, 1) < 0 ||
-        snib__arg_name(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SEMAPHORE_FORCE;
-}
-
 static int semaphore_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
                            int64_t n)
 {
@@ -31533,8 +31508,8 @@ const struct snib__lock_kind snib__semaphore = {
     .scripts = "semaphore",
     .acquire = semaphore_acquire,
     .release = semaphore_release,
-    .info = semaphore_info,
-    .force = semaphore_force,
+    .info = {SNIB__SCRIPT_SEMAPHORE_INFO, 1, {SEMAPHORE_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_SEMAPHORE_FORCE, 1, {NULL}, false},
     .count = semaphore_count,
     .channel = semaphore_channel,
     .acquired = snib__verdict_left,
@@ -31557,15 +31532,6 @@ static int spin_release(struct snib__buf *out, const struct snib__engine *engine
     return SNIB__SCRIPT_SPIN_RELEASE;
 }
 
-static int spin_force(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_FORCE, 1, 1) < 0 || snib__arg_name(out, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_SPIN_FORCE;
-}
-
 const struct snib__lock_kind snib__spin = {
     .kind = SNIB_SPIN,
     .discipline = SNIB__EXCLUSIVE,
@@ -31575,8 +31541,8 @@ const struct snib__lock_kind snib__spin = {
     .release = spin_release,
     .transfer = snib__mutex_transfer,
     .renew = snib__mutex_renew,
-    .info = snib__mutex_info,
-    .force = spin_force,
+    .info = SNIB__MUTEX_INFO,
+    .force = {SNIB__SCRIPT_SPIN_FORCE, 1, {NULL}, false},
     .channel = snib__mutex_channel,
     .acquired = snib__verdict_left,
     .released = snib__verdict_receivers,
@@ -31642,27 +31608,6 @@ static int write_renew(struct snib__buf *out, const struct snib__engine *engine,
     return snib__args_renew(out, SNIB__SCRIPT_WRITE_RENEW, engine, holds, n, lease_ms);
 }
 
-static int write_info(struct snib__buf *out, const struct snib__engine *engine,
-                      const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_INFO, 2, 3) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
-        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_WRITE_INFO;
-}
-
-static int write_force(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__gate *gate)
-{
-    (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_FORCE, 1, 2) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_WRITE_FORCE;
-}
-
 const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
@@ -31672,8 +31617,8 @@ const struct snib__lock_kind snib__write = {
     .release = write_release,
     .transfer = write_transfer,
     .renew = write_renew,
-    .info = write_info,
-    .force = write_force,
+    .info = {SNIB__SCRIPT_WRITE_INFO, 2, {SNIB__TOKEN_KEY, SNIB__RW_CHANNEL}, false},
+    .force = {SNIB__SCRIPT_WRITE_FORCE, 1, {SNIB__RW_CHANNEL}, false},
     .channel = snib__rw_channel,
     .acquired = snib__verdict_token,
     .released = snib__verdict_receivers,

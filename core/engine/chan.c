@@ -342,8 +342,10 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
         next = waitq->chan_next;
         if (waitq->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, waitq->gate, now);
-        else
+        else if (waitq->head)
             snib__waitq_try(e, waitq, now);
+        else
+            snib__waitq_rest(e, waitq->gate, now); /* another gate's waiter subscribed */
     }
 }
 

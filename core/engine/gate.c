@@ -225,6 +225,8 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__sole_advance(e, gate, now);
     else if (gate->kind->discipline == SNIB__SHARED)
         snib__share_advance(e, gate, now);
+    else
+        snib__waitq_rest(e, gate, now); /* fair waiters ask for themselves */
 }
 
 /* The owner's hold of the gate, or NULL. */
@@ -479,7 +481,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
             snib__turn_granted(gate->waitq, now);
         /* One that nobody wants is passed on or given back: those behind it may have the lock. */
         if (snib__gate_grant(e, hold, verdict->token, sent_at, now))
-            snib__sole_known(e, gate->waitq, now);
+            snib__sole_known(e, gate->waitq, now, now);
     } else {
         snib__sole_refused(e, hold, sent_at, verdict, now);
     }

@@ -634,7 +634,8 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now);
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of);
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+                      snib__time now);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,

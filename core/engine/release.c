@@ -305,13 +305,11 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!ours)
         snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (gate->kind->discipline == SNIB__QUEUED) {
+    if (gate->kind->discipline == SNIB__QUEUED)
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else {
-        if (snib__gate_sole(gate))
-            snib__turn_released(e, gate, others, now);
-        snib__gate_advance(e, gate, now);
-    }
+    else if (snib__gate_sole(gate))
+        snib__turn_released(e, gate, others, now);
+    snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
 }
 

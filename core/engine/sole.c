@@ -47,8 +47,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__waitq_remove(waitq, op);
         sole_try(e, op->hold, now);
     }
-    if (waitq && !waitq->head && !gate->active)
-        snib__waitq_rest(e, gate, now);
+    snib__waitq_rest(e, gate, now);
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
@@ -125,7 +124,8 @@ static void sole_arm(struct snib__engine *e, struct snib__waitq *waitq)
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of)
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+                      snib__time now)
 {
     if (!waitq)
         return;
@@ -148,6 +148,7 @@ void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__t
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
     }
+    snib__waitq_rest(e, waitq->gate, now);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -156,7 +157,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     if (!op || op->once) {
-        snib__sole_known(e, gate->waitq, sent_at);
+        snib__sole_known(e, gate->waitq, sent_at, now);
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -172,7 +173,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__sole_advance(e, gate, now);
         return;
     }
-    snib__sole_known(e, gate->waitq, now); /* this waiter is ahead of them */
+    snib__sole_known(e, gate->waitq, now, now); /* this waiter is ahead of them */
     bool awake = (hold->flags & SNIB__AWAKE) && gate->waitq->blocker == verdict->blocker;
     snib__waitq_rebind(e, gate->waitq, verdict->blocker);
     if (!awake && snib__chan_on(gate->waitq))
@@ -240,7 +241,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
         if (snib__gate_grant(e, next, verdict.token, sent_at, now))
-            snib__sole_known(e, gate->waitq, now);
+            snib__sole_known(e, gate->waitq, now, now);
     } else {
         if (snib__doubtful(error))
             hold->flags |= SNIB__RESENT; /* this try may have worked */

@@ -93,7 +93,7 @@ bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__ti
     else
         tenure_note_link(hold);
     if (snib__gate_grant(e, next, 0, sent_at, now))
-        snib__sole_known(e, waitq, now);
+        snib__sole_known(e, waitq, now, now);
     snib__gate_put(e, gate);
     return true;
 }

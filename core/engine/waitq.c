@@ -133,21 +133,24 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
     waitq->queued--;
 }
 
-/* No operation waits at the gate: let the subscription linger, or free the wait if it has none. */
+/* If no operation waits at the gate: let the subscription linger, or free the wait if it has none.  An attempt or a
+ * release in flight does so when it ends. */
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
-    if (!waitq || snib__waitq_used(waitq))
+    const struct snib__hold *active = snib__gate_active(gate);
+    if (!waitq || snib__waitq_used(waitq) || gate->trying > 0 ||
+        (active && active->phase != SNIB__HELD))
         return;
     waitq->brief = 0;
     waitq->burst = 1;
     snib__timer_cancel(e, &waitq->timer_at);
-    if (!snib__gate_active(gate))
+    if (!active)
         waitq->chain = 0;
     if (!waitq->chan || waitq->chan->state == SNIB__CHAN_OFF ||
         waitq->chan->state == SNIB__CHAN_REFUSED) {
         /* Keep the chain of hand-overs and the turns owed. */
-        if (snib__gate_active(gate))
+        if (active)
             return;
         if (waitq->owed == 0) {
             snib__waitq_free(e, waitq);

@@ -2,6 +2,7 @@
 #include "engine_check.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static char flaw[160];
 
@@ -51,6 +52,22 @@ static const char *check_live(const struct snib__engine *e)
     return NULL;
 }
 
+/* Whoever waits will try again, and a queue that nobody needs is on its way out, with its subscription. */
+static const char *check_rest(const struct snib__gate *gate, const struct snib__waitq *waitq)
+{
+    const struct snib__hold *active = snib__gate_active(gate);
+    const struct snib__chan *chan = waitq->chan;
+    bool moves =
+        gate->trying > 0 || waitq->incoming; /* something ends, and goes on with the queue */
+    for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold))
+        moves = moves || (hold->phase != SNIB__NEW && hold->phase != SNIB__HELD);
+    MUST(!waitq->head || moves || active || waitq->timer_at || !snib__node_ready(gate->node));
+    bool subscribed = chan && chan->state == SNIB__CHAN_ON;
+    MUST(moves || !subscribed || snib__waitq_used(waitq) || waitq->idle_since != SNIB__NEVER);
+    return NULL;
+}
+
 static const char *check_queue(const struct snib__gate *gate, struct census *census)
 {
     const struct snib__waitq *waitq = gate->waitq;
@@ -68,6 +85,7 @@ static const char *check_queue(const struct snib__gate *gate, struct census *cen
     bool idle = waitq->idle_since != SNIB__NEVER;
     MUST(!idle || !snib__waitq_used(waitq));
     MUST(waitq->asking > 0 || !waitq->behind);
+    PASS_ON(check_rest(gate, waitq));
     census->idle += idle;
     if (!waitq->chan)
         return NULL;
@@ -247,4 +265,20 @@ const char *engine_remains(struct snib__engine *e)
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         MUST(node->todo_n == 0);
     return NULL;
+}
+
+bool engine_says(const snib_texts *texts, const char *host)
+{
+    const char *at = texts->text;
+    unsigned long long number, since, last = 1;
+    if (strncmp(at, "host ", 5) != 0 || strcmp(at + 5, host) != 0 || texts->count > 1 + 16) {
+        return false;
+    }
+    for (uint32_t i = 1; i < texts->count; i++, last = since) {
+        at += strlen(at) + 1;
+        if (sscanf(at, "held %llu %llu", &number, &since) != 2 || number == 0 || since < last) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -9,5 +9,7 @@ const char *engine_flaw(const struct snib__engine *e);
 /* What is left although nobody wants anything any more, or holds a lock's handle; NULL: nothing.
  * Releases that were remembered are forgotten. */
 const char *engine_remains(struct snib__engine *e);
+/* Whether what a client says about itself is this host, and then since when it has its oldest holds. */
+bool engine_says(const snib_texts *texts, const char *host);
 
 #endif

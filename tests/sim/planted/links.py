@@ -231,8 +231,8 @@ MUTANTS = [
     Mutant(
         "a subscription wakes one of the locks that it serves",
         "engine/chan.c",
-        "else snib__waitq_try(e, waitq, now); } } static void chan_left",
-        "else snib__waitq_try(e, waitq, now); break; } } static void chan_left",
+        "else if (waitq->head) snib__waitq_try(e, waitq, now);",
+        "else if (waitq->head) { snib__waitq_try(e, waitq, now); break; }",
         "unit_links",
     ),
     Mutant(

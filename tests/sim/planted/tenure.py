@@ -145,8 +145,8 @@ MUTANTS = [
     Mutant(
         "a wait queue is freed under a question",
         "engine/waitq.c",
-        "if (!waitq || snib__waitq_used(waitq))",
-        "if (!waitq || waitq->head || waitq->incoming)",
+        "if (!waitq || snib__waitq_used(waitq) ||",
+        "if (!waitq || waitq->head || waitq->incoming ||",
     ),
     Mutant(
         "a wait queue is freed under a question when its channel is lost",

@@ -4,6 +4,34 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a single try that ends behind a grant leaves its queue subscribed",
+        "engine/sole.c",
+        "        snib__gate_forget_hold(e, hold);\n    }\n    snib__waitq_rest(e, waitq->gate, now);",
+        "        snib__gate_forget_hold(e, hold);\n    }",
+        "unit_rest",
+    ),
+    Mutant(
+        "the release of a lost hold wakes a queue that nobody needs",
+        "engine/sole.c",
+        "        sole_try(e, op->hold, now);\n    }\n    snib__waitq_rest(e, gate, now);",
+        "        sole_try(e, op->hold, now);\n    }\n    if (!gate->active)\n        snib__waitq_rest(e, gate, now);",
+        "unit_rest",
+    ),
+    Mutant(
+        "a queue stays on a channel to which another kind of lock has subscribed",
+        "engine/chan.c",
+        "        else\n            snib__waitq_rest(e, waitq->gate, now);",
+        "        else\n            (void)now;",
+        "unit_rest",
+    ),
+    Mutant(
+        "a fair lock's queue stays when its last place is given back",
+        "engine/gate.c",
+        "    else\n        snib__waitq_rest(e, gate, now); /* fair",
+        "    else\n        (void)now; /* fair",
+        "",
+    ),
+    Mutant(
         "a fair waiter that cannot ask leaves its gate's queue behind",
         "engine/place.c",
         "snib__waitq_remove(hold->gate->waitq, op); snib__place_go_on(e, hold->gate, now);",
@@ -49,7 +77,7 @@ MUTANTS = [
     Mutant(
         "a refused single try tells those behind it nothing",
         "engine/sole.c",
-        "        snib__sole_known(e, gate->waitq, sent_at); if (op)",
+        "        snib__sole_known(e, gate->waitq, sent_at, now); if (op)",
         "        if (op)",
         "unit_patience",
     ),
@@ -323,7 +351,7 @@ MUTANTS = [
     Mutant(
         "a chain of hand-overs that has ended is continued",
         "engine/waitq.c",
-        "if (!snib__gate_active(gate)) waitq->chain = 0;",
+        "if (!active) waitq->chain = 0;",
         "",
         "unit_engine",
     ),
