@@ -371,8 +371,9 @@ class Cli(CommandCase):
         for text in ("0", "0s", "0ms", "1ms"):
             self.assertIn(self.snib("run", "a", "--wait", text, "--", "true").returncode,
                           (BUSY, TIMEDOUT))
-        for text in ("100ms", "1", "2s", "3m", "24h"):
-            self.assertEqual(self.snib("run", "b", "--lease", text, "--", "true").returncode, 0)
+        for text in ("100ms", "1", "2s", "3m", "24h"): # the short ones can end before a slow machine is ready
+            done = self.snib("run", "b", "--lease", text, "--", "true")
+            self.assertIn(done.returncode, (0,) if text in ("3m", "24h") else (0, LOST))
 
     def test_unreachable(self):
         done = self.snib("info", "a", "--url", f"unix://{self.folder.name}/nobody")

@@ -110,7 +110,8 @@ static void world_open(struct world *world, int64_t lease_ms)
     snprintf(world->folder, sizeof world->folder, "%s/appendonlydir", world->server.dir);
     AWAIT(find_file(world), SOON_MS);
     snprintf(world->address, sizeof world->address, "%s/address", world->server.dir);
-    snprintf(world->url, sizeof world->url, "unix://%s", world->address);
+    /* waiters must outlast the server's next start, on any machine */
+    snprintf(world->url, sizeof world->url, "unix://%s?patience=60s", world->address);
     connect_clients(world, true);
     world->ours = must_open_lease(world->url, lease_ms);
     world->theirs = must_open_lease(world->url, lease_ms);

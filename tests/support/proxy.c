@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -548,11 +550,27 @@ void proxy_slice(struct proxy *proxy, size_t bytes, int64_t gap_us)
     proxy_poke(proxy);
 }
 
+/* Whether all that was sent in this direction has arrived: over the loopback interface, too, that takes a thread of the
+ * kernel, which may have to wait for a processor. */
+static bool proxy_has_arrived(struct proxy *proxy, enum direction direction)
+{
+    int left = 0, sum = 0;
+    pthread_mutex_lock(&proxy->mu);
+    for (int i = 0; i < proxy->link_count; i++)
+        if (ioctl(proxy->links[i]->fd[direction], SIOCOUTQ, &left) == 0)
+            sum += left;
+    pthread_mutex_unlock(&proxy->mu);
+    return sum == 0;
+}
+
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on)
 {
     pthread_mutex_lock(&proxy->mu);
     proxy->stalled[direction] = on;
     proxy_poke(proxy);
+    int64_t end = now_ms() + 1000; /* a client that reads nothing may have a full socket */
+    while (on && direction == TO_CLIENT && !proxy_has_arrived(proxy, direction) && now_ms() < end)
+        nap_us(100);
 }
 
 void proxy_stall_link(struct proxy *proxy, int id, bool to_server, bool to_client)
