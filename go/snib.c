@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "67f7ba0bd36af174"
+#define SNIB_BUILD_ID "a061f57dc5b5fc5a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3535,7 +3535,6 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <uuid/uuid.h>
 
 void snib_client_options_init(snib_client_options *options, size_t size)
@@ -3719,7 +3718,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
-    client->since = (int64_t)time(NULL);
+    const int64_t offset = snib__wall_offset();
+    client->since = (offset + (int64_t)snib__now()) / 1000000000;
     if (o->identity > 0 &&
         !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
@@ -3743,7 +3743,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
-        .wall_offset = snib__wall_offset(),
+        .wall_offset = offset,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .tenure = true,

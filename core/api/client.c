@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <uuid/uuid.h>
 
 void snib_client_options_init(snib_client_options *options, size_t size)
@@ -195,7 +194,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     client_say_where(client);
     client_ask_as(client);
-    client->since = (int64_t)time(NULL);
+    const int64_t offset = snib__wall_offset();
+    client->since = (offset + (int64_t)snib__now()) / 1000000000;
     if (o->identity > 0 &&
         !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
@@ -219,7 +219,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
-        .wall_offset = snib__wall_offset(),
+        .wall_offset = offset,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .tenure = true,
