@@ -322,9 +322,11 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
 void check_identity(const struct sim_process *process, const struct snib__op *op)
 {
     const snib_texts *texts = op->asked->texts;
-    char uuid[37];
-    snprintf(uuid, sizeof uuid, "%.36s", op->asked->text + strlen("snib_client:{"));
     bool known = texts->count > 0;
+    char uuid[37] = "";
+    if (known) {
+        snprintf(uuid, sizeof uuid, "%.36s", op->asked->text + strlen("snib_client:{"));
+    }
     totals.identified += known;
     if (known && !engine_says(texts, uuid)) {
         sim_fail("%u: a client is told to be %s", process->id, texts->text);

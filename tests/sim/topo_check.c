@@ -418,9 +418,11 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
 void check_identity(const struct topo_process *process, const struct snib__op *op)
 {
     const snib_texts *texts = op->asked->texts;
-    char uuid[37];
-    snprintf(uuid, sizeof uuid, "%.36s", op->asked->text + strlen("snib_client:{"));
     bool known = texts->count > 0;
+    char uuid[37] = "";
+    if (known) {
+        snprintf(uuid, sizeof uuid, "%.36s", op->asked->text + strlen("snib_client:{"));
+    }
     topo_totals.identified += known;
     if (known && !engine_says(texts, uuid)) {
         topo_fail("%u: a client is told to be %s", process->id, texts->text);
