@@ -53,6 +53,36 @@ static void attempts(void **state)
     snib__engine_free(engine);
 }
 
+/* A release may have gone unheard by a waiter that tried while it was not subscribed, although it was so before. */
+static void subscribed_anew(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *semaphore = gate(engine, SNIB_SEMAPHORE, "s");
+    struct snib__link *pubsub = snib__engine_link(engine, SNIB__PUBSUB);
+    acquire(engine, semaphore, 0);
+    connect_link(engine);
+    answer(engine, ":-1\r\n");
+    for (int i = 0; i < 2; i++) {
+        connect_pubsub(engine);
+        while (on_the_way(engine) == 0 && i > 0) {
+            now += 100 * SNIB__MS;
+            snib__engine_tick(engine, now);
+        }
+        say_on_channel(engine, semaphore, NULL);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        answer(engine, ":-1\r\n");
+        assert_int_equal(on_the_way(engine), (uint32_t)i); /* the first attempt was subscribed */
+        snib__engine_link_down(engine, pubsub, SNIB_EUNREACHABLE, 0, now);
+        for (int step = 0; !pubsub->connect && step < 100; step++) {
+            now += 10 * SNIB__MS;
+            snib__engine_tick(engine, now);
+        }
+    }
+    snib__engine_free(engine);
+}
+
 /* Of attempts that left together the last reply decides how long the others sleep: until the first
  * lease ends. */
 static void refused_together(void **state)
@@ -219,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts),
+        cmocka_unit_test(subscribed_anew),
         cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
         cmocka_unit_test(two_wait_for_one_number),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "an attempt for a shared lock counts as subscribed because an earlier one was",
+        "engine/share.c",
+        "hold->flags &= (uint16_t)~SNIB__AWAKE; if (gate->waitq && gate->trying",
+        "if (gate->waitq && gate->trying",
+        "unit_share",
+    ),
+    Mutant(
         "a single try that ends behind a grant leaves its queue subscribed",
         "engine/sole.c",
         "        snib__gate_forget_hold(e, hold);\n    }\n    snib__waitq_rest(e, waitq->gate, now);",
