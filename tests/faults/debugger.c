@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEASE_MS = 6000, PROMPT_MS = 20000 };
 
@@ -99,6 +100,7 @@ static void others_do_not_wait_for_it(void **state)
 
 int main(void)
 {
+    alarm(300); /* a client that waits for the stopped thread waits for ever */
     const struct CMUnitTest tests[] = {cmocka_unit_test(others_do_not_wait_for_it)};
     return cmocka_run_group_tests(tests, start, stop);
 }

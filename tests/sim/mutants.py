@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
     how: str
 
 
-def run_program(command: list[str], **environment: str) -> Verdict:
+def run_program(command: list[str], patience: float = PATIENCE, **environment: str) -> Verdict:
     """Whether the program succeeded; else how it failed.  It is killed soon after its first failure."""
     # In a separate session, so that its child processes can be killed with it.
     process = subprocess.Popen(
@@ -53,7 +53,7 @@ def run_program(command: list[str], **environment: str) -> Verdict:
     )
     resource.prlimit(process.pid, resource.RLIMIT_CPU, (EFFORT, EFFORT))
     assert process.stdout
-    killer = threading.Timer(PATIENCE, os.killpg, (process.pid, signal.SIGKILL))
+    killer = threading.Timer(patience, os.killpg, (process.pid, signal.SIGKILL))
     killer.start()
     failed = last = ""
     for line in process.stdout:
@@ -74,30 +74,30 @@ def run_program(command: list[str], **environment: str) -> Verdict:
     return Verdict(code == 0, failed or re.sub(r"^sim\w*: |; replay.*$", "", last))
 
 
-def run_test(program: Path, test: str, worlds: int) -> Verdict:
+def run_test(program: Path, test: str, worlds: int, patience: float) -> Verdict:
     """A test program; for slow programs, only the test in question.  The driver's simulator has many stories,
     one after another: a few worlds of each first."""
     if program.name == "sim_driver" and worlds == WORLDS:
         verdict = run_program([str(program)], SNIB_SIM_SEEDS=str(WORLDS // 16))
         if not verdict.good:
             return verdict
-    return run_program([str(program)], SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS=str(worlds))
+    return run_program([str(program)], patience, SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS=str(worlds))
 
 
-def run_pytest(by: str, folder: Path, **environment: str) -> Verdict:
+def run_pytest(by: str, folder: Path, patience: float, **environment: str) -> Verdict:
     """A file of tests, or one test in it."""
     name, _, test = by.partition(" ")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider"]
     command += [f"{folder}/{name.split('/')[1]}", *(["-k", test] if test else [])]
-    return run_program(command, PYTHONDONTWRITEBYTECODE="1", **environment)
+    return run_program(command, patience, PYTHONDONTWRITEBYTECODE="1", **environment)
 
 
-def run_python(module: Path, by: str, work: Path) -> Verdict:
+def run_python(module: Path, by: str, work: Path, patience: float) -> Verdict:
     """Tests of the Python package, with this extension module."""
     package = work / "package"
     shutil.copytree(ROOT / "python" / "snib", package / "snib", dirs_exist_ok=True)
     shutil.copy(module, package / "snib" / module.name)
-    return run_pytest(by, ROOT / "tests" / "python", PYTHONPATH=str(package))
+    return run_pytest(by, ROOT / "tests" / "python", patience, PYTHONPATH=str(package))
 
 
 def simulators_for(changed: str) -> tuple[str, ...]:
@@ -133,6 +133,7 @@ class Bench:
     def __init__(self, build: Path, chosen: list[Mutant], work: Path, seeds: int) -> None:
         self.work = work
         self.seeds = seeds
+        self.took: dict[str, float] = {}  # seconds, on the unchanged core
         self.tests = sorted({mutant.by for mutant in chosen})
         targets = {self.target(by) for by in self.tests if by and not self.is_pytest(by)}
         targets |= set(simulators_for("")) if "" in self.tests else set()
@@ -160,19 +161,27 @@ class Bench:
             changed = mutant.file if mutant else ""
             wanted = simulators_for(changed)
             return run_sim({name: made(self.core, name) for name in wanted}, seeds)
+        patience = self.patience(by) if mutant else PATIENCE
         if by.startswith("traces/"):
             scripts = planted_scripts(mutant, work) if mutant else CORE / "lua"
-            return run_pytest(by, ROOT / "tests/live/traces", SNIB_TEST_SCRIPTS=str(scripts))
+            return run_pytest(by, ROOT / "tests/live/traces", patience, SNIB_TEST_SCRIPTS=str(scripts))
         if by.startswith("python/"):
-            return run_python(made(self.python, "_core"), by, work)
+            return run_python(made(self.python, "_core"), by, work, patience)
         worlds = seeds if seeds < self.seeds else WORLDS
-        return run_test(made(self.core, self.target(by)), by.partition(" ")[2], worlds)
+        return run_test(made(self.core, self.target(by)), by.partition(" ")[2], worlds, patience)
+
+    def patience(self, by: str) -> float:
+        """For a mutant: far more than the unchanged core has taken just now.  Simulators run longer than then."""
+        took = self.took.get(by)
+        return PATIENCE if by.startswith("sim") or took is None else min(PATIENCE, 300 + 20 * took)
 
     def check_unchanged(self, seeds: int) -> None:
         for by in self.tests:
+            begin = time.monotonic()
             verdict = self.run(by, None, self.work / "unchanged", seeds)
             if not verdict.good:
                 sys.exit(f"mutants: the unchanged core fails: {by}: {verdict.how}")
+            self.took[by] = time.monotonic() - begin
 
     def try_mutant(self, mutant: Mutant) -> Verdict:
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
