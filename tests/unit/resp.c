@@ -363,6 +363,14 @@ static void spoilt_is_unusable(void **state)
     assert_int_equal(broken, 1);
     assert_int_equal(snib__resp_failure(resp), SNIB_ENOMEM);
     snib__resp_free(resp);
+    /* nor does a whole reply that comes later change that */
+    resp = snib__resp_new();
+    assert_int_equal(snib__resp_feed(resp, "+OK\r\n", 5), 0);
+    assert_non_null(snib__resp_next(resp, &n, &broken));
+    snib__resp_spoil(resp);
+    broken = snib__resp_feed(resp, ":1\r\n", 4) < 0;
+    assert_true(broken || (!snib__resp_next(resp, &n, &broken) && broken));
+    snib__resp_free(resp);
 }
 
 int main(void)

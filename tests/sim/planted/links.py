@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a reader that has given up takes a short reply",
+        "net/resp.c",
+        "&& !reader->err && !resp->quick",
+        "&& !resp->quick",
+        "unit_resp",
+    ),
+    Mutant(
         "an unasked word about a script is no failure",
         "net/conn.c",
         "return conn_refused(conn, said < 0 ? said : code, reply);",
