@@ -6,6 +6,7 @@
  */
 #include "unit.h"
 
+#include "api/options.h"
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "engine/route.h"
@@ -560,6 +561,30 @@ static void subscriptions(void **state)
     snib__engine_free(engine);
 }
 
+/* Not a command: a child of a fork copies its parent's URL, all of it or nothing. */
+static void urls(void **state)
+{
+    (void)state;
+    snib_error err;
+    snib_client_options given;
+    struct snib__url url, copy;
+    const char *text = "rediss+sentinel://u:p@a,b/s?tls_ca=/c&tls_cert=/d&tls_key=/e&label=f";
+    assert_int_equal(snib__url_parse(text, &url, &given, &err), SNIB_OK);
+    int code = SNIB_ENOMEM, n = 0;
+    while (code != SNIB_OK) {
+        countdown = ++n;
+        code = snib__url_copy(&url, &copy);
+        if (code == SNIB_OK)
+            break;
+        assert_int_equal(code, SNIB_ENOMEM);
+        assert_memory_equal(&copy, &(struct snib__url){0}, sizeof copy);
+    }
+    countdown = 0;
+    assert_true(n > 7);
+    snib__url_free(&copy);
+    snib__url_free(&url);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,6 +599,7 @@ int main(void)
         cmocka_unit_test(scripts),
         cmocka_unit_test(renewed_logins),
         cmocka_unit_test(subscriptions),
+        cmocka_unit_test(urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "half of a URL's copy stays when memory ends",
+        "api/url.c",
+        "snib__url_free(out); return SNIB_ENOMEM;",
+        "return SNIB_ENOMEM;",
+        "unit_partial urls",
+    ),
+    Mutant(
         "a password with a raw / in it names the host",
         "api/url.c",
         "(!scheme->is_unix && memchr(path.at, '@', path.n))",
