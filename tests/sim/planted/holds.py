@@ -434,7 +434,7 @@ MUTANTS = [
         "engine/gate.c",
         "held->users += !full;",
         "",
-        "live/kinds reentry",
+        "live/kinds abandoned_by_one_of_two",
     ),
     Mutant(
         "an attempt that was never sent is counted for ever",
