@@ -95,15 +95,20 @@ static void all_of_the_last_seconds(void **state)
     }
 }
 
+static void take_and_give(struct snib__engine *engine)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 120 * SECOND};
+    struct snib__op *op = acquire_some(engine, SNIB_MUTEX, &how);
+    serve(engine);
+    snib__hold_drop(engine, acquired(engine, op), now);
+    serve(engine);
+}
+
 /* Leave n locks of server b, the first of which is released with *out, and let c take over. */
 static void leave_to_another(struct snib__engine *engine, int n, char *out, size_t size)
 {
-    const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 120 * SECOND};
     for (int i = 0; i < n; i++) {
-        struct snib__op *op = acquire_some(engine, SNIB_MUTEX, &how);
-        serve(engine);
-        snib__hold_drop(engine, acquired(engine, op), now);
-        serve(engine);
+        take_and_give(engine);
         if (i == 0)
             memcpy(out, peers[1].last, size);
     }
@@ -116,18 +121,23 @@ static void leave_to_another(struct snib__engine *engine, int n, char *out, size
     acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
 }
 
-/* What was released last is the likeliest to be missing. */
+/* What was released last is the likeliest to be missing.  Also if the ring had gone half round before it grew. */
 static void newest_come_first(void **state)
 {
     (void)state;
     char first[sizeof peers[1].last];
-    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
-    held(engine, "bar");
-    leave_to_another(engine, 1000, first, sizeof first);
-    pass(engine, now + SECOND);
-    assert_int_equal(peers[2].releases, 1000);
-    assert_memory_equal(peers[2].last, first, sizeof first);
-    snib__engine_free(engine);
+    for (int before = 0; before < 128; before += 64) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        for (int i = 0; i < before; i++)
+            take_and_give(engine);
+        pass(engine, now + 150 * SECOND); /* their leases have ended */
+        leave_to_another(engine, 1000, first, sizeof first);
+        pass(engine, now + SECOND);
+        assert_int_equal(peers[2].releases, 1000);
+        assert_memory_equal(peers[2].last, first, sizeof first);
+        snib__engine_free(engine);
+    }
 }
 
 /* A server that is there and does not serve yet is not asked by thousands of them again and again, also if it comes

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "the remembered releases change their order as there come to be more",
+        "engine/given.c",
+        "more[i] = e->given[(e->given_next + i) % e->given_size];",
+        "more[i] = e->given[i];",
+        "unit_given newest_come_first",
+    ),
+    Mutant(
         "a question about a fixed lease is not repeated",
         "engine/watchdog.c",
         "            watchdog_ask_later(batch->of[i].hold, again);",
