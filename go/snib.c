@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a061f57dc5b5fc5a"
+#define SNIB_BUILD_ID "ea65658b7b5e07c0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14231,6 +14231,9 @@ enum {
     SNIB__REQ_BOARD
 };
 
+/* request.number of an ASK without a subject: the message that follows a release in a command of its own */
+#define SNIB__MESSAGE 1
+
 /* node->kind */
 enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
 
@@ -14737,6 +14740,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 /* The rest of answer_acquire, for a reply without an error. */
 void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
+/* The server refused the message of a release; it is logged once. */
+void snib__release_unheard(struct snib__engine *e);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
@@ -25443,8 +25448,12 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
-    if (!request->subject)
+    if (!request->subject) {
+        if (request->kind == SNIB__REQ_ASK && request->number == SNIB__MESSAGE &&
+            error == SNIB_EPERM)
+            snib__release_unheard(e);
         return;
+    }
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
@@ -26826,7 +26835,7 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
-static void release_is_unheard(struct snib__engine *e)
+void snib__release_unheard(struct snib__engine *e)
 {
     if (!e->told_unheard)
         snib__engine_log(
@@ -26851,7 +26860,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     if (verdict.unheard)
-        release_is_unheard(e);
+        snib__release_unheard(e);
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {
@@ -27269,7 +27278,8 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     request->script = (int16_t)script;
     request->gate = send_gate(request);
     request->called = e->calling && request->gate;
-    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
+    struct snib__request second = {
+        .kind = SNIB__REQ_ASK, .script = -1, .number = SNIB__MESSAGE, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         send_unwrite(conn, size); /* including a script load, with its entry in the ring */

@@ -89,6 +89,9 @@ enum {
     SNIB__REQ_BOARD
 };
 
+/* request.number of an ASK without a subject: the message that follows a release in a command of its own */
+#define SNIB__MESSAGE 1
+
 /* node->kind */
 enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
 
@@ -595,6 +598,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 /* The rest of answer_acquire, for a reply without an error. */
 void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
+/* The server refused the message of a release; it is logged once. */
+void snib__release_unheard(struct snib__engine *e);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);

@@ -464,8 +464,12 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
-    if (!request->subject)
+    if (!request->subject) {
+        if (request->kind == SNIB__REQ_ASK && request->number == SNIB__MESSAGE &&
+            error == SNIB_EPERM)
+            snib__release_unheard(e);
         return;
+    }
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);

@@ -246,7 +246,7 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
-static void release_is_unheard(struct snib__engine *e)
+void snib__release_unheard(struct snib__engine *e)
 {
     if (!e->told_unheard)
         snib__engine_log(
@@ -271,7 +271,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
     if (verdict.unheard)
-        release_is_unheard(e);
+        snib__release_unheard(e);
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && waitq)
         release_is_silent(e, waitq);
     if (error) {

@@ -379,6 +379,30 @@ static void refused_command_is_not_asked_again(void **state)
     snib__engine_free(engine);
 }
 
+/* The message that follows the release in a command of its own may be refused, which is told once. */
+static void refused_message_is_told(void **state)
+{
+    (void)state;
+    int32_t level;
+    int told = 0;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    for (int round = 0; round < 2; round++) {
+        struct snib__hold *hold = held(engine, SNIB_PLAIN, "p", "$-1\r\n");
+        conn_of(engine)->delifeq = true;
+        struct snib__op *op = release(engine, hold);
+        assert_int_equal(oldest_script(engine), SNIB__TWO_COMMANDS);
+        answer(engine, ":1\r\n");
+        ended(engine, op, SNIB_OK);
+        answer(engine, "-NOPERM this user has no permissions to run the 'publish' command\r\n");
+        assert_true(conn_of(engine)->delifeq);
+    }
+    for (const char *text; (text = snib__engine_take_log(engine, &level));)
+        told += strstr(text, "allow this user +publish") != NULL;
+    assert_int_equal(told, 1);
+    snib__engine_free(engine);
+}
+
 /* ---- The pub/sub link -------------------------------------------------------------------------- */
 
 /* A waiter of "m", asleep, whose subscription was requested. */
@@ -734,6 +758,7 @@ int main(void)
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
+        cmocka_unit_test(refused_message_is_told),
         cmocka_unit_test(listener_asks_seldom),
         cmocka_unit_test(subscription_is_owed_an_answer),
         cmocka_unit_test(idle_subscription_is_pinged),

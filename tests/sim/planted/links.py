@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "nobody is told that the message of a release by command was refused",
+        "engine/node.c",
+        "request->number == SNIB__MESSAGE && error == SNIB_EPERM",
+        "false",
+        "unit_links",
+    ),
+    Mutant(
         "a reader that has given up takes a short reply",
         "net/resp.c",
         "&& !reader->err && !resp->quick",
