@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ea65658b7b5e07c0"
+#define SNIB_BUILD_ID "b42bf44f761ea722"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4541,8 +4541,8 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
  * for all kinds of one discipline.
  *
  * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
- * SNIB__TWO_COMMANDS for a plain command and one more whose reply is dropped, or -1 when out of
- * memory (the caller then drops the partial command).
+ * SNIB__TWO_COMMANDS for a plain command and a message, of whose reply only a refusal counts, or -1
+ * when out of memory (the caller then drops the partial command).
  */
 #ifndef SNIB__KIND_H
 #define SNIB__KIND_H
@@ -6722,7 +6722,8 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
 char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = SNIB__IDENTITY_MAX + 1;
-    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX, "");
+    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX,
+                   "the lines fit");
     char host[256] = "", number[24];
     char *text = calloc(1, cap);
     if (!text)

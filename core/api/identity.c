@@ -35,7 +35,8 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
 char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = SNIB__IDENTITY_MAX + 1;
-    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX, "");
+    _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX,
+                   "the lines fit");
     char host[256] = "", number[24];
     char *text = calloc(1, cap);
     if (!text)

@@ -585,13 +585,15 @@ static int finish_doctor(struct doctor *doctor)
     return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;
 }
 
+#define DOCTOR_PREFIX_MAX 480 /* a name has 512 bytes, of which doctor's own are up to 21 */
+
 /* Said once, not for each kind; 0, or the exit code. */
 static int check_prefix(const struct cli *cli)
 {
     if (!cli->name)
         return 0;
-    if (strlen(cli->name) > 480)
-        return cli_usage(cli, "the prefix is longer than any name", "");
+    if (strlen(cli->name) > DOCTOR_PREFIX_MAX)
+        return cli_usage(cli, "the prefix leaves no room for the names that doctor tries", "");
     char *printable = cli_printable(cli->name);
     bool is_text = strcmp(printable, cli->name) == 0;
     free(printable);

@@ -206,6 +206,13 @@ def hold(lock: Any, timeout: float | None, n: int) -> Any:
     return lock.hold(n=n, timeout=timeout) if counted else lock.hold(timeout=timeout)
 
 
+def now_or(seconds: float | None) -> str | None:
+    """Times differ from run to run."""
+    if not seconds:
+        return None
+    return "now" if abs(seconds - time.time()) < 3600 else str(int(seconds))
+
+
 class Interpreter:
     def __init__(self, face: Threads | Asyncio, paths: list[str]) -> None:
         self.face = face
@@ -454,8 +461,8 @@ class Interpreter:
             "host": "ours" if who.host == socket.gethostname() else who.host,
             "pid": "ours" if ours else who.pid,
             "program": "ours" if ours else who.program,
-            "since": who.since and ("now" if abs(who.since - time.time()) < 3600 else int(who.since)),
-            "held": "held" in options and who.held_since and ("now" if abs(who.held_since - time.time()) < 3600 else int(who.held_since)),
+            "since": now_or(who.since),
+            "held": now_or(who.held_since) if "held" in options else None,
             "label": who.label,
         }
         return " ".join(["held", *(f"{key}={value}" for key, value in texts.items() if value)])
