@@ -68,9 +68,8 @@ static void strangers_are_spared(void **state)
 
 /* A server that was demoted to replica is left: it answers no query about locks, its replies end no
  * hold, and once it is a master again all continues. */
-static void replica_is_left(void **state)
+static void leave_replica(struct server *server)
 {
-    struct server *server = *state;
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = 20000;
@@ -92,6 +91,18 @@ static void replica_is_left(void **state)
     assert_true(server_is_empty(server));
     snib_client_free(client);
     snib_client_free(other);
+}
+
+static void replica_is_left(void **state)
+{
+    leave_replica(*state);
+}
+
+/* The same if it does not even say what it has (MASTERDOWN instead of READONLY). */
+static void stale_replica_is_left(void **state)
+{
+    server_do(*state, "CONFIG SET replica-serve-stale-data no");
+    leave_replica(*state);
 }
 
 /* Messages stop, without an end of the connection: the link is found silent, although the waiter
@@ -147,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(strangers_are_spared),
         TEST(replica_is_left),
+        TEST(stale_replica_is_left),
         TEST(silent_subscription_is_replaced),
     };
     signal(SIGPIPE, SIG_IGN); /* writing to another client's closed connection must be reported */
