@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b42bf44f761ea722"
+#define SNIB_BUILD_ID "5d282ed2d2935cc3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1875,6 +1875,9 @@ enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNI
 
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
+/* What the first reply of two said. */
+enum snib__half { SNIB__HALF_NONE, SNIB__HALF_FOUND, SNIB__HALF_MISSED };
+
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
@@ -1883,6 +1886,7 @@ struct snib__request {
     uint8_t pauses;    /* times it was paused because no node could serve it */
     bool asking;       /* ASKING goes before it, to a server that is importing the slot */
     bool called;       /* a thread waits for it and reads the reply itself */
+    uint8_t half;      /* enum snib__half: NONE if no reply has come yet */
     void *subject;
     void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
     uint64_t number; /* tells whether the subject is still the same */
@@ -4541,8 +4545,8 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
  * for all kinds of one discipline.
  *
  * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
- * SNIB__TWO_COMMANDS for a plain command and a message, of whose reply only a refusal counts, or -1
- * when out of memory (the caller then drops the partial command).
+ * SNIB__TWO_COMMANDS for a plain command and a message, whose replies are made into the one that the
+ * script would give, or -1 when out of memory (the caller then drops the partial command).
  */
 #ifndef SNIB__KIND_H
 #define SNIB__KIND_H
@@ -14231,9 +14235,6 @@ enum {
     SNIB__REQ_IDENTITY,
     SNIB__REQ_BOARD
 };
-
-/* request.number of an ASK without a subject: the message that follows a release in a command of its own */
-#define SNIB__MESSAGE 1
 
 /* node->kind */
 enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
@@ -25212,13 +25213,45 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                                                                   : snib_code_text(code));
 }
 
+/* ---- two commands for a release ---- */
+
+/* The first reply says whether the hold was there, the second how many hear of it.  Turns depend on that number, so the
+ * release ends with the second: the request takes its place among those that are awaited. */
+static bool node_halved(struct snib__conn *conn, const struct snib__request *request,
+                        const struct snib__value *reply)
+{
+    if (request->script != SNIB__TWO_COMMANDS || !request->subject ||
+        reply->type != SNIB__RESP_INTEGER || conn->ring_count == 0)
+        return false;
+    struct snib__request *second = &conn->ring[conn->ring_head];
+    *second = *request;
+    second->half = reply->integer > 0 ? SNIB__HALF_FOUND : SNIB__HALF_MISSED;
+    return true;
+}
+
+/* Both replies together are what the script would say: `heard` is -1 if the message was refused. */
+static void node_whole(struct snib__engine *e, const struct snib__request *request, int64_t heard,
+                       snib__time now)
+{
+    bool found = request->half == SNIB__HALF_FOUND;
+    struct snib__value whole = {.type = SNIB__RESP_INTEGER,
+                                .integer = !found      ? 0
+                                           : heard < 0 ? -1
+                                                       : 1 + heard};
+    snib__gate_answer_release(e, request->subject, request->sent_at, &whole, 1, 0, "", now);
+}
+
+/* ---- */
+
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now)
 {
     if (!request->subject || snib__request_own(request))
         return;
     snib__request_note_link(request, NULL);
-    if (request->kind == SNIB__REQ_RENEW) {
+    if (request->half) {
+        node_whole(e, request, 0, now);
+    } else if (request->kind == SNIB__REQ_RENEW) {
         snib__watchdog_unanswered(e, request->subject, now);
     } else if (request->kind != SNIB__REQ_ASK) {
         snib__gate_unanswered(e, request, now);
@@ -25424,9 +25457,16 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
+    if (!request->half && node_halved(conn, request, reply))
+        return;
     snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (request->half && request->subject) {
+        node_served(e, request);
+        node_whole(e, request, error ? -1 : reply->integer, now);
+        request->subject = NULL;
+    }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
     node_served(e, request);
@@ -25449,12 +25489,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
-    if (!request->subject) {
-        if (request->kind == SNIB__REQ_ASK && request->number == SNIB__MESSAGE &&
-            error == SNIB_EPERM)
-            snib__release_unheard(e);
+    if (!request->subject)
         return;
-    }
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
@@ -27279,8 +27315,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     request->script = (int16_t)script;
     request->gate = send_gate(request);
     request->called = e->calling && request->gate;
-    struct snib__request second = {
-        .kind = SNIB__REQ_ASK, .script = -1, .number = SNIB__MESSAGE, .sent_at = now};
+    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         send_unwrite(conn, size); /* including a script load, with its entry in the ring */

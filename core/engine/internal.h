@@ -89,9 +89,6 @@ enum {
     SNIB__REQ_BOARD
 };
 
-/* request.number of an ASK without a subject: the message that follows a release in a command of its own */
-#define SNIB__MESSAGE 1
-
 /* node->kind */
 enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
 

@@ -227,13 +227,45 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                                                                   : snib_code_text(code));
 }
 
+/* ---- two commands for a release ---- */
+
+/* The first reply says whether the hold was there, the second how many hear of it.  Turns depend on that number, so the
+ * release ends with the second: the request takes its place among those that are awaited. */
+static bool node_halved(struct snib__conn *conn, const struct snib__request *request,
+                        const struct snib__value *reply)
+{
+    if (request->script != SNIB__TWO_COMMANDS || !request->subject ||
+        reply->type != SNIB__RESP_INTEGER || conn->ring_count == 0)
+        return false;
+    struct snib__request *second = &conn->ring[conn->ring_head];
+    *second = *request;
+    second->half = reply->integer > 0 ? SNIB__HALF_FOUND : SNIB__HALF_MISSED;
+    return true;
+}
+
+/* Both replies together are what the script would say: `heard` is -1 if the message was refused. */
+static void node_whole(struct snib__engine *e, const struct snib__request *request, int64_t heard,
+                       snib__time now)
+{
+    bool found = request->half == SNIB__HALF_FOUND;
+    struct snib__value whole = {.type = SNIB__RESP_INTEGER,
+                                .integer = !found      ? 0
+                                           : heard < 0 ? -1
+                                                       : 1 + heard};
+    snib__gate_answer_release(e, request->subject, request->sent_at, &whole, 1, 0, "", now);
+}
+
+/* ---- */
+
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now)
 {
     if (!request->subject || snib__request_own(request))
         return;
     snib__request_note_link(request, NULL);
-    if (request->kind == SNIB__REQ_RENEW) {
+    if (request->half) {
+        node_whole(e, request, 0, now);
+    } else if (request->kind == SNIB__REQ_RENEW) {
         snib__watchdog_unanswered(e, request->subject, now);
     } else if (request->kind != SNIB__REQ_ASK) {
         snib__gate_unanswered(e, request, now);
@@ -439,9 +471,16 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
+    if (!request->half && node_halved(conn, request, reply))
+        return;
     snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (request->half && request->subject) {
+        node_served(e, request);
+        node_whole(e, request, error ? -1 : reply->integer, now);
+        request->subject = NULL;
+    }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
     node_served(e, request);
@@ -464,12 +503,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
-    if (!request->subject) {
-        if (request->kind == SNIB__REQ_ASK && request->number == SNIB__MESSAGE &&
-            error == SNIB_EPERM)
-            snib__release_unheard(e);
+    if (!request->subject)
         return;
-    }
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);

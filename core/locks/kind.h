@@ -5,8 +5,8 @@
  * for all kinds of one discipline.
  *
  * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
- * SNIB__TWO_COMMANDS for a plain command and a message, of whose reply only a refusal counts, or -1
- * when out of memory (the caller then drops the partial command).
+ * SNIB__TWO_COMMANDS for a plain command and a message, whose replies are made into the one that the
+ * script would give, or -1 when out of memory (the caller then drops the partial command).
  */
 #ifndef SNIB__KIND_H
 #define SNIB__KIND_H

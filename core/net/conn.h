@@ -25,6 +25,9 @@ enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNI
 
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
+/* What the first reply of two said. */
+enum snib__half { SNIB__HALF_NONE, SNIB__HALF_FOUND, SNIB__HALF_MISSED };
+
 struct snib__request {
     int16_t kind;      /* the engine's; negative kinds are the handshake's own */
     int16_t script;    /* index of the script, or -1 */
@@ -33,6 +36,7 @@ struct snib__request {
     uint8_t pauses;    /* times it was paused because no node could serve it */
     bool asking;       /* ASKING goes before it, to a server that is importing the slot */
     bool called;       /* a thread waits for it and reads the reply itself */
+    uint8_t half;      /* enum snib__half: NONE if no reply has come yet */
     void *subject;
     void *gate;      /* the gate that it belongs to, a reference; NULL: none, or not sent */
     uint64_t number; /* tells whether the subject is still the same */

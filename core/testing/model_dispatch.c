@@ -55,7 +55,13 @@ static bool same_letters(const char *text, const char *word, size_t n)
     return i == n;
 }
 
-const command *model__command(const model_text *argv, size_t argc)
+static bool has(const model *m, const command *cmd)
+{
+    return (!(cmd->flags & COMMAND_REDIS_8_4) || m->version == MODEL_REDIS_8_4) &&
+           (!(cmd->flags & COMMAND_VALKEY_9_0) || m->version == MODEL_VALKEY_9_0);
+}
+
+const command *model__command(const model *m, const model_text *argv, size_t argc)
 {
     static bool indexed;
     if (!indexed) {
@@ -70,7 +76,7 @@ const command *model__command(const model_text *argv, size_t argc)
     for (const struct words *at = index_of[letter][n]; at->cmd != NULL; at++) {
         if (same_letters(argv[0].p, at->cmd->name, n) &&
             (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
-            return at->cmd;
+            return has(m, at->cmd) ? at->cmd : NULL;
         }
     }
     return NULL;
@@ -193,7 +199,7 @@ static void spoil_answer(call *c, const command *cmd, size_t answered)
 void model__execute(model *m, connection *from, const model_text *argv, size_t argc)
 {
     call c = {m, from, argv, argc, &from->out};
-    const command *cmd = model__command(argv, argc);
+    const command *cmd = model__command(m, argv, argc);
     size_t before = from->out.n;
     m->requests++;
     if (model__answered_else(&c)) {

@@ -40,6 +40,7 @@ typedef struct connection {
 
 struct model {
     uint64_t now_ns;
+    enum model_version version;
     unsigned faults, struck;
     const char *password;
     key *keys;
@@ -83,7 +84,9 @@ enum command_flag {
     COMMAND_SUBSCRIBED = 16, /* allowed on a connection that has subscriptions */
     COMMAND_NOAUTH = 32,     /* allowed before AUTH */
     COMMAND_KEYLESS = 64,    /* no argument is a key; else the first one is */
-    COMMAND_KEYS = 128       /* all arguments are keys */
+    COMMAND_KEYS = 128,      /* all arguments are keys */
+    COMMAND_REDIS_8_4 = 256, /* only this version has it */
+    COMMAND_VALKEY_9_0 = 512
 };
 
 typedef struct command {
@@ -98,7 +101,8 @@ void model__shut(connection *c);
 
 /* model_dispatch.c */
 void model__execute(model *m, connection *from, const model_text *argv, size_t argc);
-const command *model__command(const model_text *argv, size_t argc);
+/* NULL: this server has no such command. */
+const command *model__command(const model *m, const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
 bool model__is_forbidden(model *m, const command *cmd); /* by the user's rights */
 bool model__strikes(model *m, unsigned faults); /* one of these is on, and has an effect now */

@@ -231,7 +231,7 @@ static bool call_command(lua_State *lua)
     buffer *reply = &m->script_reply;
     call c = {m, m->script->from, argv, (size_t)argc, reply};
     reply->n = 0;
-    const command *cmd = model__command(argv, (size_t)argc);
+    const command *cmd = model__command(m, argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
     why_not = why_not == NULL ? model__not_here(m, cmd, argv, (size_t)argc) : why_not;
     if (why_not != NULL) {

@@ -46,6 +46,11 @@ void model_free(model *m)
     free(m);
 }
 
+void model_set_version(model *m, enum model_version version)
+{
+    m->version = version;
+}
+
 void model_time(model *m, uint64_t now_ns)
 {
     m->now_ns = now_ns;

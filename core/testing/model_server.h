@@ -2,7 +2,8 @@
  *
  * Bytes go in, bytes come out, and the caller owns the clock: no thread, socket, file or time call.
  * It runs the project's real Lua scripts in a real Lua 5.1 and answers as a redis-server 7.0 does,
- * error texts included; model_check.c holds it to that, reply by reply.
+ * error texts included; model_check.c holds it to that, reply by reply.  Of newer servers it has the
+ * commands that the core uses where they exist.
  *
  * Not thread-safe: one model belongs to one caller.  Running out of memory aborts.
  */
@@ -34,8 +35,11 @@ enum model_fault {
     MODEL_NO_EVALSHA = 32768
 };
 
-model *model_new(void);
+enum model_version { MODEL_REDIS_7_0, MODEL_REDIS_8_4 /* DELEX */, MODEL_VALKEY_9_0 /* DELIFEQ */ };
+
+model *model_new(void); /* a Redis 7.0 */
 void model_free(model *m);
+void model_set_version(model *m, enum model_version version);
 
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);

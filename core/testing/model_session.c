@@ -156,13 +156,17 @@ static void run_role(call *c)
 
 static void run_info(call *c)
 {
+    static const char *const versions[] = {[MODEL_REDIS_7_0] = "redis_version:7.0.15\r\n",
+                                           [MODEL_REDIS_8_4] = "redis_version:8.4.0\r\n",
+                                           [MODEL_VALKEY_9_0] =
+                                               "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"};
     char text[256];
-    int n = snprintf(
-        text, sizeof text,
-        "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
-        "# Replication\r\nrole:%s\r\n",
-        (unsigned long long)c->m->run, model__strikes(c->m, MODEL_LOADING),
-        model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
+    int n = snprintf(text, sizeof text,
+                     "# Server\r\n%srun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
+                     "# Replication\r\nrole:%s\r\n",
+                     versions[c->m->version], (unsigned long long)c->m->run,
+                     model__strikes(c->m, MODEL_LOADING),
+                     model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
     model__bulk(c, text, (size_t)n);
 }
 

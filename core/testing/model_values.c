@@ -28,6 +28,35 @@ static void run_get(call *c)
     get(c);
 }
 
+/* The key of argument 1 goes if it is a string of these bytes. */
+static void delete_equal(call *c, model_text value)
+{
+    key *k;
+    if (!model__typed_key(c, MODEL_STRING, &k)) {
+        return;
+    }
+    bool equal = k != NULL && model__equal(&k->items[0].value, value);
+    if (equal) {
+        model__remove(c->m, k);
+    }
+    model__integer(c, equal);
+}
+
+static void run_delifeq(call *c)
+{
+    delete_equal(c, c->argv[2]);
+}
+
+/* Of its conditions only this one. */
+static void run_delex(call *c)
+{
+    if (c->argc != 4 || !model__text_is(c->argv[2], "ifeq")) {
+        model__error(c, "ERR syntax error");
+        return;
+    }
+    delete_equal(c, c->argv[3]);
+}
+
 enum set_flag { SET_NX = 1, SET_XX = 2, SET_GET = 4, SET_KEEPTTL = 8, SET_EX = 16, SET_PX = 32 };
 
 /* The options of SET; *out_at is the argument with the TTL, if there is one. */
@@ -438,6 +467,8 @@ static void run_hincrby(call *c)
 const command model__value_commands[] = {
     {"decr", run_decr, 2, COMMAND_WRITE | COMMAND_GROWS},
     {"decrby", run_decrby, 3, COMMAND_WRITE | COMMAND_GROWS},
+    {"delex", run_delex, -2, COMMAND_WRITE | COMMAND_REDIS_8_4},
+    {"delifeq", run_delifeq, 3, COMMAND_WRITE | COMMAND_VALKEY_9_0},
     {"get", run_get, 2, 0},
     {"getrange", run_getrange, 4, 0},
     {"hdel", run_hdel, -3, COMMAND_WRITE},

@@ -24,7 +24,8 @@
  *
  * Bytes go in, bytes come out, and the caller owns the clock: no thread, socket, file or time call.
  * It runs the project's real Lua scripts in a real Lua 5.1 and answers as a redis-server 7.0 does,
- * error texts included; model_check.c holds it to that, reply by reply.
+ * error texts included; model_check.c holds it to that, reply by reply.  Of newer servers it has the
+ * commands that the core uses where they exist.
  *
  * Not thread-safe: one model belongs to one caller.  Running out of memory aborts.
  */
@@ -56,8 +57,11 @@ enum model_fault {
     MODEL_NO_EVALSHA = 32768
 };
 
-model *model_new(void);
+enum model_version { MODEL_REDIS_7_0, MODEL_REDIS_8_4 /* DELEX */, MODEL_VALKEY_9_0 /* DELIFEQ */ };
+
+model *model_new(void); /* a Redis 7.0 */
 void model_free(model *m);
+void model_set_version(model *m, enum model_version version);
 
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);
@@ -212,6 +216,7 @@ typedef struct connection {
 
 struct model {
     uint64_t now_ns;
+    enum model_version version;
     unsigned faults, struck;
     const char *password;
     key *keys;
@@ -255,7 +260,9 @@ enum command_flag {
     COMMAND_SUBSCRIBED = 16, /* allowed on a connection that has subscriptions */
     COMMAND_NOAUTH = 32,     /* allowed before AUTH */
     COMMAND_KEYLESS = 64,    /* no argument is a key; else the first one is */
-    COMMAND_KEYS = 128       /* all arguments are keys */
+    COMMAND_KEYS = 128,      /* all arguments are keys */
+    COMMAND_REDIS_8_4 = 256, /* only this version has it */
+    COMMAND_VALKEY_9_0 = 512
 };
 
 typedef struct command {
@@ -270,7 +277,8 @@ void model__shut(connection *c);
 
 /* model_dispatch.c */
 void model__execute(model *m, connection *from, const model_text *argv, size_t argc);
-const command *model__command(const model_text *argv, size_t argc);
+/* NULL: this server has no such command. */
+const command *model__command(const model *m, const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
 bool model__is_forbidden(model *m, const command *cmd); /* by the user's rights */
 bool model__strikes(model *m, unsigned faults); /* one of these is on, and has an effect now */
@@ -698,7 +706,13 @@ static bool same_letters(const char *text, const char *word, size_t n)
     return i == n;
 }
 
-const command *model__command(const model_text *argv, size_t argc)
+static bool has(const model *m, const command *cmd)
+{
+    return (!(cmd->flags & COMMAND_REDIS_8_4) || m->version == MODEL_REDIS_8_4) &&
+           (!(cmd->flags & COMMAND_VALKEY_9_0) || m->version == MODEL_VALKEY_9_0);
+}
+
+const command *model__command(const model *m, const model_text *argv, size_t argc)
 {
     static bool indexed;
     if (!indexed) {
@@ -713,7 +727,7 @@ const command *model__command(const model_text *argv, size_t argc)
     for (const struct words *at = index_of[letter][n]; at->cmd != NULL; at++) {
         if (same_letters(argv[0].p, at->cmd->name, n) &&
             (at->more == NULL || (argc > 1 && model__text_is(argv[1], at->more)))) {
-            return at->cmd;
+            return has(m, at->cmd) ? at->cmd : NULL;
         }
     }
     return NULL;
@@ -836,7 +850,7 @@ static void spoil_answer(call *c, const command *cmd, size_t answered)
 void model__execute(model *m, connection *from, const model_text *argv, size_t argc)
 {
     call c = {m, from, argv, argc, &from->out};
-    const command *cmd = model__command(argv, argc);
+    const command *cmd = model__command(m, argv, argc);
     size_t before = from->out.n;
     m->requests++;
     if (model__answered_else(&c)) {
@@ -2100,7 +2114,7 @@ static bool call_command(lua_State *lua)
     buffer *reply = &m->script_reply;
     call c = {m, m->script->from, argv, (size_t)argc, reply};
     reply->n = 0;
-    const command *cmd = model__command(argv, (size_t)argc);
+    const command *cmd = model__command(m, argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
     why_not = why_not == NULL ? model__not_here(m, cmd, argv, (size_t)argc) : why_not;
     if (why_not != NULL) {
@@ -2765,6 +2779,11 @@ void model_free(model *m)
     free(m);
 }
 
+void model_set_version(model *m, enum model_version version)
+{
+    m->version = version;
+}
+
 void model_time(model *m, uint64_t now_ns)
 {
     m->now_ns = now_ns;
@@ -3180,13 +3199,17 @@ static void run_role(call *c)
 
 static void run_info(call *c)
 {
+    static const char *const versions[] = {[MODEL_REDIS_7_0] = "redis_version:7.0.15\r\n",
+                                           [MODEL_REDIS_8_4] = "redis_version:8.4.0\r\n",
+                                           [MODEL_VALKEY_9_0] =
+                                               "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"};
     char text[256];
-    int n = snprintf(
-        text, sizeof text,
-        "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
-        "# Replication\r\nrole:%s\r\n",
-        (unsigned long long)c->m->run, model__strikes(c->m, MODEL_LOADING),
-        model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
+    int n = snprintf(text, sizeof text,
+                     "# Server\r\n%srun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
+                     "# Replication\r\nrole:%s\r\n",
+                     versions[c->m->version], (unsigned long long)c->m->run,
+                     model__strikes(c->m, MODEL_LOADING),
+                     model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
     model__bulk(c, text, (size_t)n);
 }
 
@@ -3403,6 +3426,35 @@ static bool get(call *c)
 static void run_get(call *c)
 {
     get(c);
+}
+
+/* The key of argument 1 goes if it is a string of these bytes. */
+static void delete_equal(call *c, model_text value)
+{
+    key *k;
+    if (!model__typed_key(c, MODEL_STRING, &k)) {
+        return;
+    }
+    bool equal = k != NULL && model__equal(&k->items[0].value, value);
+    if (equal) {
+        model__remove(c->m, k);
+    }
+    model__integer(c, equal);
+}
+
+static void run_delifeq(call *c)
+{
+    delete_equal(c, c->argv[2]);
+}
+
+/* Of its conditions only this one. */
+static void run_delex(call *c)
+{
+    if (c->argc != 4 || !model__text_is(c->argv[2], "ifeq")) {
+        model__error(c, "ERR syntax error");
+        return;
+    }
+    delete_equal(c, c->argv[3]);
 }
 
 enum set_flag { SET_NX = 1, SET_XX = 2, SET_GET = 4, SET_KEEPTTL = 8, SET_EX = 16, SET_PX = 32 };
@@ -3815,6 +3867,8 @@ static void run_hincrby(call *c)
 const command model__value_commands[] = {
     {"decr", run_decr, 2, COMMAND_WRITE | COMMAND_GROWS},
     {"decrby", run_decrby, 3, COMMAND_WRITE | COMMAND_GROWS},
+    {"delex", run_delex, -2, COMMAND_WRITE | COMMAND_REDIS_8_4},
+    {"delifeq", run_delifeq, 3, COMMAND_WRITE | COMMAND_VALKEY_9_0},
     {"get", run_get, 2, 0},
     {"getrange", run_getrange, 4, 0},
     {"hdel", run_hdel, -3, COMMAND_WRITE},

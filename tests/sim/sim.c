@@ -151,6 +151,7 @@ static void begin(uint64_t seed, bool trace)
     sim.crowded = seed % 8 == 5 && !focused;
     sim.pipes_end = sim.pipes;
     sim.model = model_new();
+    model_set_version(sim.model, (enum model_version)(seed / 3 % 3));
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
     pairs_begin(sim.lease);

@@ -79,9 +79,18 @@ static size_t parse_request(const char *p, size_t n, model_text *argv, size_t *a
     return (size_t)(at - p);
 }
 
+static bool begins(const model_text *argv, const char *word)
+{
+    return argv[0].n == strlen(word) && memcmp(argv[0].p, word, argv[0].n) == 0;
+}
+
+/* A command that newer servers have does the work of a script. */
 static int script_of(const model_text *argv, size_t argc)
 {
-    if (argc < 3 || argv[0].n != 7 || memcmp(argv[0].p, "EVALSHA", 7) != 0) {
+    if (begins(argv, "DELIFEQ") || begins(argv, "DELEX")) {
+        return SNIB__SCRIPT_PLAIN_RELEASE;
+    }
+    if (argc < 3 || !begins(argv, "EVALSHA")) {
         return -1;
     }
     int script = 0;
@@ -122,7 +131,7 @@ static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers
 {
     size_t n = 0;
     *out_process = NULL;
-    for (size_t i = 3; i < argc && n < cap; i++) {
+    for (size_t i = begins(argv, "EVALSHA") ? 3 : 1; i < argc && n < cap; i++) {
         struct sim_process *process = truth_owner(argv[i], &numbers[n]);
         if (process != NULL) {
             *out_process = process;
@@ -320,7 +329,7 @@ static void count_message(const model_text *argv, size_t argc)
 {
     for (int i = 0; i < sim.name_count; i++) {
         struct sim_name *name = &sim.names[i];
-        for (size_t j = 3; j < argc; j++) {
+        for (size_t j = 1; j < argc; j++) {
             if (argv[j].n == name->n && memcmp(argv[j].p, name->text, name->n) == 0) {
                 name->messages++;
                 break;
@@ -434,7 +443,7 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
         if (find_owners(argv, argc, numbers, 2, &sim.acting) == 2) {
             truth_renewed(sim.acting, numbers[1], side_of(script));
         }
-    } else if (argc == 1 && argv[0].n == 4 && memcmp(argv[0].p, "TIME", 4) == 0) {
+    } else if (argc == 1 && begins(argv, "TIME")) {
         clock_asked(connection);
     }
     check_truth(cause);

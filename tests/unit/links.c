@@ -393,14 +393,45 @@ static void refused_message_is_told(void **state)
         struct snib__op *op = release(engine, hold);
         assert_int_equal(oldest_script(engine), SNIB__TWO_COMMANDS);
         answer(engine, ":1\r\n");
-        ended(engine, op, SNIB_OK);
         answer(engine, "-NOPERM this user has no permissions to run the 'publish' command\r\n");
+        ended(engine, op, SNIB_OK);
         assert_true(conn_of(engine)->delifeq);
     }
     for (const char *text; (text = snib__engine_take_log(engine, &level));)
         told += strstr(text, "allow this user +publish") != NULL;
     assert_int_equal(told, 1);
     snib__engine_free(engine);
+}
+
+/* Of two commands' replies the second says how many other clients listen: the next of this client's waiters gives way to
+ * them, as after the script.  An error in its place changes neither the result nor what is said of the first. */
+static void pair_says_who_listens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *second;
+        bool theirs;
+    } replies[] = {{":1\r\n", true}, /* beside this client's own subscription */
+                   {":0\r\n", false},
+                   {"-MOVED 1 127.0.0.1:1\r\n", false},
+                   {"-READONLY You can't write against a read only replica.\r\n", false}};
+    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = held(engine, SNIB_PLAIN, "p", "$-1\r\n");
+        conn_of(engine)->delifeq = true;
+        struct snib__op *op = release(engine, hold);
+        assert_int_equal(oldest_script(engine), SNIB__TWO_COMMANDS);
+        answer(engine, ":1\r\n");
+        assert_false(op->done);
+        snib__gate_ref(hold->gate);
+        struct snib__gate *plain = hold->gate;
+        answer(engine, replies[i].second);
+        ended(engine, op, SNIB_OK);
+        assert_int_equal(on_the_way(engine), 0);
+        assert_int_equal(plain->waitq && plain->waitq->owed > 0, replies[i].theirs);
+        snib__gate_put(engine, plain);
+        snib__engine_free(engine);
+    }
 }
 
 /* ---- The pub/sub link -------------------------------------------------------------------------- */
@@ -759,6 +790,7 @@ int main(void)
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
         cmocka_unit_test(refused_message_is_told),
+        cmocka_unit_test(pair_says_who_listens),
         cmocka_unit_test(listener_asks_seldom),
         cmocka_unit_test(subscription_is_owed_an_answer),
         cmocka_unit_test(idle_subscription_is_pinged),

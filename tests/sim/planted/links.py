@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "nobody is told that the message of a release by command was refused",
         "engine/node.c",
-        "request->number == SNIB__MESSAGE && error == SNIB_EPERM",
-        "false",
+        "node_whole(e, request, error ? -1 : reply->integer, now);",
+        "node_whole(e, request, error ? 0 : reply->integer, now);",
         "unit_links",
     ),
     Mutant(
@@ -114,6 +114,27 @@ MUTANTS = [
         "first->delifeq = first->delex = conn->delifeq = conn->delex =",
         "first->delifeq = conn->delifeq =",
         "unit_links",
+    ),
+    Mutant(
+        "of two commands' replies only the first is heard",
+        "engine/node.c",
+        "node_whole(e, request, error ? -1 : reply->integer, now);",
+        "node_whole(e, request, error ? -1 : 0, now);",
+        "unit_links",
+    ),
+    Mutant(
+        "who listens is not asked where a release is two commands",
+        "engine/node.c",
+        "if (!request->half && node_halved(conn, request, reply))",
+        "if (now < 0 && node_halved(conn, request, reply))",
+        "",
+    ),
+    Mutant(
+        "a release of two commands is repeated when its second reply is lost",
+        "engine/node.c",
+        "if (request->half) {\n        node_whole(e, request, 0, now);",
+        "if (request->half && code == 0) {\n        node_whole(e, request, 0, now);",
+        "unit_doubt",
     ),
     Mutant(
         "a replica is believed",
