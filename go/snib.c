@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5d282ed2d2935cc3"
+#define SNIB_BUILD_ID "6feecc6d425ef4c8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -344,7 +344,8 @@ typedef struct snib_client_options {
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
-    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
+    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
+                             and extensions; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
@@ -4582,6 +4583,7 @@ struct snib__verdict {
     int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
     int64_t receivers; /* released: subscribers that received the message */
     bool unheard;      /* released, but the server refused the message */
+    bool partly;       /* not released, and a part was there: no earlier try has been carried out */
     int64_t token;     /* granted: the fencing token; 0: none */
     uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
     uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
@@ -4679,7 +4681,7 @@ snib__reply_number(const struct snib__engine *engine,
 /* nil: granted; an integer: refused, the remaining ms */
 void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-/* 0: not held; 1 + receivers: released; -1: released, the message was refused */
+/* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
 void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);
@@ -14820,7 +14822,6 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
@@ -16411,10 +16412,10 @@ static const struct snib__script_text {
      "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
-     "    return 0\n"
+     "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     556, "4df1433ccfa7dd29beba99265c3ec4f57894ade1"},
+     575, "2e6b736e2e152d58219436970b290896a7111477"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17900,10 +17901,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
-     "    return 0\n"
+     "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     557, "f49f16be93ced5cbef37f6b39f5ab15d87158d04"},
+     576, "effb1f90aa7dca07db51e6363d3ddb5d97c25e81"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19255,10 +19256,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    receivers = value > 0 and announce(ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
-     "    return 0\n"
+     "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     879, "9613c1f7224f48dbacd09004413769ffd684a0b6"},
+     898, "a6c7e6052760a37cbdfbfda44efeca2ae50a3922"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -22892,11 +22893,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__waitq *waitq = gate->waitq;
-    if (waitq && !waitq->head && !snib__gate_sole(gate) && !gate->trying)
+    if (!snib__gate_sole(gate))
         snib__waitq_rest(e, gate, now);
-    else if (waitq && waitq->head && waitq->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
-        snib__waitq_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 
@@ -23656,7 +23654,8 @@ static size_t identity_number(char *out, const char *word, int64_t number)
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
     const struct snib__hold *oldest[IDENTITY_HOLDS];
-    bool few = e->gates_n <= IDENTITY_LOCKS_MAX && e->stats.held <= IDENTITY_LOCKS_MAX;
+    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
+    bool few = e->gates_n <= IDENTITY_LOCKS_MAX + ended && e->stats.held <= IDENTITY_LOCKS_MAX;
     uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
     size_t n = 0;
     for (uint32_t i = 0; i < holds; i++) {
@@ -25627,6 +25626,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
+        again->flags = hold->flags & SNIB__LENT;
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */
@@ -25677,9 +25677,10 @@ void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code)
 {
-    *out_code = e->closed && kind != SNIB__OP_RELEASE      ? SNIB_ECLOSED
-                : e->live_n >= (uint32_t)e->config.ops_max ? SNIB_ELIMIT
-                                                           : SNIB_ENOMEM;
+    bool held = kind == SNIB__OP_RELEASE || kind == SNIB__OP_EXTEND; /* others may wait for it */
+    *out_code = e->closed && kind != SNIB__OP_RELEASE               ? SNIB_ECLOSED
+                : e->live_n >= (uint32_t)e->config.ops_max && !held ? SNIB_ELIMIT
+                                                                    : SNIB_ENOMEM;
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {
@@ -26367,15 +26368,6 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 
 /* ---- asking ---- */
 
-/* A waiter has left the gate's queue: without an answer to come, the others have only the timer. */
-void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now)
-{
-    if (!gate->waitq->head)
-        snib__waitq_rest(e, gate, now);
-    else if (gate->waitq->timer_at == 0)
-        snib__waitq_sleep(e, gate, -1, false, now);
-}
-
 static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -26389,7 +26381,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     hold->gate->trying--;
     if (op->stage == SNIB__STAGE_QUEUED) {
         snib__waitq_remove(hold->gate->waitq, op);
-        snib__place_go_on(e, hold->gate, now);
+        snib__waitq_rest(e, hold->gate, now);
     }
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
@@ -26607,7 +26599,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    snib__place_go_on(e, gate, now);
+    snib__waitq_rest(e, gate, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */
@@ -26924,8 +26916,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         return;
     }
     /* The hold is gone, but an earlier request has no reply and the lease cannot have
-     * ended: that request did it. */
-    bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+     * ended: that request did it, unless it would have left less. */
+    bool ours =
+        verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline && !verdict.partly);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
     if (!ours)
@@ -26941,16 +26934,15 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 
 /* ---- requests without a reply ---- */
 
-/* Forget an attempt of which nothing remains.  Its gate's waiters are
- * woken when the link is back. */
+/* Forget an attempt of which nothing remains.  Its gate's waiters are woken when the link is back, or by their timer if
+ * it was not the first one's. */
 static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
     gate->trying--;
     snib__gate_forget_hold(e, hold);
-    if (gate->trying == 0)
-        snib__waitq_rest(e, gate, now);
+    snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
 }
 
@@ -26979,7 +26971,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
             gate->trying--;
         if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
             snib__waitq_remove(gate->waitq, hold->op);
-            snib__place_go_on(e, gate, now);
+            snib__waitq_rest(e, gate, now);
         }
         if (hold->op)
             snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
@@ -27032,8 +27024,10 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
-        if (!snib__gate_sole(gate))
+        if (!snib__gate_sole(gate)) {
             gate->trying--;
+            snib__waitq_rest(e, gate, now);
+        }
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
         snib__gate_unsent(e, hold, kind, request->sent_at, now);
@@ -29132,14 +29126,21 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
     waitq->queued--;
 }
 
-/* If no operation waits at the gate: let the subscription linger, or free the wait if it has none.  An attempt or a
- * release in flight does so when it ends. */
+/* Something at the gate has ended, perhaps without a reply.  Whoever waits for a lock of many has at least a timer from now
+ * on; for one holder, sole.c sees to that.  If no operation waits: let the subscription linger, or free the wait if it has
+ * none.  An attempt or a release in flight does so when it ends. */
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     const struct snib__hold *active = snib__gate_active(gate);
-    if (!waitq || snib__waitq_used(waitq) || gate->trying > 0 ||
-        (active && active->phase != SNIB__HELD))
+    if (!waitq)
+        return;
+    bool ends = gate->trying == 0 || gate->kind->discipline == SNIB__QUEUED;
+    if (waitq->head && waitq->timer_at == 0 && ends && !snib__gate_sole(gate)) {
+        snib__waitq_sleep(e, gate, -1, false, now);
+        return;
+    }
+    if (snib__waitq_used(waitq) || gate->trying > 0 || (active && active->phase != SNIB__HELD))
         return;
     waitq->brief = 0;
     waitq->burst = 1;
@@ -29266,7 +29267,9 @@ void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t 
 
 void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!waitq->head || snib__gate_active(waitq->gate) || waitq->gate->trying || waitq->incoming)
+    bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
+    if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
+        (waitq->gate->trying && !queued)) /* the beat is due, whoever else asks */
         return;
     if (!snib__node_ready(waitq->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + e->config.recheck);
@@ -29276,7 +29279,7 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
         e->stats.rechecks++;
         waitq->own_messages = 0; /* what has not come by now was lost */
     }
-    if (waitq->gate->kind->discipline == SNIB__QUEUED)
+    if (queued)
         snib__place_beat(e, waitq->gate, now);
     else
         snib__waitq_try(e, waitq, now);
@@ -29950,6 +29953,7 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
     verdict->unheard = found == -1 || found == -2;
     found = verdict->unheard ? -found : found;
     verdict->yes = found == 1 || (found == 2 && !was_held);
+    verdict->partly = found == 2 && was_held;
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);
@@ -30724,6 +30728,7 @@ void snib__verdict_receivers(const struct snib__engine *engine, const struct sni
     (void)engine, (void)hold, (void)n;
     bool counts = reply->type == SNIB__RESP_INTEGER;
     verdict->unheard = counts && reply->integer == -1;
+    verdict->partly = counts && reply->integer == -2;
     verdict->yes = verdict->unheard || (counts && reply->integer > 0);
     verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }
@@ -31055,6 +31060,7 @@ static void multi_released(const struct snib__engine *engine, const struct snib_
     (void)engine, (void)hold, (void)n;
     int64_t held = reply->type == SNIB__RESP_INTEGER ? reply->integer : 0;
     verdict->unheard = held == -1 || held == -2;
+    verdict->partly = held == 2 || held == -2;
     verdict->yes = held == 1 || held == -1;
 }
 
@@ -31603,11 +31609,20 @@ const struct snib__lock_kind snib__spin = {
  * Channel   the readers', message "1" at every release that leaves the process
  */
 
-#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see recheck_ms */
+#define WRITE_MARK_MS 5000   /* a waiting writer's mark lasts so long, */
+#define WRITE_MARGIN_MS 2000 /* ... or until its next question, and a little more */
 
 static bool write_fenced(const struct snib__hold *hold)
 {
     return (hold->options & SNIB_LOCK_FENCED) != 0;
+}
+
+static int64_t write_mark(const struct snib__engine *engine, const struct snib__hold *hold)
+{
+    int64_t asks = (int64_t)(engine->config.recheck / SNIB__MS) + WRITE_MARGIN_MS;
+    if (!(hold->options & SNIB_LOCK_PREFER_WRITER))
+        return 0;
+    return asks > WRITE_MARK_MS ? asks : WRITE_MARK_MS;
 }
 
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
@@ -31619,7 +31634,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
+        snib__resp_arg_int(out, write_mark(engine, hold)) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }

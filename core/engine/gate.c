@@ -433,11 +433,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__waitq *waitq = gate->waitq;
-    if (waitq && !waitq->head && !snib__gate_sole(gate) && !gate->trying)
+    if (!snib__gate_sole(gate))
         snib__waitq_rest(e, gate, now);
-    else if (waitq && waitq->head && waitq->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
-        snib__waitq_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 

@@ -73,7 +73,8 @@ static size_t identity_number(char *out, const char *word, int64_t number)
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
     const struct snib__hold *oldest[IDENTITY_HOLDS];
-    bool few = e->gates_n <= IDENTITY_LOCKS_MAX && e->stats.held <= IDENTITY_LOCKS_MAX;
+    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
+    bool few = e->gates_n <= IDENTITY_LOCKS_MAX + ended && e->stats.held <= IDENTITY_LOCKS_MAX;
     uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
     size_t n = 0;
     for (uint32_t i = 0; i < holds; i++) {

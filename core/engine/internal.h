@@ -673,7 +673,6 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);

@@ -78,6 +78,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
         again->number = hold->number;
+        again->flags = hold->flags & SNIB__LENT;
         again->lease_ms = hold->lease_ms;
         again->exact = hold->exact;
         again->fencing = hold->fencing; /* or its permits */
@@ -128,9 +129,10 @@ void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code)
 {
-    *out_code = e->closed && kind != SNIB__OP_RELEASE      ? SNIB_ECLOSED
-                : e->live_n >= (uint32_t)e->config.ops_max ? SNIB_ELIMIT
-                                                           : SNIB_ENOMEM;
+    bool held = kind == SNIB__OP_RELEASE || kind == SNIB__OP_EXTEND; /* others may wait for it */
+    *out_code = e->closed && kind != SNIB__OP_RELEASE               ? SNIB_ECLOSED
+                : e->live_n >= (uint32_t)e->config.ops_max && !held ? SNIB_ELIMIT
+                                                                    : SNIB_ENOMEM;
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {

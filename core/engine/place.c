@@ -73,15 +73,6 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 
 /* ---- asking ---- */
 
-/* A waiter has left the gate's queue: without an answer to come, the others have only the timer. */
-void snib__place_go_on(struct snib__engine *e, struct snib__gate *gate, snib__time now)
-{
-    if (!gate->waitq->head)
-        snib__waitq_rest(e, gate, now);
-    else if (gate->waitq->timer_at == 0)
-        snib__waitq_sleep(e, gate, -1, false, now);
-}
-
 static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -95,7 +86,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     hold->gate->trying--;
     if (op->stage == SNIB__STAGE_QUEUED) {
         snib__waitq_remove(hold->gate->waitq, op);
-        snib__place_go_on(e, hold->gate, now);
+        snib__waitq_rest(e, hold->gate, now);
     }
     snib__gate_end_op(e, op, SNIB_ENOMEM);
     snib__gate_undo(e, hold, now, now);
@@ -313,7 +304,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     snib__place_left(e, hold);
     if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
-    snib__place_go_on(e, gate, now);
+    snib__waitq_rest(e, gate, now);
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */

@@ -298,8 +298,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         return;
     }
     /* The hold is gone, but an earlier request has no reply and the lease cannot have
-     * ended: that request did it. */
-    bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+     * ended: that request did it, unless it would have left less. */
+    bool ours =
+        verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline && !verdict.partly);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
     if (!ours)
@@ -315,16 +316,15 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 
 /* ---- requests without a reply ---- */
 
-/* Forget an attempt of which nothing remains.  Its gate's waiters are
- * woken when the link is back. */
+/* Forget an attempt of which nothing remains.  Its gate's waiters are woken when the link is back, or by their timer if
+ * it was not the first one's. */
 static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
     gate->trying--;
     snib__gate_forget_hold(e, hold);
-    if (gate->trying == 0)
-        snib__waitq_rest(e, gate, now);
+    snib__waitq_rest(e, gate, now);
     snib__gate_put(e, gate);
 }
 
@@ -353,7 +353,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
             gate->trying--;
         if (hold->op && hold->op->stage == SNIB__STAGE_QUEUED) {
             snib__waitq_remove(gate->waitq, hold->op);
-            snib__place_go_on(e, gate, now);
+            snib__waitq_rest(e, gate, now);
         }
         if (hold->op)
             snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
@@ -406,8 +406,10 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
-        if (!snib__gate_sole(gate))
+        if (!snib__gate_sole(gate)) {
             gate->trying--;
+            snib__waitq_rest(e, gate, now);
+        }
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
         snib__gate_unsent(e, hold, kind, request->sent_at, now);

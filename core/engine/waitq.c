@@ -133,14 +133,21 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
     waitq->queued--;
 }
 
-/* If no operation waits at the gate: let the subscription linger, or free the wait if it has none.  An attempt or a
- * release in flight does so when it ends. */
+/* Something at the gate has ended, perhaps without a reply.  Whoever waits for a lock of many has at least a timer from now
+ * on; for one holder, sole.c sees to that.  If no operation waits: let the subscription linger, or free the wait if it has
+ * none.  An attempt or a release in flight does so when it ends. */
 void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     const struct snib__hold *active = snib__gate_active(gate);
-    if (!waitq || snib__waitq_used(waitq) || gate->trying > 0 ||
-        (active && active->phase != SNIB__HELD))
+    if (!waitq)
+        return;
+    bool ends = gate->trying == 0 || gate->kind->discipline == SNIB__QUEUED;
+    if (waitq->head && waitq->timer_at == 0 && ends && !snib__gate_sole(gate)) {
+        snib__waitq_sleep(e, gate, -1, false, now);
+        return;
+    }
+    if (snib__waitq_used(waitq) || gate->trying > 0 || (active && active->phase != SNIB__HELD))
         return;
     waitq->brief = 0;
     waitq->burst = 1;
@@ -267,7 +274,9 @@ void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t 
 
 void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
-    if (!waitq->head || snib__gate_active(waitq->gate) || waitq->gate->trying || waitq->incoming)
+    bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
+    if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
+        (waitq->gate->trying && !queued)) /* the beat is due, whoever else asks */
         return;
     if (!snib__node_ready(waitq->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + e->config.recheck);
@@ -277,7 +286,7 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
         e->stats.rechecks++;
         waitq->own_messages = 0; /* what has not come by now was lost */
     }
-    if (waitq->gate->kind->discipline == SNIB__QUEUED)
+    if (queued)
         snib__place_beat(e, waitq->gate, now);
     else
         snib__waitq_try(e, waitq, now);

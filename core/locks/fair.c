@@ -126,6 +126,7 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
     verdict->unheard = found == -1 || found == -2;
     found = verdict->unheard ? -found : found;
     verdict->yes = found == 1 || (found == 2 && !was_held);
+    verdict->partly = found == 2 && was_held;
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);

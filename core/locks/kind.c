@@ -164,6 +164,7 @@ void snib__verdict_receivers(const struct snib__engine *engine, const struct sni
     (void)engine, (void)hold, (void)n;
     bool counts = reply->type == SNIB__RESP_INTEGER;
     verdict->unheard = counts && reply->integer == -1;
+    verdict->partly = counts && reply->integer == -2;
     verdict->yes = verdict->unheard || (counts && reply->integer > 0);
     verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }

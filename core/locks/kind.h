@@ -45,6 +45,7 @@ struct snib__verdict {
     int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
     int64_t receivers; /* released: subscribers that received the message */
     bool unheard;      /* released, but the server refused the message */
+    bool partly;       /* not released, and a part was there: no earlier try has been carried out */
     int64_t token;     /* granted: the fencing token; 0: none */
     uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
     uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
@@ -142,7 +143,7 @@ snib__reply_number(const struct snib__engine *engine,
 /* nil: granted; an integer: refused, the remaining ms */
 void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-/* 0: not held; 1 + receivers: released; -1: released, the message was refused */
+/* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
 void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);

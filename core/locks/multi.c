@@ -217,6 +217,7 @@ static void multi_released(const struct snib__engine *engine, const struct snib_
     (void)engine, (void)hold, (void)n;
     int64_t held = reply->type == SNIB__RESP_INTEGER ? reply->integer : 0;
     verdict->unheard = held == -1 || held == -2;
+    verdict->partly = held == 2 || held == -2;
     verdict->yes = held == 1 || held == -1;
 }
 

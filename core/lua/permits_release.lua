@@ -1,7 +1,7 @@
 -- Release permits and wake as many waiters.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
--- Reply: 0 one of them was no longer held, the others are free; otherwise 1 + number of receivers of
--- the message, or -1 if that was refused.
+-- Reply: 0 none of them was there; -2 one of them was no longer held, the others are free; otherwise 1 + number of
+-- receivers of the message, or -1 if that was refused.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held = true
@@ -16,6 +16,6 @@ if back > 0 then
     receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0
 end
 if not held then
-    return 0
+    return back > 0 and -2 or 0
 end
 return type(receivers) == 'number' and 1 + receivers or -1

@@ -4130,7 +4130,8 @@ typedef struct snib_client_options {
     int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
-    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
+    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
+                             and extensions; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */

@@ -61,7 +61,8 @@ static const char *check_rest(const struct snib__gate *gate, const struct snib__
         gate->trying > 0 || waitq->incoming; /* something ends, and goes on with the queue */
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold))
-        moves = moves || (hold->phase != SNIB__NEW && hold->phase != SNIB__HELD);
+        moves = moves || (hold->phase != SNIB__NEW && hold->phase != SNIB__HELD &&
+                          hold->phase != SNIB__PLACED);
     MUST(!waitq->head || moves || active || waitq->timer_at || !snib__node_ready(gate->node));
     bool subscribed = chan && chan->state == SNIB__CHAN_ON;
     MUST(moves || !subscribed || snib__waitq_used(waitq) || waitq->idle_since != SNIB__NEVER);

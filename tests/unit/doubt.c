@@ -433,6 +433,40 @@ static void lost_second_of_a_pair(void **state)
     }
 }
 
+/* A release whose first try may have been carried out, and of which the second finds a part: the first would have taken
+ * that, too, so the hold was lost. */
+static void part_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t kind;
+        const char *name, *grant, *part, *none;
+    } locks[] = {
+        {SNIB__MULTI, "ma\0mb", "$-1\r\n", ":2\r\n", ":0\r\n"},
+        {SNIB__MULTI, "ma\0mb", "$-1\r\n", ":-2\r\n", ":0\r\n"},
+        {SNIB_PERMITS, "permit", "$-1\r\n", ":-2\r\n", ":0\r\n"},
+        {SNIB_FAIR, "fairly", "$1\r\n0\r\n", "*5\r\n:2\r\n:0\r\n:0\r\n$1\r\n0\r\n:1000\r\n",
+         "*5\r\n:0\r\n:0\r\n:0\r\n$1\r\n0\r\n:1000\r\n"},
+    };
+    for (size_t i = 0; i < 2 * COUNT(locks); i++) {
+        struct snib__engine *engine = begin();
+        const bool part = i % 2;
+        struct snib__gate *gate = snib__gate_get(engine, locks[i / 2].kind, locks[i / 2].name, 6);
+        struct snib__op *op = acquire(engine, gate, 0);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, locks[i / 2].grant);
+        op = start(engine, RELEASE, acquired(engine, op));
+        cut_link(engine);
+        assert_int_equal(sent_again(engine), 1);
+        answer(engine, part ? locks[i / 2].part : locks[i / 2].none);
+        assert_true(op->done);
+        assert_int_equal(op->code, part ? SNIB_LOST : SNIB_OK);
+        assert_int_equal(engine->stats.lost_deleted, part);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- Links and servers --------------------------------------------------------------------------- */
 
 /* A restarted server is asked for the holds that are not renewed.  A fixed lease gets what is left of it, a first one,
@@ -659,6 +693,7 @@ int main(void)
         cmocka_unit_test(renewal_that_is_not_sent),
         cmocka_unit_test(renewal_that_is_late),
         cmocka_unit_test(lost_second_of_a_pair),
+        cmocka_unit_test(part_is_found),
         cmocka_unit_test(restart_asks_for_fixed_leases),
         cmocka_unit_test(restart_repeats_releases),
         cmocka_unit_test(refused_attempt_is_released),

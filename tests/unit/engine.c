@@ -405,6 +405,63 @@ static void too_many_times(void **state)
     snib__engine_free(engine);
 }
 
+/* The mark of a preferred writer lasts until the writer asks again, however seldom that is. */
+static void mark_outlives_the_pause(void **state)
+{
+    (void)state;
+    static const struct {
+        snib__time recheck;
+        const char *mark;
+    } pauses[] = {{SECOND / 2, "$4\r\n5000\r\n"},
+                  {3 * SECOND, "$4\r\n5000\r\n"},
+                  {4 * SECOND, "$4\r\n6000\r\n"},
+                  {60 * SECOND, "$5\r\n62000\r\n"}};
+    for (size_t i = 0; i < sizeof pauses / sizeof *pauses; i++) {
+        struct snib__engine *engine = begin();
+        int32_t code;
+        const struct snib__acquire how = {.wait = SNIB__NEVER, .options = SNIB_LOCK_PREFER_WRITER};
+        engine->config.recheck = pauses[i].recheck;
+        snib__engine_acquire(engine, gate(engine, SNIB_WRITE, "w"), &how, now, &code);
+        connect_link(engine);
+        const struct snib__buf *out = &conn_of(engine)->out;
+        size_t n = strlen(pauses[i].mark);
+        assert_memory_equal(out->data + out->len - n, pauses[i].mark, n);
+        snib__engine_free(engine);
+    }
+}
+
+/* Waiters may fill the limit, but they wait for a release: that is never refused, and neither is an extension. */
+static void limit_is_full(void **state)
+{
+    (void)state;
+    int32_t code;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    engine->config.ops_max = 2;
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *hold = granted(engine, mutex, &how);
+    struct snib__op *next = acquire(engine, mutex, 0);
+    acquire(engine, mutex, 0);
+    assert_null(snib__engine_acquire(engine, mutex, &how, now, &code));
+    assert_int_equal(code, SNIB_ELIMIT);
+    struct snib__op *op = snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
+    assert_non_null(op);
+    answer_own(engine);
+    answer(engine, "*0\r\n");
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_OK);
+    snib__op_free(engine, op);
+    op = snib__engine_release(engine, hold, now, &code);
+    assert_non_null(op);
+    answer_own(engine);
+    answer(engine, ":1\r\n"); /* passed on */
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_OK);
+    snib__op_free(engine, op);
+    acquired(engine, next);
+    snib__engine_free(engine);
+}
+
 /* A holder with an endless lease is checked at the usual times. */
 static void endless_lease(void **state)
 {
@@ -468,6 +525,8 @@ int main(void)
         cmocka_unit_test(reads_of_a_writer),
         cmocka_unit_test(fixed_during_a_renewal),
         cmocka_unit_test(too_many_times),
+        cmocka_unit_test(limit_is_full),
+        cmocka_unit_test(mark_outlives_the_pause),
         cmocka_unit_test(endless_lease),
         cmocka_unit_test(next_waiter_wants_less),
     };

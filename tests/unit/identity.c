@@ -361,6 +361,22 @@ static void too_many_locks(void **state)
     snib__engine_free(engine);
 }
 
+/* Locks that were used for a moment each do not count for it, although their releases are remembered for a while. */
+static void after_many_short_locks(void **state)
+{
+    (void)state;
+    char name[16];
+    struct snib__engine *engine = begin_known();
+    for (int i = 0; i < 5000; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        release(engine, granted(engine, gate(engine, SNIB_MUTEX, name), &any));
+    }
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &any);
+    engine->config.wall_offset = 1;
+    assert_string_not_equal(would_say(engine), TEXT);
+    snib__engine_free(engine);
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------ */
 
 /* The texts about an owner, joined by commas; `reply` is the server's, NULL: it must not be asked. */
@@ -488,6 +504,7 @@ int main(void)
         cmocka_unit_test(its_slot_moves),
         cmocka_unit_test(oldest_holds),
         cmocka_unit_test(too_many_locks),
+        cmocka_unit_test(after_many_short_locks),
         cmocka_unit_test(asked),
         cmocka_unit_test(text_of_this_process),
         cmocka_unit_test(labels),

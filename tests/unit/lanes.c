@@ -721,6 +721,63 @@ static void answers_are_about_one_hold(void **state)
     }
 }
 
+/* A waiter asks on, by its timer, when the attempt of another dies with a further lane. */
+static void waiter_outlives_a_lane(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t kind;
+        const char *refused;
+        int script;
+        bool leaves; /* its attempt dies without it */
+    } kinds[] = {{SNIB_FAIR, "*3\r\n:20000\r\n:0\r\n:1000\r\n", SNIB__SCRIPT_FAIR_ACQUIRE, true},
+                 {SNIB_SEMAPHORE, ":-1\r\n", SNIB__SCRIPT_SEMAPHORE_ACQUIRE, false},
+                 {SNIB_LATCH, ":1\r\n", SNIB__SCRIPT_LATCH_ACQUIRE, true}};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        struct snib__engine *engine = begin_with_lane();
+        engine->config.recheck = SECOND;
+        struct snib__gate *shared = gate(engine, kinds[i].kind, "g");
+        struct snib__op *waiter = acquire(engine, shared, 0);
+        answer_own(engine);
+        answer(engine, kinds[i].refused);
+        connect_pubsub(engine);
+        say_on_channel(engine, shared, NULL);
+        answer_own(engine);
+        answer(engine, kinds[i].refused); /* asked again, because a release may have gone unheard */
+
+        struct snib__op *busy = call(engine, "busy");
+        const struct snib__acquire once = {.wait = 0};
+        int32_t code;
+        snib__engine_call(engine, true);
+        struct snib__op *other = snib__engine_acquire(engine, shared, &once, now, &code);
+        snib__engine_call(engine, false);
+        assert_ptr_equal(snib__op_link(other), lane(engine, 1));
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        acquired(engine, busy);
+        while (shared->waitq->timer_at && on_the_way(engine) == 0) { /* it may be in the way */
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+        if (kinds[i].kind == SNIB_FAIR) /* its beat is sent all the same */
+            assert_int_equal(waiter->hold->phase, SNIB__TRYING);
+        if (kinds[i].leaves)
+            snib__engine_cancel(engine, other, now);
+        snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+        bool asked = false;
+        for (snib__time until = now + 5 * SECOND; !asked && now < until; now += SECOND / 10) {
+            snib__engine_tick(engine, now);
+            while (!asked && on_the_way(engine) > 0) {
+                asked = oldest_script(engine) == kinds[i].script && !waiter->done &&
+                        waiter->hold->phase == SNIB__TRYING;
+                answer(engine, asked ? kinds[i].refused : ":1\r\n");
+            }
+        }
+        assert_true(asked);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -747,6 +804,7 @@ int main(void)
         cmocka_unit_test(many_requests_share_the_first),
         cmocka_unit_test(lanes_leave_with_the_first),
         cmocka_unit_test(connecting_lane_leaves_with_the_first),
+        cmocka_unit_test(waiter_outlives_a_lane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

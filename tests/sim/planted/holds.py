@@ -260,8 +260,8 @@ MUTANTS = [
     Mutant(
         "a repeated release has always worked",
         "engine/release.c",
-        "(hold->flags & SNIB__RESENT) && now < hold->deadline);",
-        "(hold->flags & SNIB__RESENT));",
+        "(hold->flags & SNIB__RESENT) && now < hold->deadline && ",
+        "(hold->flags & SNIB__RESENT) && ",
         "unit_hold",
     ),
     Mutant(

@@ -20,8 +20,8 @@ MUTANTS = [
     Mutant(
         "all locks of a client are looked at, however many",
         "engine/identity.c",
-        "e->gates_n <= IDENTITY_LOCKS_MAX && ",
-        "",
+        "e->gates_n <= IDENTITY_LOCKS_MAX + ended && ",
+        "ended + 1 > 0 && ",
         "unit_identity",
     ),
     Mutant(

@@ -145,8 +145,8 @@ MUTANTS = [
     Mutant(
         "a wait queue is freed under a question",
         "engine/waitq.c",
-        "if (!waitq || snib__waitq_used(waitq) ||",
-        "if (!waitq || waitq->head || waitq->incoming ||",
+        "if (snib__waitq_used(waitq) || gate->trying > 0 ||",
+        "if (waitq->head || waitq->incoming || gate->trying > 0 ||",
     ),
     Mutant(
         "a wait queue is freed under a question when its channel is lost",
