@@ -91,8 +91,8 @@ func Handovers(n int32) Option {
 	return func(o *clientOptions) { o.handoverMax = given(n, -1) }
 }
 
-// Waiters is the option waiters_max: concurrent operations; any more are refused. It takes 1 to 2147483647 and
-// defaults to 200000.
+// Waiters is the option waiters_max: concurrent operations; any more are refused, except releases and extensions.
+// It takes 1 to 2147483647 and defaults to 200000.
 func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
 }

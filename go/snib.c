@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6feecc6d425ef4c8"
+#define SNIB_BUILD_ID "3078c76ccd68af84"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -7670,7 +7670,7 @@ X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
-  "concurrent operations; any more are refused")
+  "concurrent operations; any more are refused, except releases and extensions")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, READY, 0, 0, 0, "",
@@ -7753,7 +7753,7 @@ X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
   "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
-  "concurrent operations; any more are refused")
+  "concurrent operations; any more are refused, except releases and extensions")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, READY, 0, 0, 0, "",

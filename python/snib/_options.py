@@ -35,7 +35,8 @@ class Options:
                         unreachable server (1s)
     recheck             a waiter retries at least this often (3s)
     handover_max        consecutive hand-overs inside this process (64)
-    waiters_max         concurrent operations; any more are refused (200000)
+    waiters_max         concurrent operations; any more are refused, except releases and
+                        extensions (200000)
     username            user name at the server, instead of the URL's
     password            password at the server, instead of the URL's
     password_file       file with the password, read at each connect and not kept; a trailing
