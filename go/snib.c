@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3078c76ccd68af84"
+#define SNIB_BUILD_ID "e3d5c5417cb13068"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -672,7 +672,8 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
  * For language bindings: the call stays on the fast synchronous path for up to slice_ms.  If the operation is not
  * done by then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
  * operation continues: with a queue as if submitted, without a queue through snib_op_wait() on *out_op.
- * The hold's SNIB_EVENT_LOST goes to the queue in either case.
+ * The hold's SNIB_EVENT_LOST goes to the queue in either case; a thread that drains it may see it just before this
+ * call has returned.
  *
  * Blocks   for at most slice_ms.
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; otherwise as snib_lock_acquire().
@@ -1049,7 +1050,7 @@ SNIB_API void snib_hold_abandon(snib_hold *hold);
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
-                            of the first acquire there; never after a release */
+                            of the first acquire there and after its grant; never after a release */
     SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
     SNIB_EVENT_CREDENTIALS = 4 /* a request for credentials, see snib_client_credentials() */
 };
@@ -2942,8 +2943,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
 /* The same where nobody takes the result: what was granted is given back.  Inside. */
 void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
-/* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
- * inside. */
+/* witness.c: have a hold's loss reported to this queue, too, now that its grant is being taken: only then a user
+ * of the queue knows the hold.  0, or -1: out of memory.  All inside. */
 int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
 void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
@@ -2952,7 +2953,7 @@ struct snib__hold *snib__witness_take(struct snib__queue *queue,
 void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
 void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
-/* queue.c's, for the driver.  Inside. */
+/* queue.c's, for the driver.  Inside.  wakes NULL: the queue's bell is rung at once. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
 void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);
@@ -6984,11 +6985,6 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
         snib__debug_acquire(lock, op, wait != 0);
     if (op)
         op->tells = queue;
-    if (op && !op->done && op->hold) {
-        op->hold->sink = queue;
-        op->hold->token = call->token;
-        op->hold->tell = queue != NULL;
-    }
     return op;
 }
 
@@ -9103,8 +9099,12 @@ static bool queue_empty(const struct snib__queue *queue)
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
-    if (was_empty && !queue->draining)
+    if (!was_empty || queue->draining)
+        return;
+    if (wakes)
         snib__wake_bell(&queue->client->driver, wakes, queue->bell);
+    else
+        snib__sys_ring(queue->bell->fd);
 }
 
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
@@ -9189,7 +9189,7 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
     struct snib__hold *hold = NULL;
     uint64_t token;
-    if (queue->witnessed > 0) /* its grant has been reported */
+    if (queue->witnessed > 0)
         hold = snib__witness_take(queue, &token);
     if (!hold) {
         hold = queue->lost;
@@ -9241,14 +9241,12 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     if (cap > QUEUE_ENDED_MAX)
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
-        /* A hold's grant comes before its loss; otherwise losses have priority. */
-        if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
+        /* Losses have priority; a hold is here only after its grant was taken. */
+        if (queue->witnessed > 0 || queue->lost) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
             queue_next_op(queue, &events[n++], &ended[*out_ended]);
             *out_ended += ended[*out_ended] != NULL;
-        } else if (queue->lost) {
-            queue_next_lost(queue, &events[n++]);
         } else if (queue->log_n > 0) {
             queue_next_log(queue, &events[n++]);
         } else if (queue->question) {
@@ -9434,13 +9432,14 @@ static void queue_cut(struct snib__queue *queue)
     struct snib__client *client = queue->client;
     struct snib__engine *engine = client->driver.engine;
     snib__time now = snib__now();
+    /* First, because a cancel lets others go on, and one may find a hold lost. */
+    snib__engine_forget_sink(engine, queue);
+    snib__witness_forget_queue(client, queue);
     for (struct snib__op *op = snib__engine_live(engine), *next; op; op = next) {
         next = op->live_next;
         if (op->sink == queue)
             snib__engine_cancel(engine, op, now);
     }
-    snib__engine_forget_sink(engine, queue);
-    snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
     snib__client_unask(client, queue);
@@ -9528,9 +9527,10 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  NULL: out
- * of memory. */
-static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
+/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  From now on its queue is
+ * told of a loss, also of one that was before.  NULL: out of memory. */
+static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold,
+                             struct snib__queue *queue, uint64_t token)
 {
     if (!hold->handle) {
         hold->handle = snib__handle_new(SNIB__HOLD, hold);
@@ -9539,6 +9539,8 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
         snib__client_ref(client);
         hold->slots++;
     }
+    if (snib__witness_add(client, hold, queue, token) != 0) /* never for the first */
+        return NULL;
     hold->given++;
     return hold->handle;
 }
@@ -9581,8 +9583,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
-        if (snib__witness_add(client, op->hold, op->tells, op->token) == 0)
-            out->hold = run_hold_handle(client, op->hold);
+        out->hold = run_hold_handle(client, op->hold, op->tells, op->token);
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
@@ -10432,10 +10433,12 @@ int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
 {
     if (!queue || hold->sink == queue)
         return 0;
-    if (!hold->sink && hold->phase == SNIB__HELD) { /* it has no queue yet */
-        hold->sink = queue;
+    if (!hold->sink && (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)) {
+        hold->sink = queue; /* its first */
         hold->token = token;
         hold->tell = 1;
+        if (hold->phase == SNIB__LOST)
+            snib__queue_push_lost(queue, hold, NULL);
         return 0;
     }
     for (struct snib__witness *known = client->witnesses; known; known = known->next)

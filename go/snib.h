@@ -528,7 +528,8 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
  * For language bindings: the call stays on the fast synchronous path for up to slice_ms.  If the operation is not
  * done by then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
  * operation continues: with a queue as if submitted, without a queue through snib_op_wait() on *out_op.
- * The hold's SNIB_EVENT_LOST goes to the queue in either case.
+ * The hold's SNIB_EVENT_LOST goes to the queue in either case; a thread that drains it may see it just before this
+ * call has returned.
  *
  * Blocks   for at most slice_ms.
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; otherwise as snib_lock_acquire().
@@ -905,7 +906,7 @@ SNIB_API void snib_hold_abandon(snib_hold *hold);
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
-                            of the first acquire there; never after a release */
+                            of the first acquire there and after its grant; never after a release */
     SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
     SNIB_EVENT_CREDENTIALS = 4 /* a request for credentials, see snib_client_credentials() */
 };

@@ -217,11 +217,6 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
         snib__debug_acquire(lock, op, wait != 0);
     if (op)
         op->tells = queue;
-    if (op && !op->done && op->hold) {
-        op->hold->sink = queue;
-        op->hold->token = call->token;
-        op->hold->tell = queue != NULL;
-    }
     return op;
 }
 

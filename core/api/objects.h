@@ -168,8 +168,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
 /* The same where nobody takes the result: what was granted is given back.  Inside. */
 void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
-/* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
- * inside. */
+/* witness.c: have a hold's loss reported to this queue, too, now that its grant is being taken: only then a user
+ * of the queue knows the hold.  0, or -1: out of memory.  All inside. */
 int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
 void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
@@ -178,7 +178,7 @@ struct snib__hold *snib__witness_take(struct snib__queue *queue,
 void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
 void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
-/* queue.c's, for the driver.  Inside. */
+/* queue.c's, for the driver.  Inside.  wakes NULL: the queue's bell is rung at once. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
 void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);

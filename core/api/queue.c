@@ -79,8 +79,12 @@ static bool queue_empty(const struct snib__queue *queue)
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
-    if (was_empty && !queue->draining)
+    if (!was_empty || queue->draining)
+        return;
+    if (wakes)
         snib__wake_bell(&queue->client->driver, wakes, queue->bell);
+    else
+        snib__sys_ring(queue->bell->fd);
 }
 
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
@@ -165,7 +169,7 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
     struct snib__hold *hold = NULL;
     uint64_t token;
-    if (queue->witnessed > 0) /* its grant has been reported */
+    if (queue->witnessed > 0)
         hold = snib__witness_take(queue, &token);
     if (!hold) {
         hold = queue->lost;
@@ -217,14 +221,12 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     if (cap > QUEUE_ENDED_MAX)
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
-        /* A hold's grant comes before its loss; otherwise losses have priority. */
-        if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
+        /* Losses have priority; a hold is here only after its grant was taken. */
+        if (queue->witnessed > 0 || queue->lost) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
             queue_next_op(queue, &events[n++], &ended[*out_ended]);
             *out_ended += ended[*out_ended] != NULL;
-        } else if (queue->lost) {
-            queue_next_lost(queue, &events[n++]);
         } else if (queue->log_n > 0) {
             queue_next_log(queue, &events[n++]);
         } else if (queue->question) {
@@ -410,13 +412,14 @@ static void queue_cut(struct snib__queue *queue)
     struct snib__client *client = queue->client;
     struct snib__engine *engine = client->driver.engine;
     snib__time now = snib__now();
+    /* First, because a cancel lets others go on, and one may find a hold lost. */
+    snib__engine_forget_sink(engine, queue);
+    snib__witness_forget_queue(client, queue);
     for (struct snib__op *op = snib__engine_live(engine), *next; op; op = next) {
         next = op->live_next;
         if (op->sink == queue)
             snib__engine_cancel(engine, op, now);
     }
-    snib__engine_forget_sink(engine, queue);
-    snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
     snib__client_unask(client, queue);

@@ -22,9 +22,10 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  NULL: out
- * of memory. */
-static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
+/* One more user gets the handle of a granted hold: made for the first, shared by re-entries.  From now on its queue is
+ * told of a loss, also of one that was before.  NULL: out of memory. */
+static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold,
+                             struct snib__queue *queue, uint64_t token)
 {
     if (!hold->handle) {
         hold->handle = snib__handle_new(SNIB__HOLD, hold);
@@ -33,6 +34,8 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
         snib__client_ref(client);
         hold->slots++;
     }
+    if (snib__witness_add(client, hold, queue, token) != 0) /* never for the first */
+        return NULL;
     hold->given++;
     return hold->handle;
 }
@@ -75,8 +78,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
-        if (snib__witness_add(client, op->hold, op->tells, op->token) == 0)
-            out->hold = run_hold_handle(client, op->hold);
+        out->hold = run_hold_handle(client, op->hold, op->tells, op->token);
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {

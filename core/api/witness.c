@@ -52,10 +52,12 @@ int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
 {
     if (!queue || hold->sink == queue)
         return 0;
-    if (!hold->sink && hold->phase == SNIB__HELD) { /* it has no queue yet */
-        hold->sink = queue;
+    if (!hold->sink && (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)) {
+        hold->sink = queue; /* its first */
         hold->token = token;
         hold->tell = 1;
+        if (hold->phase == SNIB__LOST)
+            snib__queue_push_lost(queue, hold, NULL);
         return 0;
     }
     for (struct snib__witness *known = client->witnesses; known; known = known->next)

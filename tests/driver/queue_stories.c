@@ -265,6 +265,72 @@ static void late_witness(snib_queue *queue, snib_queue *other)
     snib_lock_free(lock);
 }
 
+static struct late {
+    snib_queue *queue;
+    snib_lock *lock;
+    snib_hold *hold;
+} late;
+
+static void reading_caller(void *argument)
+{
+    (void)argument;
+    MUST(snib_client_ping(clients[0], -1, err), SNIB_OK);
+    running--;
+}
+
+static void late_caller(void *argument)
+{
+    snib_op *op;
+    (void)argument;
+    MUST(snib_lock_acquire_begin(late.lock, 5, -1, LONG_MS, late.queue, 1, &late.hold, &op, err),
+         SNIB_OK);
+    running--;
+}
+
+/* Another thread reads a caller's grant, and the hold is lost before the caller has it: its queue is told after that,
+ * with the hold.  A re-entry through another queue that is fetched before changes nothing. */
+static void late_grant(snib_queue *queue, snib_queue *other)
+{
+    snib_event event, again;
+    for (int entered = 0; entered < 2; entered++) {
+        late = (struct late){.queue = queue, .lock = lock_of(0, "late", entered, 1000)};
+        world.silent = true;
+        running = 2;
+        world_thread("reader", reading_caller, NULL);
+        world_sleep(5 * SNIB__MS);
+        world_thread("late", late_caller, NULL);
+        world_sleep(5 * SNIB__MS);
+        world_freeze("late", 3000 * SNIB__MS);
+        world.silent = false;
+        world_sleep(200 * SNIB__MS);
+        if (entered) {
+            MUST(snib_lock_acquire_submit(late.lock, 5, -1, other, 2, NULL, err), SNIB_OK);
+            MUST(drained(other, &again), 1);
+            MUST(again.code, SNIB_OK);
+        }
+        world_sleep(1500 * SNIB__MS);
+        if (late.hold || drained(queue, &event) != 0)
+            world_fail("the loss is told before the caller has the hold");
+        if (entered) {
+            MUST(drained(other, &event), 1);
+            if (event.kind != SNIB_EVENT_LOST || event.hold != again.hold || event.token != 2)
+                world_fail("the second queue has no event of the loss");
+        }
+        world_stay(nobody_runs, NULL);
+        if (!world_readable(snib_queue_fd(queue, NULL), 0))
+            world_fail("the queue does not tell of the loss");
+        MUST(drained(queue, &event), 1);
+        if (event.kind != SNIB_EVENT_LOST || event.hold != late.hold || event.token != 1)
+            world_fail("the loss is reported without the hold");
+        MUST(drained(queue, &event), 0);
+        MUST(snib_hold_release(late.hold, err), SNIB_LOST);
+        snib_hold_free(late.hold);
+        if (entered)
+            snib_hold_free(again.hold);
+        snib_lock_free(late.lock);
+    }
+}
+
 /* Freeing a hold whose loss was reported drops no other event that is still to be reported. */
 static void two_losses(snib_queue *queue)
 {
@@ -575,6 +641,7 @@ void queue_rules(void *argument)
     MUST(snib_queue_new(clients[0], &other, err), SNIB_OK);
     MUST(snib_queue_new(clients[1], &strange, err), SNIB_OK);
     grants_and_losses(queue, other);
+    late_grant(queue, other);
     two_losses(queue);
     late_witness(queue, other);
     reasons();

@@ -279,9 +279,24 @@ MUTANTS = [
     ),
     Mutant(
         "a loss is told before its grant",
+        "api/lock.c",
+        "op->tells = queue; return op;",
+        "op->tells = queue; if (op && !op->done && op->hold) { op->hold->sink = queue; "
+        "op->hold->token = call->token; op->hold->tell = queue != NULL; } return op;",
+        "sim/driver",
+    ),
+    Mutant(
+        "a loss before its grant is told nobody",
+        "api/witness.c",
+        "if (hold->phase == SNIB__LOST) snib__queue_push_lost(queue, hold, NULL);",
+        "",
+        "sim/driver",
+    ),
+    Mutant(
+        "a loss that waits for its grant rings no bell",
         "api/queue.c",
-        "if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {",
-        "if (queue->witnessed > 0 || queue->lost) {",
+        "else snib__sys_ring(queue->bell->fd); }",
+        "}",
         "sim/driver",
     ),
     Mutant(
