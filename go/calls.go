@@ -102,13 +102,23 @@ func (c *Client) deliver(events []event) {
 	}
 }
 
-// slice returns how long, in ms, a caller may block its thread in C: long enough for one answer of a slow server, which
-// is fastest while calls are few, but for one caller at a time, because each needs a thread. unblock ends it.
-func (c *Client) slice(k *call) int64 {
-	if k.few && c.blocks.CompareAndSwap(false, true) {
-		return 70
+// A caller may block its thread in C for so many ms: long enough for one answer of a slow server, but C does not notice
+// that a context ends.
+const (
+	longSlice  = 70
+	shortSlice = 5
+)
+
+// slice returns how long, in ms, a caller may block its thread in C, which is fastest while calls are few, but for one
+// caller at a time, because each needs a thread. unblock ends it.
+func (c *Client) slice(ctx context.Context, k *call) int64 {
+	switch {
+	case !k.few || !c.blocks.CompareAndSwap(false, true):
+		return 0
+	case ctx.Done() == nil:
+		return longSlice
 	}
-	return 0
+	return shortSlice
 }
 
 func (c *Client) unblock(slice int64) {
@@ -175,6 +185,16 @@ func (c *Client) run(ctx context.Context, timed, changes bool, start func(token 
 
 // longestWait is the core's.
 const longestWait = 24 * time.Hour
+
+// ended reports whether a context has ended.
+func ended(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
 
 // waitMS returns the wait for the core: until the context's deadline, or without a limit. Beyond the core's longest wait
 // only the context limits it.

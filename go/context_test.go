@@ -373,6 +373,41 @@ func callsOf(client *snib.Client) map[string]func(context.Context) error {
 	}
 }
 
+// What is granted after its context has ended is given back, and the call says so.
+func TestGrantedTooLate(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	initialize(t, client.Semaphore("semaphore"), 1)
+	for what, acquire := range map[string]func(context.Context, string) (*snib.Hold, error){
+		"lock":      func(ctx context.Context, name string) (*snib.Hold, error) { return client.Mutex(name).Lock(ctx) },
+		"try":       func(ctx context.Context, name string) (*snib.Hold, error) { return client.Mutex(name).TryLock(ctx) },
+		"write":     func(ctx context.Context, name string) (*snib.Hold, error) { return client.RW(name).Lock(ctx) },
+		"reentrant": func(ctx context.Context, name string) (*snib.Hold, error) { return client.Reentrant(name, 7).Lock(ctx) },
+		"semaphore": func(ctx context.Context, _ string) (*snib.Hold, error) {
+			return client.Semaphore("semaphore").Acquire(ctx, 1)
+		},
+	} {
+		for i := range rounds(10) {
+			s.halt(t)
+			ctx, cancel := context.WithCancel(background)
+			sent := client.Stats().Commands
+			go func() {
+				for end := time.Now().Add(patience); client.Stats().Commands == sent && time.Now().Before(end); {
+					time.Sleep(100 * time.Microsecond)
+				}
+				cancel()
+				_ = s.cmd.Process.Signal(syscall.SIGCONT)
+			}()
+			hold, err := acquire(ctx, fmt.Sprint(what, i)) // no release of the round before is in its way
+			if hold != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, snib.ErrCancelled) {
+				t.Fatalf("%s: %v, %v", what, hold, err)
+			}
+			s.free(t, fmt.Sprint(what, i))
+		}
+	}
+	await(t, func() bool { return s.do(t, "GET", "semaphore") == "1" })
+}
+
 // A change that was applied is reported even if the context ends at that moment; otherwise MaybeApplied says so.
 func TestCountsThatAreCancelled(t *testing.T) {
 	s := startServer(t)

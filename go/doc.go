@@ -39,8 +39,10 @@
 //
 // One rule applies to contexts: a call with a context that has already ended starts nothing (a release does start, but
 // the call does not wait for it). If the context ends during a call, the operation is cancelled unless it was already
-// done, and the call reports what was done. An error caused by a context matches the context's error, and
-// [Error.MaybeApplied] tells whether something may have been done anyway.
+// done, and the call reports what was done; but a lock that was granted is given back. An error caused by a context
+// matches the context's error, and [Error.MaybeApplied] tells whether something may have been done anyway. Calls notice
+// a cancel within some milliseconds; after a deadline they may wait up to 100 ms for the core, which knows more about
+// why the time was not enough.
 //
 // The package compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
 // libuuid. The build tag snib_system links the installed libsnib instead.

@@ -269,7 +269,7 @@ func (h *Hold) release(ctx context.Context) error {
 	}
 	k := c.begin()
 	defer c.end(k)
-	slice := c.slice(k)
+	slice := c.slice(ctx, k)
 	s := startRelease(h.handle, slice, c.events.queue, k.token)
 	c.unblock(slice)
 	h.left(s)

@@ -116,8 +116,9 @@ func (l *lock) check(ctx context.Context) error {
 	return nil
 }
 
-// grant waits for the result of an acquisition; the hold in it is 0 for a latch.
-func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _ error) {
+// grant waits for the result of an acquisition; the hold in it is 0 for a latch. One that comes when ctx has ended is
+// given back, as the caller expects no lock any more.
+func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, err error) {
 	if err := l.check(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -125,18 +126,24 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _
 	w.kind, w.lock = l.kind, l.handle
 	k := c.begin()
 	defer c.end(k)
-	slice := c.slice(k)
+	slice := c.slice(ctx, k)
 	s := startAcquire(w, slice, c.events.queue, k.token)
 	c.unblock(slice)
 	runtime.KeepAlive(l)
-	switch s.code {
-	case codeOK:
-		return s.hold, s.fencing, nil
-	case codeAgain:
-		e, err := c.await(ctx, s, k, w.waitMS > 0)
-		return e.hold, e.fencing, l.fail(withDeadline(ctx, err))
+	hold, fencing, err = s.hold, s.fencing, s.err
+	if s.code == codeAgain {
+		var e event
+		e, err = c.await(ctx, s, k, w.waitMS > 0)
+		hold, fencing = e.hold, e.fencing
 	}
-	return 0, 0, l.fail(withDeadline(ctx, s.err))
+	if hold != 0 && ended(ctx) {
+		freeHold(hold)
+		hold, err = 0, contextError(ctx)
+	}
+	if err != nil {
+		return 0, 0, l.fail(withDeadline(ctx, err))
+	}
+	return hold, fencing, nil
 }
 
 func (l *lock) acquire(ctx context.Context, w wish) (*Hold, error) {
@@ -210,8 +217,9 @@ type locker struct{ *lock }
 
 func (l locker) self() *lock { return l.lock }
 
-// Lock waits for the lock until ctx ends; ctx limits the wait, not the hold. If ctx ends during the wait, or had
-// already ended, the error matches the context's, and the call will not give the caller the lock.
+// Lock waits for the lock until ctx ends; ctx limits the wait, not the hold. If ctx ends before Lock returns, or had
+// already ended, the error matches the context's, and the caller does not have the lock: one that was granted at that
+// moment is given back.
 func (l locker) Lock(ctx context.Context) (*Hold, error) { return l.hold(ctx, waitMS(ctx)) }
 
 // TryLock tries once; the error matches [ErrBusy] if the lock is held.
