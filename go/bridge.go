@@ -92,12 +92,12 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
 	var texts []*C.char
-	hasZero := false
+	hasNUL := false
 	text := func(s string) *C.char {
 		if s == "" {
 			return nil
 		}
-		hasZero = hasZero || strings.Contains(s, "\x00")
+		hasNUL = hasNUL || strings.Contains(s, "\x00")
 		texts = append(texts, C.CString(s))
 		return texts[len(texts)-1]
 	}
@@ -110,9 +110,12 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	if o.login != nil {
 		raw.ask_credentials = 1
 	}
+	if hasNUL {
+		return 0, makeError(ErrInvalidOption, "the text of an option has a NUL character", 0)
+	}
 	cURL := text(url)
-	if hasZero {
-		return 0, makeError(ErrInvalidArgument, "a URL or an option's text has a zero byte", 0)
+	if hasNUL {
+		return 0, makeError(ErrInvalidURL, "the URL has a NUL character", 0)
 	}
 	var client C.uint64_t
 	var err C.snib_error

@@ -43,7 +43,8 @@ func TestRefusedURLs(t *testing.T) {
 		"redis://u:canary@host?recheck=1h":    {snib.ErrInvalidOption, "use 50 to 60000 ms"},
 		"redis://u:canary@host?lease=1ms":     {snib.ErrInvalidLease, "100 ms to 24 hours"},
 		"redis://u:canary@host?tls_ca=/ca":    {snib.ErrInvalidOption, "rediss://"},
-		"redis://host\x00":                    {snib.ErrInvalidArgument, "zero byte"},
+		"redis://host\x00":                    {snib.ErrInvalidURL, "the URL has a NUL"},
+		"\x00":                                {snib.ErrInvalidURL, "the URL has a NUL"},
 	} {
 		err := openError(t, url)
 		if !errors.Is(err, want.code) || !strings.Contains(err.Error(), want.text) || strings.Contains(err.Error(), "nary") {

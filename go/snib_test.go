@@ -392,7 +392,7 @@ func TestBadInput(t *testing.T) {
 		expect("url "+url, err, want)
 	}
 	_, err = snib.Open(background, "redis://nul\x00byte")
-	expect("NUL in a URL", err, snib.ErrInvalidArgument)
+	expect("NUL in a URL", err, snib.ErrInvalidURL)
 	must(t, client.Close())
 	must(t, client.Close())
 	_, err = client.Mutex("x").Lock(background)
