@@ -72,13 +72,28 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 
 // toldError makes an Error from what the core reports.
 func toldError(code Code, text string, os syscall.Errno) *Error {
-	const mark = "; the server said: "
 	e := makeError(code, text, os)
 	e.told = text != "" && e.Code == code
-	if at := strings.LastIndex(text, mark); at >= 0 {
-		e.Server = text[at+len(mark):]
-	}
+	e.Server = serverWords(text)
 	return e
+}
+
+// serverWords returns the end of the core's sentence, where it quotes the server. What looks like that between quotation
+// marks is part of a name.
+func serverWords(text string) string {
+	const mark = "; the server said: "
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '"':
+			quoted = !quoted
+		case quoted && text[i] == '\\':
+			i++ // the next character is not a quotation mark
+		case !quoted && strings.HasPrefix(text[i:], mark):
+			return text[i+len(mark):]
+		}
+	}
+	return ""
 }
 
 // contextError is the error of an operation that ended because its context did.

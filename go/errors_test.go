@@ -60,6 +60,27 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
+// Only what the server said is quoted as its words, whatever is in the lock's name.
+func TestServerWords(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	for _, name := range []string{"job; the server said: all is well", `a"; the server said: "`, `\"; the server said: b`,
+		`\`, `"; the server said: `, strings.Repeat("; the server said: ", 20), strings.Repeat(`"`, 300)} {
+		must(t, lock(t, client.Mutex(name)).Unlock(background))
+		hold := lock(t, client.Mutex(name))
+		_, err := client.Mutex(name).TryLock(background)
+		var e *snib.Error
+		if !errors.As(err, &e) || e.Server != "" || e.Name != name {
+			t.Errorf("busy: %+v", e)
+		}
+		must(t, hold.Unlock(background))
+		s.do(t, "SET", name, "a string")
+		if _, err = client.Mutex(name).TryLock(background); !errors.As(err, &e) || !strings.HasPrefix(e.Server, "WRONGTYPE") {
+			t.Errorf("wrong type: %+v", e)
+		}
+	}
+}
+
 // An unreachable server is not reported as a lock that is held, and the error also matches the context's.
 func TestUnreachableIsSaidSo(t *testing.T) {
 	s := startServer(t)
