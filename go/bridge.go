@@ -144,7 +144,7 @@ func clientSettings(client uint64) (patience time.Duration, debug bool) {
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
 	C.bridge_client_get_options(C.uint64_t(client), &raw, nil)
-	return time.Duration(raw.patience_ms) * time.Millisecond, raw.debug > 0
+	return millis(int64(raw.patience_ms)), raw.debug > 0
 }
 
 func clientID(client uint64) string {
@@ -397,13 +397,17 @@ func checkHold(hold uint64) *Error {
 }
 
 func holdRemaining(hold uint64) time.Duration {
-	return max(0, millis(C.bridge_hold_remaining(C.uint64_t(hold))))
+	return max(0, millis(int64(C.bridge_hold_remaining(C.uint64_t(hold)))))
 }
 
-// millis converts a time of the core; one without an end becomes the longest duration.
-func millis(ms C.int64_t) time.Duration {
-	if ms > math.MaxInt64/C.int64_t(time.Millisecond) {
+// millis converts a time of the core or of a server; one that is too long, or has no end, becomes the longest duration.
+func millis(ms int64) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
+	switch {
+	case ms > longest:
 		return math.MaxInt64
+	case ms < -longest:
+		return math.MinInt64
 	}
 	return time.Duration(ms) * time.Millisecond
 }
@@ -494,7 +498,7 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 			token:     uint64(raw.token),
 			hold:      *(*uint64)(unsafe.Pointer(&raw.hold)),
 			fencing:   int64(raw.fencing),
-			remaining: millis(raw.remaining_ms),
+			remaining: millis(int64(raw.remaining_ms)),
 			count:     int64(raw.count),
 			waiting:   int64(raw.waiting),
 			held:      raw.held != 0,

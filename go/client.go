@@ -119,7 +119,7 @@ var closers = make(chan struct{}, 10)
 // closeInTurn waits for its turn, up to the time limit. A client whose turn does not come in time is closed anyway, but
 // its releases are not confirmed.
 func (c *Client) closeInTurn(ms int64) error {
-	limit := time.Duration(ms) * time.Millisecond
+	limit := millis(ms)
 	if ms < 0 {
 		limit = c.patience
 	}

@@ -65,8 +65,7 @@ func (d *Description) add(words []string) {
 	} else if number, known := numbers[words[0]]; known {
 		*number = whole(words, 1)
 	} else if list, known := lists[words[0]]; known {
-		left := time.Duration(whole(words, 2)) * time.Millisecond
-		*list = append(*list, Holder{Owner: words[1], Remaining: left, Count: whole(words, 3)})
+		*list = append(*list, Holder{Owner: words[1], Remaining: millis(whole(words, 2)), Count: whole(words, 3)})
 	}
 }
 

@@ -5,6 +5,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"math"
 	"syscall"
 	"testing"
 	"time"
@@ -76,6 +77,22 @@ func TestDescribe(t *testing.T) {
 	}
 	s.do(t, "RPUSH", "list", "x")
 	describe(t, client, "list", "other")
+}
+
+// A lease of other programs may be longer than any duration of Go.
+func TestLongLease(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	const owner = "0123abcd-0000-4000-8000-000000000000:1"
+	s.do(t, "HSET", "long", owner, "1")
+	s.do(t, "PEXPIRE", "long", "9999999999999999")
+	if d := describe(t, client, "long", "mutex"); len(d.Holders) != 1 || d.Holders[0].Remaining != math.MaxInt64 {
+		t.Errorf("%+v", d)
+	}
+	info, err := client.Mutex("long").Info(background)
+	if must(t, err); info.Remaining != math.MaxInt64 {
+		t.Errorf("%+v", info)
+	}
 }
 
 func TestDescribeFails(t *testing.T) {
