@@ -58,11 +58,11 @@ struct snib__queue {
     void *handle;
     struct snib__bell *bell;
     struct snib__leader leader;
-    bool draining;                       /* its events need no bell: the consumer takes them next */
-    _Atomic bool busy;                   /* a consumer is inside; read without the mutex */
-    bool corked;                         /* submitted operations wait for the uncork */
-    _Atomic bool woken;                  /* snib_queue_wake() was called */
-    struct snib__op *head, *tail;        /* done, by next */
+    bool draining;                /* its events need no bell: the consumer takes them next */
+    _Atomic bool busy;            /* a thread is in snib_queue_wait(); read without the mutex */
+    bool corked;                  /* submitted operations wait for the uncork */
+    _Atomic bool woken;           /* snib_queue_wake() was called */
+    struct snib__op *head, *tail; /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
     struct snib__log_record *log; /* a ring, or NULL */

@@ -4010,7 +4010,7 @@ enum snib_code {
     SNIB_EURL = -5,      /* the URL cannot be understood */
     SNIB_EOPTION = -6,   /* an option is out of range or unknown */
     SNIB_ENOTSUP = -7,   /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,    /* another consumer is using the queue right now */
+    SNIB_EINUSE = -8,    /* another thread is waiting on the queue, or for the operation, right now */
     SNIB_EUPGRADE = -9,  /* the owner holds the read lock and cannot get the write lock as well */
     SNIB_EPERMITS = -10, /* more permits than exist, or an invalid count */
     /* resources */
@@ -4879,7 +4879,8 @@ typedef struct snib_event {
  * Blocks   for at most timeout_ms (-1: no limit).
  * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle has been freed);
  *          SNIB_AGAIN after timeout_ms or when a signal handler ran: the operation continues;
- *          SNIB_EINVAL if it has a queue; SNIB_EHANDLE; SNIB_EFORKED.
+ *          SNIB_EINVAL if it has a queue; SNIB_EINUSE if another thread is in this call for it; SNIB_EHANDLE;
+ *          SNIB_EFORKED.
  */
 SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event, snib_error *err);
 
@@ -4910,10 +4911,14 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
 /* snib_queue_drain - take up to cap events out of the queue, oldest first.
- * Returns  their number (0: none), SNIB_EINUSE if another thread is draining or waiting, or an error. */
+ *
+ * Threads that drain at the same time, because a poll has woken several, get different events; of one hold, they may
+ * then see the loss before the grant.
+ *
+ * Returns  their number (0: none), SNIB_EINUSE if another thread is in snib_queue_wait(), or an error. */
 SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
 
-/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed (-1: no limit), a signal
+/* snib_queue_wait - the same, for one thread at a time, but block until there is an event, timeout_ms has passed (-1: no limit), a signal
  * handler has run or snib_queue_wake() was called; without an event, return 0. */
 SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
                              int64_t timeout_ms, snib_error *err);

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -183,6 +184,48 @@ static void descriptor(void **state)
     must_release(hold);
 }
 
+struct share {
+    snib_queue *queue;
+    atomic_int *left;
+    int times[300]; /* that the event with this token came */
+};
+
+static void *drain_share(void *argument)
+{
+    struct share *share = argument;
+    snib_event events[4];
+    while (*share->left > 0) {
+        int n = snib_queue_drain(share->queue, events, 4, NULL);
+        if (n < 0)
+            fail_msg("a drain gave %s", snib_code_name(n));
+        for (int i = 0; i < n; i++)
+            share->times[events[i].token]++;
+        *share->left -= n;
+    }
+    return NULL;
+}
+
+/* Threads that drain at the same time get each event once, and no error. */
+static void several_drain(void **state)
+{
+    struct world *world = *state;
+    enum { EVENTS = 300, THREADS = 3 };
+    static struct share shares[THREADS];
+    atomic_int left = EVENTS;
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        shares[i] = (struct share){.queue = world->queue, .left = &left};
+        assert_int_equal(pthread_create(&threads[i], NULL, drain_share, &shares[i]), 0);
+    }
+    for (uint64_t token = 0; token < EVENTS; token++)
+        EXPECT(snib_client_ping_submit(world->client, -1, world->queue, token, NULL, err), SNIB_OK);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int token = 0; token < EVENTS; token++)
+        assert_int_equal(shares[0].times[token] + shares[1].times[token] + shares[2].times[token],
+                         1);
+}
+
 /* Grants that were not fetched are given back when the queue is freed. */
 static void freed_with_grants(void **state)
 {
@@ -350,6 +393,7 @@ int main(void)
         TEST(texts),
         TEST(reentry),
         TEST(descriptor),
+        TEST(several_drain),
         TEST(freed_with_grants),
         TEST(begin),
         TEST(waiting_is_idle),

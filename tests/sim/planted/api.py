@@ -278,6 +278,14 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "a drain keeps others out",
+        "api/queue.c",
+        "else code = queue_drain(queue, events, cap, err); snib__handle_put(handle); return code;",
+        "else { queue->busy = true; code = queue_drain(queue, events, cap, err); queue->busy = "
+        "false; } snib__handle_put(handle); return code;",
+        "live/queue several_drain",
+    ),
+    Mutant(
         "a loss is told before its grant",
         "api/lock.c",
         "op->tells = queue; return op;",
