@@ -7,12 +7,14 @@
 -- KEYS[5] token     the counter of the fenced lock; used if it exists
 --
 -- Redisson drops a waiter at the head whose place has ended.  A Redisson waiter adds its wait to the place of
--- the tail when it queues, and subtracts it from all places when it gets the lock.  So a Snib place behind a
--- Redisson waiter is chained in the same way, and marked by half a millisecond in its score; all other Snib
--- places end 4 s from now.  The first Snib waiter pushes the places from its own on by the time that passes, so
--- that live waiters keep theirs and a dead one costs seconds.  Among Snib waiters beats decide: a client silent
--- for 2.5 s is dead.
+-- the tail when it queues, or to the end of the holder's lease, and subtracts it from all places when it gets the
+-- lock.  So a Snib place behind a Redisson waiter is chained in the same way, and marked by half a millisecond in
+-- its score; all other Snib places end 4 s from now.  The first Snib waiter pushes the places from its own on by the
+-- time that passes, so that live waiters keep theirs and a dead one costs seconds; when it leaves, the places of the
+-- Redisson waiters right behind it are based on the holder's lease instead.  Among Snib waiters beats decide: a
+-- client silent for 2.5 s is dead.
 local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000
+local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -29,14 +31,35 @@ local function chained(score)
     return score and tonumber(score) % 1 ~= 0
 end
 
--- An abandoned queue must expire: some seconds after the last place in it.
-local function expire()
+-- An abandoned queue of Snib waiters must expire.  Redisson's have no TTL, and its waiters rely on that.  `foreign`:
+-- whether there are any; if not given, the tail tells, because Snib places behind them are chained.
+local function expire(foreign)
     local tail = redis.call('lindex', KEYS[2], -1)
-    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now
-    local left = string.format('%d', math.max(last - now, 0) + BEATS)
-    redis.call('pexpire', KEYS[2], left)
-    redis.call('pexpire', KEYS[3], left)
+    local last = tail and redis.call('zscore', KEYS[3], tail) or now
+    if foreign == nil and tail then
+        foreign = not ours(tail) or chained(last)
+    end
+    local left = string.format('%d', math.max(tonumber(last) - now, 0) + ABANDONED)
+    for _, key in ipairs({ KEYS[2], KEYS[3] }) do
+        if foreign then
+            redis.call('persist', key)
+        else
+            redis.call('pexpire', key, left)
+        end
+    end
     redis.call('pexpire', KEYS[4], BEATS)
+end
+
+-- The lock's lease is this much longer than the Redisson waiters at the head could know.
+local function raise(ms)
+    local at, member = 0, ms > 0 and redis.call('lindex', KEYS[2], 0)
+    while member and not ours(member) do
+        if redis.call('zscore', KEYS[3], member) then
+            redis.call('zincrby', KEYS[3], ms, member)
+        end
+        at = at + 1
+        member = redis.call('lindex', KEYS[2], at)
+    end
 end
 
 -- ms is negative if the clock was set back; waiters that came since keep their places.  A waiter without a place
@@ -90,11 +113,12 @@ local function mend()
 end
 
 -- Remove an owner from the queue, and subtract what its place had added from those behind it: the part of the
--- patience between its end and that of the place before it, or now.
+-- patience between its end and that of the place before it, or now.  Behind the head, they are based on the lease.
 local function leave(owner)
-    local score = redis.call('zscore', KEYS[3], owner)
+    local score, added = redis.call('zscore', KEYS[3], owner), false
+    local was_head = score and redis.call('lindex', KEYS[2], 0) == owner
     if chained(score) then
-        local before, added = now, false
+        local before = now
         for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
             if added then
                 redis.call('zincrby', KEYS[3], -added, member)
@@ -106,7 +130,12 @@ local function leave(owner)
         end
     end
     redis.call('zrem', KEYS[3], owner)
-    return redis.call('lrem', KEYS[2], 0, owner)
+    local left = redis.call('lrem', KEYS[2], 0, owner)
+    if was_head then
+        raise(math.floor(now + math.max(redis.call('pttl', KEYS[1]), 0) - (tonumber(score) - (added or 0))))
+    end
+    expire()
+    return left
 end
 
 local refused_message = false

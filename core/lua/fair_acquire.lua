@@ -27,8 +27,11 @@ end
 
 -- Keep the client's places, and push them if it is the first Snib client.
 local function keep()
-    expire()
-    local members = redis.call('lrange', KEYS[2], 0, -1)
+    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false
+    for _, member in ipairs(members) do
+        foreign = foreign or not ours(member)
+    end
+    expire(foreign)
     for i, member in ipairs(members) do
         if ours(member) then
             if client(member) == client(owner) then
@@ -48,7 +51,11 @@ if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     -- An earlier try worked, or a release has granted the lock; confirm it with the full lease.
     -- A counter deleted in the meantime starts again.
     local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'
-    return take(left) or token(uncounted)
+    local refused = take(left)
+    if not refused then
+        raise(tonumber(lease) - left)
+    end
+    return refused or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
 -- Lower numbers of the client are stale places: a replica that became the master has brought them back.

@@ -772,8 +772,9 @@ static bool may_stay(const model_key *key)
         const struct sim_name *name = &sim.names[i];
         bool counts = name->family == FAMILY_SEMAPHORE || name->family == FAMILY_PERMITS;
         const char *text = counts ? name->text : name->token;
-        /* Redisson's half of a queue has no TTL. */
-        bool half = name->queue_torn && name->alien;
+        /* Half a queue, or one whose waiters have crashed, ends minutes later; Redisson's never. */
+        bool dead = name->queue_torn || (sim.enabled >> FAULT_CRASH & 1) != 0;
+        bool half = dead && (name->alien || key->expires_ns != UINT64_MAX);
         if (half && (is_named(key, name->queue) || is_named(key, name->places))) {
             return true;
         }

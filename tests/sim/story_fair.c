@@ -86,7 +86,7 @@ static void leavers(void)
     for (int i = 0; i < 10; i++) {
         kill_actor(&actors[1 + i]);
     }
-    run_for(LEASE + 20 * SECOND);
+    run_for(LEASE + 620 * SECOND);
     expect_nothing_left();
     end_world();
 }
