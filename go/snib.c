@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "da2095bcb621ba28"
+#define SNIB_BUILD_ID "a8b5788957b43add"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -171,7 +171,12 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
  *             holds, operations and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any
- *             thread may fork, whatever other threads are doing in the library.
+ *             thread may fork, whatever other threads are doing in the library.  The child has none of the parent's
+ *             descriptors of the library: they are closed in a handler of fork(), so a daemon may close all that it
+ *             inherits.  fork() waits while other threads of the library may have locks of OpenSSL (for up to 2 s,
+ *             usually for far less) or of the system's resolver (for up to 0.1 s after a lookup has begun): the child
+ *             could not unlock them.  A child made without fork()'s handlers, as by _Fork() or clone(), must not use
+ *             the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -1120,7 +1125,8 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
 /* snib_queue_fd - a non-blocking file descriptor that is readable when the queue may have events: then drain it; if
  * you poll for edges (EPOLLET), until that returns 0.  It may return 0 the first time, because whoever drains a queue
  * also reads the server's replies for it, which saves waking the background thread; if no drain comes, the thread
- * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.
+ * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.  The child of a fork
+ * does not have it.
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
@@ -1660,6 +1666,8 @@ bool snib__tls_files_done(const struct snib__tls_files *files);
 
 /* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
 void snib__tls_files_await(snib__time until);
+/* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
+void snib__tls_thread_ends(void);
 void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
 
 /* ---- A connection ---- */
@@ -2689,9 +2697,6 @@ void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
 void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
-/* In the child of a fork: close the copies of the parent's descriptors, and touch nothing else. */
-void snib__driver_forked(struct snib__driver *driver);
-
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 
@@ -2799,8 +2804,8 @@ struct snib__client {
     struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
-    _Atomic(struct snib__client *) heir; /* heir.c: replaces a client inherited over a fork */
-    _Atomic bool shed; /* inherited, and our copies of the parent's descriptors are closed */
+    _Atomic(struct snib__client *)
+        heir; /* heir.c: replaces a client inherited over a fork; itself: none will */
     snib_client_options options; /* in effect, without texts; for the heir */
     snib__time patience;
     int64_t lease_ms;
@@ -2879,8 +2884,8 @@ bool snib__client_forked(const struct snib__client *client);
 /* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
-/* Close our copies of the descriptors of the parent's client, once. */
-void snib__client_shed(struct snib__client *client);
+/* The client is being freed: return it or, if it was inherited, the heir that it has; from now on it gets none. */
+struct snib__client *snib__client_last(struct snib__client *client);
 struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
 /* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
@@ -4008,10 +4013,8 @@ void snib__client_destroy(void *object)
     struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
-    else if (heir)
+    else if (heir && heir != client)
         snib__client_destroy(heir);
-    else
-        snib__client_shed(client); /* the parent's connections live on */
     snib__client_unref(client);
 }
 
@@ -4020,8 +4023,7 @@ void snib_client_free(snib_client *handle)
     struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
     if (!client)
         return;
-    while (snib__client_forked(client) && atomic_load(&client->heir))
-        client = atomic_load(&client->heir);
+    client = snib__client_last(client);
     if (client->debug)
         snib__debug_freed(client);
     if (!snib__client_forked(
@@ -5396,10 +5398,46 @@ void snib__debug_init(void)
  * own atexit() handlers, which may still release, when exit() is called or main() returns, on
  * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
  * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.
+ * are made.  Before its parent forks, calls that must not be cut in two have ended: see forks.h.
  *
  * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
+
+/* ---- driver/forks.h ---------------------------------------------------------------------------*/
+
+/* forks.h - what a fork does not cut in two, and what its child does not keep.
+ *
+ * The child of a fork closes its copies of the library's descriptors before any code of the program
+ * runs there.  Later it could not know them by their numbers: a daemon closes all that it has
+ * inherited, and then the numbers are those of its own files.
+ *
+ * The locks of OpenSSL and of the C library's resolver do not survive a fork while another thread has
+ * them: the child would wait for them for ever.  So fork() waits for calls of these, and for those that
+ * open and close descriptors.  Calls of OpenSSL do not wait for the network, and end soon, but a lookup
+ * may take many seconds; then it waits for a name server, and has a lock no longer.
+ */
+#ifndef SNIB__FORKS_H
+#define SNIB__FORKS_H
+
+#include <stdbool.h>
+
+/* Around a call that a fork is not to cut in two; may be nested. */
+void snib__forks_enter(void);
+void snib__forks_leave(void);
+/* Inside, around a lookup. */
+void snib__forks_lookup(bool begins);
+
+/* List a new descriptor, or take one off the list that is about to be closed.  Inside.  keep() returns
+ * it, or -1 with errno; -1 is passed through. */
+int snib__forks_keep(int fd);
+void snib__forks_drop(int fd);
+
+/* The handlers of a fork; one at a time. */
+void snib__forks_prepare(void);
+void snib__forks_parent(void);
+void snib__forks_child(void);
+
+#endif
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -5450,10 +5488,12 @@ void snib__exit_wake(void)
 static void exit_fork_prepare(void)
 {
     pthread_mutex_lock(&exit_mutex);
+    snib__forks_prepare();
 }
 
 static void exit_fork_parent(void)
 {
+    snib__forks_parent();
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -5461,6 +5501,7 @@ static void exit_fork_child(void)
 {
     exit_first = NULL;
     snib__tls_files_forked();
+    snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -6211,32 +6252,35 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 #include <stdlib.h>
 
-void snib__client_shed(struct snib__client *client)
-{
-    if (!atomic_exchange(&client->shed, true)) /* the numbers may be used again by now */
-        snib__driver_forked(&client->driver);
-}
-
 /* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
- * one gets none: its locks are closed. */
+ * one gets none, and leads to itself: its locks are closed. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
         struct snib__client *made = NULL;
-        if (!heir && atomic_load(&client->shed) && !(heir = atomic_load(&client->heir))) {
+        if (!heir && !(made = snib__client_again(client, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made))
+            heir = made;
+        else if (made)
+            snib__client_unref(made);
+        if (heir == client) {
             *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
             return NULL;
         }
-        if (!heir && !(made = snib__client_again(client, err, out_code)))
-            return NULL;
-        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__client_shed(client);
-            heir = made;
-        } else if (made) {
-            snib__client_unref(made);
-        }
+        client = heir;
+    }
+    return client;
+}
+
+struct snib__client *snib__client_last(struct snib__client *client)
+{
+    while (snib__client_forked(client)) {
+        struct snib__client *heir = NULL;
+        if (atomic_compare_exchange_strong(&client->heir, &heir, client) || heir == client)
+            break;
         client = heir;
     }
     return client;
@@ -9479,11 +9523,8 @@ void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
-    if (snib__client_forked(client)) {
-        snib__sys_close(queue->leader.set);
-        snib__sys_close(queue->bell->fd);
-        return;
-    }
+    if (snib__client_forked(client))
+        return; /* as an inherited client, it stays in memory */
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
@@ -10875,7 +10916,6 @@ void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 /* ---- receiving ---- */
 
-/* Clear the pointer first: a child forked meanwhile must not close a reused descriptor. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -10884,18 +10924,6 @@ void snib__driver_drop_sock(struct snib__link *link)
     snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
-}
-
-void snib__driver_forked(struct snib__driver *d)
-{
-    for (const struct snib__link *link = snib__engine_links(d->engine); link;
-         link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
-        if (sock && sock->fd >= 0)
-            snib__sys_close(sock->fd);
-    }
-    snib__sys_close(d->alarm_fd);
-    snib__sys_close(d->wake_fd);
 }
 
 void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
@@ -11155,6 +11183,169 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
             atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(op))
             return false;
+    }
+}
+
+/* ---- driver/forks.c ---------------------------------------------------------------------------*/
+
+
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* For so long, from its begin, a fork waits for a call; for a lookup, less. */
+#define FORKS_CALL (2000 * SNIB__MS)
+#define FORKS_LOOKUP (100 * SNIB__MS)
+/* So long a call waits for a fork: the thread that forks may have been stopped. */
+#define FORKS_PATIENCE (500 * SNIB__MS)
+
+#define FORKS_CLOSED 0x80000000u
+
+/* How many threads are inside; FORKS_CLOSED: a thread forks. */
+static _Atomic uint32_t forks_word, forks_lookups;
+static _Atomic snib__time forks_entered, forks_looked; /* when the last one began */
+static _Thread_local uint32_t forks_depth, forks_looks;
+
+/* ---- Calls that are not cut in two ---- */
+
+void snib__forks_enter(void)
+{
+    if (forks_depth++ > 0)
+        return;
+    snib__time until = 0;
+    uint32_t word = atomic_load(&forks_word);
+    do {
+        while ((word & FORKS_CLOSED) && (until == 0 || snib__now() < until)) {
+            until = until ? until : snib__now() + FORKS_PATIENCE;
+            snib__park(&forks_word, word, until);
+            word = atomic_load(&forks_word);
+        }
+        atomic_store(&forks_entered, snib__now());
+    } while (!atomic_compare_exchange_weak(&forks_word, &word, word + 1));
+}
+
+void snib__forks_leave(void)
+{
+    if (--forks_depth == 0 && atomic_fetch_sub(&forks_word, 1) & FORKS_CLOSED)
+        snib__unpark_all(&forks_word);
+}
+
+void snib__forks_lookup(bool begins)
+{
+    if (begins)
+        atomic_store(&forks_looked, snib__now());
+    atomic_fetch_add(&forks_lookups, begins ? 1 : -1u);
+    forks_looks = begins;
+}
+
+/* The forking thread may be inside itself: in a handler of a signal, or in a module of the resolver. */
+static uint32_t forks_mine(void)
+{
+    return forks_depth > 0;
+}
+
+/* Until when a fork waits for those that are inside; 0: there are none. */
+static snib__time forks_until(uint32_t word)
+{
+    uint32_t n = (word & ~FORKS_CLOSED) - forks_mine();
+    if (n == 0)
+        return 0;
+    return n > atomic_load(&forks_lookups) ? atomic_load(&forks_entered) + FORKS_CALL
+                                           : atomic_load(&forks_looked) + FORKS_LOOKUP;
+}
+
+void snib__forks_prepare(void)
+{
+    uint32_t word = atomic_fetch_or(&forks_word, FORKS_CLOSED) | FORKS_CLOSED;
+    for (snib__time until; snib__now() < (until = forks_until(word));) {
+        snib__park(&forks_word, word, until);
+        word = atomic_load(&forks_word);
+    }
+}
+
+void snib__forks_parent(void)
+{
+    atomic_fetch_and(&forks_word, ~FORKS_CLOSED);
+    snib__unpark_all(&forks_word);
+}
+
+/* ---- Descriptors that the child does not keep ---- */
+
+/* One bit for each number, in chunks; the first has FORKS_BITS, each next one twice as many.  A chunk is
+ * never freed. */
+#define FORKS_SHIFT 10
+#define FORKS_BITS (1u << FORKS_SHIFT)
+#define FORKS_WORD 64u
+#define FORKS_CHUNKS (32 - FORKS_SHIFT)
+
+static _Atomic uint64_t forks_first[FORKS_BITS / FORKS_WORD];
+static _Atomic(_Atomic uint64_t *) forks_chunks[FORKS_CHUNKS] = {forks_first};
+
+static uint32_t forks_words(uint32_t chunk)
+{
+    return (FORKS_BITS << chunk) / FORKS_WORD;
+}
+
+static _Atomic uint64_t *forks_grow(uint32_t chunk)
+{
+    _Atomic uint64_t *made = calloc(forks_words(chunk), sizeof *made), *other = NULL;
+    if (made && !atomic_compare_exchange_strong(&forks_chunks[chunk], &other, made))
+        free(made);
+    return other ? other : made;
+}
+
+/* The word that has the descriptor's bit; NULL: there is none (yet), or no memory for it. */
+static _Atomic uint64_t *forks_find(int fd, bool grow, uint64_t *out_bit)
+{
+    uint32_t n = (uint32_t)fd + FORKS_BITS;
+    uint32_t chunk = 31u - (uint32_t)__builtin_clz(n) - FORKS_SHIFT;
+    uint32_t at = n - (FORKS_BITS << chunk);
+    _Atomic uint64_t *words = atomic_load(&forks_chunks[chunk]);
+    if (!words && grow)
+        words = forks_grow(chunk);
+    *out_bit = (uint64_t)1 << at % FORKS_WORD;
+    return words ? words + at / FORKS_WORD : NULL;
+}
+
+int snib__forks_keep(int fd)
+{
+    uint64_t bit;
+    if (fd < 0)
+        return fd;
+    _Atomic uint64_t *word = forks_find(fd, true, &bit);
+    if (word) {
+        atomic_fetch_or(word, bit);
+        return fd;
+    }
+    snib__sys_close(fd);
+    errno = ENOMEM;
+    return -1;
+}
+
+void snib__forks_drop(int fd)
+{
+    uint64_t bit;
+    _Atomic uint64_t *word = forks_find(fd, false, &bit);
+    if (word)
+        atomic_fetch_and(word, ~bit);
+}
+
+static void forks_close(_Atomic uint64_t *words, uint32_t chunk)
+{
+    const uint32_t first = (FORKS_BITS << chunk) - FORKS_BITS;
+    for (uint32_t i = 0; i < forks_words(chunk); i++)
+        for (uint64_t bits = atomic_exchange(&words[i], 0); bits; bits &= bits - 1)
+            snib__sys_close((int)(first + i * FORKS_WORD + (uint32_t)__builtin_ctzll(bits)));
+}
+
+void snib__forks_child(void)
+{
+    atomic_store(&forks_word, forks_mine());
+    atomic_store(&forks_lookups, forks_looks);
+    for (uint32_t chunk = 0; chunk < FORKS_CHUNKS; chunk++) {
+        _Atomic uint64_t *words = atomic_load(&forks_chunks[chunk]);
+        if (words)
+            forks_close(words, chunk);
     }
 }
 
@@ -11446,10 +11637,13 @@ static __attribute__((noinline)) void login_scrub(void)
 static void *login_main(void *argument)
 {
     struct snib__question *question = argument;
-    if (question->file)
+    if (question->file) {
+        snib__forks_enter(); /* a child is not to inherit the open file */
         question->good = login_read(question);
-    else
+        snib__forks_leave();
+    } else {
         question->good = login_check(question, question->call(question->data, &question->answer));
+    }
     login_scrub();
     login_tell(question);
     login_put(question);
@@ -12017,10 +12211,8 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 
 static void sock_free(struct snib__sock *sock)
 {
-    int fd = sock->fd;
-    sock->fd = -1; /* first: the child of a fork closes the descriptor that it finds here */
-    if (fd >= 0)
-        snib__sys_close(fd);
+    if (sock->fd >= 0)
+        snib__sys_close(sock->fd);
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);
@@ -12076,6 +12268,7 @@ void snib__sock_unuse(struct snib__sock *sock)
 }
 
 /* ---- driver/sys.c -----------------------------------------------------------------------------*/
+
 
 
 #include <errno.h>
@@ -12161,7 +12354,10 @@ struct snib__steps *snib__sys_steps(void)
 
 int snib__sys_bell(void)
 {
-    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    snib__forks_enter();
+    int bell = snib__forks_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    snib__forks_leave();
+    return bell;
 }
 
 void snib__sys_ring(int bell)
@@ -12178,7 +12374,9 @@ void snib__sys_hush(int bell)
 
 int snib__sys_set(void)
 {
-    int set = epoll_create1(EPOLL_CLOEXEC);
+    snib__forks_enter();
+    int set = snib__forks_keep(epoll_create1(EPOLL_CLOEXEC));
+    snib__forks_leave();
     if (set >= 0)
         fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
     return set;
@@ -12197,7 +12395,10 @@ void snib__sys_set_remove(int set, int fd)
 
 int snib__sys_alarm(void)
 {
-    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    snib__forks_enter();
+    int alarm = snib__forks_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    snib__forks_leave();
+    return alarm;
 }
 
 static struct timespec sys_timespec(snib__time ns)
@@ -12247,7 +12448,10 @@ static void sys_tune(int fd)
 
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    snib__forks_enter();
+    int fd =
+        snib__forks_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    snib__forks_leave();
     if (fd < 0)
         return errno;
     if (address->sa_family != AF_UNIX)
@@ -12286,11 +12490,14 @@ void snib__sys_shutdown(int fd)
 
 void snib__sys_close(int fd)
 {
+    snib__forks_enter();
+    snib__forks_drop(fd); /* first: the number may be another's as soon as it is closed */
 #ifdef __SANITIZE_THREAD__
     close(fd); /* the sanitizer sees it, and so knows that the number may be reused */
 #else
     syscall(SYS_close, fd);
 #endif
+    snib__forks_leave();
 }
 
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
@@ -12298,7 +12505,12 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags =
                                  AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
-    return getaddrinfo(host, port, &hints, out);
+    snib__forks_enter();
+    snib__forks_lookup(true);
+    int result = getaddrinfo(host, port, &hints, out);
+    snib__forks_lookup(false);
+    snib__forks_leave();
+    return result;
 }
 
 void snib__sys_resolve_free(struct addrinfo *addresses)
@@ -12776,6 +12988,8 @@ void *snib__thread_main(void *argument)
         free(watch.polls);
         free(watch.entries);
     }
+    if (d->tls.trust)
+        snib__tls_thread_ends();
     return NULL;
 }
 
@@ -12982,11 +13196,13 @@ static void tls_unlock(struct snib__tls *tls)
         snib__unpark(&tls->word);
 }
 
-/* OpenSSL gets random numbers by system calls that would be cancellation points. */
+/* OpenSSL gets random numbers by system calls that would be cancellation points, and has locks that a fork must find
+ * free. */
 static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    snib__forks_enter();
     if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
     return old;
@@ -12994,6 +13210,7 @@ static int tls_begin(void)
 
 static void tls_end(int old)
 {
+    snib__forks_leave();
     pthread_setcancelstate(old, NULL);
 }
 
@@ -13095,8 +13312,11 @@ void snib__tls_free(struct snib__tls *tls)
 {
     if (!tls)
         return;
-    if (tls->ssl)
+    if (tls->ssl) {
+        int old = tls_begin();
         snib__openssl()->SSL_free(tls->ssl); /* and its BIO */
+        tls_end(old);
+    }
     snib__buf_free(&tls->in);
     snib__buf_free(&tls->out);
     snib__buf_free(&tls->wire);
@@ -13526,8 +13746,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
 
 void snib__tls_context_free(struct snib__tls_context *context)
 {
+    snib__forks_enter();
     if (context->ssl)
         snib__openssl()->SSL_CTX_free(context->ssl);
+    snib__forks_leave();
     free(context->server_name);
     *context = (struct snib__tls_context){0};
 }
@@ -13570,10 +13792,17 @@ void snib__tls_files_forked(void)
     atomic_store(&files_threads, 0);
 }
 
+void snib__tls_thread_ends(void)
+{
+    snib__forks_enter();
+    if (snib__openssl())
+        snib__openssl()->OPENSSL_thread_stop();
+    snib__forks_leave();
+}
+
 static void files_thread_ends(void)
 {
-    if (snib__openssl())
-        snib__openssl()->OPENSSL_thread_stop(); /* what OpenSSL keeps for this thread */
+    snib__tls_thread_ends();
     atomic_fetch_sub(&files_threads, 1);
     snib__unpark_all(&files_threads);
 }
@@ -13623,7 +13852,9 @@ static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
     bool has_key = files->config.cert_file || files->config.key_file;
+    snib__forks_enter();
     snib__tls_context_load(&files->config, &files->context, &files->failure);
+    snib__forks_leave();
     snib__tls_config_free(&files->config);
     if (has_key)
         files_scrub_heap();
@@ -13745,22 +13976,28 @@ void snib__tls_at_end(void (*ends)(void))
 /* The code that initialises OpenSSL first decides whether its exit handler tears it down, while
  * threads may still use it and before locks are released.  Snib asks for no handler; if other code
  * was first, Snib is told before the teardown. */
-static void openssl_start(void)
+static bool openssl_begin(struct snib__openssl *o)
 {
-    struct snib__openssl *o = &openssl_table;
     uint64_t options = SNIB__SSL_NO_ATEXIT;
 #ifdef SNIB_OPENSSL_OWN
     options |= SNIB__SSL_NO_LOAD_CONFIG; /* the system's is for the system's library */
     o->own = true;
 #endif
     if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
-        return;
+        return false;
     if (!o->own)
         o->OPENSSL_atexit(openssl_ending);
     o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
-    openssl_works = o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
-                    o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
-                    o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+    return o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
+           o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
+           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+}
+
+static void openssl_start(void)
+{
+    snib__forks_enter();
+    openssl_works = openssl_begin(&openssl_table);
+    snib__forks_leave();
 }
 
 const struct snib__openssl *snib__openssl(void)
@@ -13837,8 +14074,11 @@ static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
 void snib__tls_trust_forget(struct snib__tls_trust *trust)
 {
     X509_STORE *old = trust ? trust_swap(trust, NULL, NULL) : NULL;
-    if (old)
-        snib__openssl()->X509_STORE_free(old);
+    if (!old)
+        return;
+    snib__forks_enter();
+    snib__openssl()->X509_STORE_free(old);
+    snib__forks_leave();
 }
 
 void snib__tls_trust_free(struct snib__tls_trust *trust)

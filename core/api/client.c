@@ -473,10 +473,8 @@ void snib__client_destroy(void *object)
     struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
-    else if (heir)
+    else if (heir && heir != client)
         snib__client_destroy(heir);
-    else
-        snib__client_shed(client); /* the parent's connections live on */
     snib__client_unref(client);
 }
 
@@ -485,8 +483,7 @@ void snib_client_free(snib_client *handle)
     struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
     if (!client)
         return;
-    while (snib__client_forked(client) && atomic_load(&client->heir))
-        client = atomic_load(&client->heir);
+    client = snib__client_last(client);
     if (client->debug)
         snib__debug_freed(client);
     if (!snib__client_forked(

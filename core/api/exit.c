@@ -4,11 +4,12 @@
  * own atexit() handlers, which may still release, when exit() is called or main() returns, on
  * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
  * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
- * are made.
+ * are made.  Before its parent forks, calls that must not be cut in two have ended: see forks.h.
  *
  * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
 #include "api/debug.h"
+#include "driver/forks.h"
 
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
@@ -59,10 +60,12 @@ void snib__exit_wake(void)
 static void exit_fork_prepare(void)
 {
     pthread_mutex_lock(&exit_mutex);
+    snib__forks_prepare();
 }
 
 static void exit_fork_parent(void)
 {
+    snib__forks_parent();
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -70,6 +73,7 @@ static void exit_fork_child(void)
 {
     exit_first = NULL;
     snib__tls_files_forked();
+    snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
 }
 

@@ -14,32 +14,35 @@
 
 #include <stdlib.h>
 
-void snib__client_shed(struct snib__client *client)
-{
-    if (!atomic_exchange(&client->shed, true)) /* the numbers may be used again by now */
-        snib__driver_forked(&client->driver);
-}
-
 /* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
- * one gets none: its locks are closed. */
+ * one gets none, and leads to itself: its locks are closed. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
         struct snib__client *made = NULL;
-        if (!heir && atomic_load(&client->shed) && !(heir = atomic_load(&client->heir))) {
+        if (!heir && !(made = snib__client_again(client, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made))
+            heir = made;
+        else if (made)
+            snib__client_unref(made);
+        if (heir == client) {
             *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
             return NULL;
         }
-        if (!heir && !(made = snib__client_again(client, err, out_code)))
-            return NULL;
-        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__client_shed(client);
-            heir = made;
-        } else if (made) {
-            snib__client_unref(made);
-        }
+        client = heir;
+    }
+    return client;
+}
+
+struct snib__client *snib__client_last(struct snib__client *client)
+{
+    while (snib__client_forked(client)) {
+        struct snib__client *heir = NULL;
+        if (atomic_compare_exchange_strong(&client->heir, &heir, client) || heir == client)
+            break;
         client = heir;
     }
     return client;

@@ -19,8 +19,8 @@ struct snib__client {
     struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
-    _Atomic(struct snib__client *) heir; /* heir.c: replaces a client inherited over a fork */
-    _Atomic bool shed; /* inherited, and our copies of the parent's descriptors are closed */
+    _Atomic(struct snib__client *)
+        heir; /* heir.c: replaces a client inherited over a fork; itself: none will */
     snib_client_options options; /* in effect, without texts; for the heir */
     snib__time patience;
     int64_t lease_ms;
@@ -99,8 +99,8 @@ bool snib__client_forked(const struct snib__client *client);
 /* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
-/* Close our copies of the descriptors of the parent's client, once. */
-void snib__client_shed(struct snib__client *client);
+/* The client is being freed: return it or, if it was inherited, the heir that it has; from now on it gets none. */
+struct snib__client *snib__client_last(struct snib__client *client);
 struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
 /* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for

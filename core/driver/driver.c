@@ -366,7 +366,6 @@ void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 /* ---- receiving ---- */
 
-/* Clear the pointer first: a child forked meanwhile must not close a reused descriptor. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -375,18 +374,6 @@ void snib__driver_drop_sock(struct snib__link *link)
     snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
-}
-
-void snib__driver_forked(struct snib__driver *d)
-{
-    for (const struct snib__link *link = snib__engine_links(d->engine); link;
-         link = snib__link_next(link)) {
-        const struct snib__sock *sock = snib__link_carrier(link);
-        if (sock && sock->fd >= 0)
-            snib__sys_close(sock->fd);
-    }
-    snib__sys_close(d->alarm_fd);
-    snib__sys_close(d->wake_fd);
 }
 
 void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)

@@ -157,9 +157,6 @@ void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
 void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
-/* In the child of a fork: close the copies of the parent's descriptors, and touch nothing else. */
-void snib__driver_forked(struct snib__driver *driver);
-
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 

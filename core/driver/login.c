@@ -1,5 +1,6 @@
 #include "driver/login.h"
 
+#include "driver/forks.h"
 #include "net/error.h"
 #include "net/text.h"
 
@@ -141,10 +142,13 @@ static __attribute__((noinline)) void login_scrub(void)
 static void *login_main(void *argument)
 {
     struct snib__question *question = argument;
-    if (question->file)
+    if (question->file) {
+        snib__forks_enter(); /* a child is not to inherit the open file */
         question->good = login_read(question);
-    else
+        snib__forks_leave();
+    } else {
         question->good = login_check(question, question->call(question->data, &question->answer));
+    }
     login_scrub();
     login_tell(question);
     login_put(question);

@@ -376,10 +376,8 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 
 static void sock_free(struct snib__sock *sock)
 {
-    int fd = sock->fd;
-    sock->fd = -1; /* first: the child of a fork closes the descriptor that it finds here */
-    if (fd >= 0)
-        snib__sys_close(fd);
+    if (sock->fd >= 0)
+        snib__sys_close(sock->fd);
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);

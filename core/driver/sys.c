@@ -1,5 +1,7 @@
 #include "driver/sys.h"
 
+#include "driver/forks.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -83,7 +85,10 @@ struct snib__steps *snib__sys_steps(void)
 
 int snib__sys_bell(void)
 {
-    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    snib__forks_enter();
+    int bell = snib__forks_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    snib__forks_leave();
+    return bell;
 }
 
 void snib__sys_ring(int bell)
@@ -100,7 +105,9 @@ void snib__sys_hush(int bell)
 
 int snib__sys_set(void)
 {
-    int set = epoll_create1(EPOLL_CLOEXEC);
+    snib__forks_enter();
+    int set = snib__forks_keep(epoll_create1(EPOLL_CLOEXEC));
+    snib__forks_leave();
     if (set >= 0)
         fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
     return set;
@@ -119,7 +126,10 @@ void snib__sys_set_remove(int set, int fd)
 
 int snib__sys_alarm(void)
 {
-    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    snib__forks_enter();
+    int alarm = snib__forks_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    snib__forks_leave();
+    return alarm;
 }
 
 static struct timespec sys_timespec(snib__time ns)
@@ -169,7 +179,10 @@ static void sys_tune(int fd)
 
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    snib__forks_enter();
+    int fd =
+        snib__forks_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    snib__forks_leave();
     if (fd < 0)
         return errno;
     if (address->sa_family != AF_UNIX)
@@ -208,11 +221,14 @@ void snib__sys_shutdown(int fd)
 
 void snib__sys_close(int fd)
 {
+    snib__forks_enter();
+    snib__forks_drop(fd); /* first: the number may be another's as soon as it is closed */
 #ifdef __SANITIZE_THREAD__
     close(fd); /* the sanitizer sees it, and so knows that the number may be reused */
 #else
     syscall(SYS_close, fd);
 #endif
+    snib__forks_leave();
 }
 
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
@@ -220,7 +236,12 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags =
                                  AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
-    return getaddrinfo(host, port, &hints, out);
+    snib__forks_enter();
+    snib__forks_lookup(true);
+    int result = getaddrinfo(host, port, &hints, out);
+    snib__forks_lookup(false);
+    snib__forks_leave();
+    return result;
 }
 
 void snib__sys_resolve_free(struct addrinfo *addresses)

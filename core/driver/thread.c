@@ -468,5 +468,7 @@ void *snib__thread_main(void *argument)
         free(watch.polls);
         free(watch.entries);
     }
+    if (d->tls.trust)
+        snib__tls_thread_ends();
     return NULL;
 }

@@ -1,6 +1,6 @@
 #include "driver/tls.h"
 
-#include "driver/park.h"
+#include "driver/forks.h"
 #include "driver/tls_openssl.h"
 #include "net/buf.h"
 
@@ -57,11 +57,13 @@ static void tls_unlock(struct snib__tls *tls)
         snib__unpark(&tls->word);
 }
 
-/* OpenSSL gets random numbers by system calls that would be cancellation points. */
+/* OpenSSL gets random numbers by system calls that would be cancellation points, and has locks that a fork must find
+ * free. */
 static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    snib__forks_enter();
     if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
     return old;
@@ -69,6 +71,7 @@ static int tls_begin(void)
 
 static void tls_end(int old)
 {
+    snib__forks_leave();
     pthread_setcancelstate(old, NULL);
 }
 
@@ -170,8 +173,11 @@ void snib__tls_free(struct snib__tls *tls)
 {
     if (!tls)
         return;
-    if (tls->ssl)
+    if (tls->ssl) {
+        int old = tls_begin();
         snib__openssl()->SSL_free(tls->ssl); /* and its BIO */
+        tls_end(old);
+    }
     snib__buf_free(&tls->in);
     snib__buf_free(&tls->out);
     snib__buf_free(&tls->wire);

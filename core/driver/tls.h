@@ -92,6 +92,8 @@ bool snib__tls_files_done(const struct snib__tls_files *files);
 
 /* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
 void snib__tls_files_await(snib__time until);
+/* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
+void snib__tls_thread_ends(void);
 void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
 
 /* ---- A connection ---- */

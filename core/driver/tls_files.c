@@ -1,6 +1,6 @@
 /* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
  * disk take effect with the next one, and on a separate thread, because disks can be slow. */
-#include "driver/park.h"
+#include "driver/forks.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
 #include "net/error.h"
@@ -198,8 +198,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
 
 void snib__tls_context_free(struct snib__tls_context *context)
 {
+    snib__forks_enter();
     if (context->ssl)
         snib__openssl()->SSL_CTX_free(context->ssl);
+    snib__forks_leave();
     free(context->server_name);
     *context = (struct snib__tls_context){0};
 }
@@ -242,10 +244,17 @@ void snib__tls_files_forked(void)
     atomic_store(&files_threads, 0);
 }
 
+void snib__tls_thread_ends(void)
+{
+    snib__forks_enter();
+    if (snib__openssl())
+        snib__openssl()->OPENSSL_thread_stop();
+    snib__forks_leave();
+}
+
 static void files_thread_ends(void)
 {
-    if (snib__openssl())
-        snib__openssl()->OPENSSL_thread_stop(); /* what OpenSSL keeps for this thread */
+    snib__tls_thread_ends();
     atomic_fetch_sub(&files_threads, 1);
     snib__unpark_all(&files_threads);
 }
@@ -295,7 +304,9 @@ static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
     bool has_key = files->config.cert_file || files->config.key_file;
+    snib__forks_enter();
     snib__tls_context_load(&files->config, &files->context, &files->failure);
+    snib__forks_leave();
     snib__tls_config_free(&files->config);
     if (has_key)
         files_scrub_heap();

@@ -1,5 +1,6 @@
 #include "driver/tls_openssl.h"
 
+#include "driver/forks.h"
 #include "driver/tls.h"
 
 #include <pthread.h>
@@ -64,22 +65,28 @@ void snib__tls_at_end(void (*ends)(void))
 /* The code that initialises OpenSSL first decides whether its exit handler tears it down, while
  * threads may still use it and before locks are released.  Snib asks for no handler; if other code
  * was first, Snib is told before the teardown. */
-static void openssl_start(void)
+static bool openssl_begin(struct snib__openssl *o)
 {
-    struct snib__openssl *o = &openssl_table;
     uint64_t options = SNIB__SSL_NO_ATEXIT;
 #ifdef SNIB_OPENSSL_OWN
     options |= SNIB__SSL_NO_LOAD_CONFIG; /* the system's is for the system's library */
     o->own = true;
 #endif
     if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
-        return;
+        return false;
     if (!o->own)
         o->OPENSSL_atexit(openssl_ending);
     o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
-    openssl_works = o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
-                    o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
-                    o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+    return o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
+           o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
+           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+}
+
+static void openssl_start(void)
+{
+    snib__forks_enter();
+    openssl_works = openssl_begin(&openssl_table);
+    snib__forks_leave();
 }
 
 const struct snib__openssl *snib__openssl(void)

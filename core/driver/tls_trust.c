@@ -5,6 +5,7 @@
  * inode, size and times are.  A folder given as an option is not cached: OpenSSL looks into it only
  * when it verifies, so it costs nothing to load.
  */
+#include "driver/forks.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
 #include "net/error.h"
@@ -67,8 +68,11 @@ static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
 void snib__tls_trust_forget(struct snib__tls_trust *trust)
 {
     X509_STORE *old = trust ? trust_swap(trust, NULL, NULL) : NULL;
-    if (old)
-        snib__openssl()->X509_STORE_free(old);
+    if (!old)
+        return;
+    snib__forks_enter();
+    snib__openssl()->X509_STORE_free(old);
+    snib__forks_leave();
 }
 
 void snib__tls_trust_free(struct snib__tls_trust *trust)

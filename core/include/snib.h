@@ -27,7 +27,12 @@
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
  *             holds, operations and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any
- *             thread may fork, whatever other threads are doing in the library.
+ *             thread may fork, whatever other threads are doing in the library.  The child has none of the parent's
+ *             descriptors of the library: they are closed in a handler of fork(), so a daemon may close all that it
+ *             inherits.  fork() waits while other threads of the library may have locks of OpenSSL (for up to 2 s,
+ *             usually for far less) or of the system's resolver (for up to 0.1 s after a lookup has begun): the child
+ *             could not unlock them.  A child made without fork()'s handlers, as by _Fork() or clone(), must not use
+ *             the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -976,7 +981,8 @@ SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_er
 /* snib_queue_fd - a non-blocking file descriptor that is readable when the queue may have events: then drain it; if
  * you poll for edges (EPOLLET), until that returns 0.  It may return 0 the first time, because whoever drains a queue
  * also reads the server's replies for it, which saves waking the background thread; if no drain comes, the thread
- * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.
+ * reads them soon.  The queue owns the descriptor: poll it, but do not read, write or close it.  The child of a fork
+ * does not have it.
  * Returns  the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 

@@ -8,6 +8,9 @@
 #include "../support/support.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,19 +222,31 @@ static int descriptors(void)
     return n;
 }
 
-/* No descriptor of the parent's stays open in a child that uses, or frees, what it inherited. */
+/* How many a child has that is forked now. */
+static int descriptors_inherited(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(descriptors());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* The child has no descriptor of the parent's clients from the beginning, and closes its own. */
 static void descriptors_closed(void **state)
 {
     for (int run = 0; run < 3; run++) {
+        int before = descriptors_inherited(), status;
         struct inherited in = inherit(*state);
-        int before = descriptors(), status;
+        in.h.queue = must_queue(in.h.client);
         must_release(must_acquire(in.h.lock, 0));
         pid_t pid = fork();
         if (pid == 0) {
             snib_hold *hold;
             alarm(CHILD_S);
-            int inherited = descriptors();
-            CHILD(inherited > before); /* the connection */
+            CHILD(descriptors() == before);
             if (run >= 1)
                 CHILD(snib_lock_acquire(in.h.lock, 0, QUICK_MS, &hold, NULL) == SNIB_OK &&
                       snib_hold_release(hold, NULL) == SNIB_OK);
@@ -238,13 +255,307 @@ static void descriptors_closed(void **state)
             handles_free(&in.h);
             if (run >= 1)
                 snib_hold_free(hold);
-            CHILD(descriptors() < before); /* not even those of an unused client */
+            CHILD(descriptors() == before);
             _exit(0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
-        snib_client_free(in.h.client);
+        must_release(must_acquire(in.h.lock, 0));
+        handles_free(&in.h);
     }
+}
+
+/* Files of a daemon: it closes all that it has inherited, so they have the same numbers. */
+struct own {
+    int fd[24];
+    ino_t file[24];
+};
+
+static void child_opens_own(struct own *own)
+{
+    struct stat info;
+    CHILD(close_range(3, ~0U, 0) == 0);
+    for (int i = 0; i < 24; i++) {
+        CHILD((own->fd[i] = memfd_create("own", MFD_CLOEXEC)) >= 0);
+        CHILD(fstat(own->fd[i], &info) == 0);
+        own->file[i] = info.st_ino;
+    }
+}
+
+/* They are open, and empty. */
+static void child_has_own(const struct own *own)
+{
+    struct stat info;
+    for (int i = 0; i < 24; i++)
+        CHILD(fstat(own->fd[i], &info) == 0 && info.st_ino == own->file[i] && info.st_size == 0);
+}
+
+/* The child closes no descriptor by the number that it had in the parent. */
+static void own_files(void **state)
+{
+    for (int run = 0; run < 4; run++) {
+        int status;
+        struct inherited in = inherit(*state);
+        in.h.queue = must_queue(in.h.client);
+        must_release(must_acquire(in.h.lock, 0));
+        pid_t pid = fork();
+        if (pid == 0) {
+            static struct own own;
+            snib_hold *hold = NULL;
+            alarm(CHILD_S);
+            run == 3 ? (void)close_range(3, ~0U, 0) : child_opens_own(&own);
+            if (run >= 1)
+                CHILD(snib_lock_acquire(in.h.lock, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+            if (run < 3)
+                child_has_own(&own);
+            snib_queue_free(in.h.queue);
+            in.h.queue = NULL;
+            if (run == 2)
+                CHILD(snib_client_close(in.h.client, -1, NULL) == SNIB_OK);
+            else if (run >= 1)
+                CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
+            handles_free(&in.h);
+            if (run < 3)
+                child_has_own(&own);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        handles_free(&in.h);
+        expect_free(*state, "fork");
+    }
+}
+
+/* ---- What is in progress ------------------------------------------------------------------------ */
+
+/* A resolver with a lock, as the C library's; a lookup of "slow.test" has it for a while, and one of
+ * "silent.test" waits for an answer without it. */
+static pthread_mutex_t names = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool names_locked, names_wait, silent_ends;
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (strstr(host, ".test") && !(hints->ai_flags & AI_NUMERICHOST)) {
+        bool silent = strcmp(host, "silent.test") == 0;
+        pthread_mutex_lock(&names);
+        names_locked = true;
+        if (!silent)
+            nap_us(20000);
+        pthread_mutex_unlock(&names);
+        names_wait = silent;
+        while (silent && !silent_ends)
+            nap_us(5000);
+        return EAI_NONAME;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    return real(host, port, hints, out);
+}
+
+static atomic_bool login_ends;
+
+static int login_wait(void *data, snib_credentials *out)
+{
+    (void)data;
+    (void)out;
+    while (!login_ends)
+        nap_us(5000);
+    return -1;
+}
+
+/* Connections there remain in progress: the listener's queue is full. */
+static int deaf_port;
+
+static int deaf(int fillers[8])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    for (int i = 0; i < 8; i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        connect(fillers[i], (struct sockaddr *)&at, n);
+    }
+    nap_us(50000);
+    deaf_port = ntohs(at.sin_port);
+    return listener;
+}
+
+static void *ping_run(void *client)
+{
+    (void)snib_client_ping(client, -1, NULL);
+    return NULL;
+}
+
+/* Sockets that connect, and the bells of lookups and of requests for credentials and certificates. */
+static void in_progress(void **state)
+{
+    enum { CLIENTS = 2 };
+    char url[64];
+    int fillers[8], status;
+    snib_client_options options;
+    snib_client *clients[CLIENTS];
+    pthread_t threads[CLIENTS];
+    (void)state;
+    int listener = deaf(fillers);
+    int open = descriptors();
+    int before = descriptors_inherited();
+    snib_client_options_init(&options, sizeof options);
+    options.credentials = login_wait;
+    options.connect_timeout_ms = 60000;
+    for (int i = 0; i < CLIENTS; i++) {
+        snprintf(url, sizeof url, "rediss://%s:%d", i ? "silent.test" : "127.0.0.1", deaf_port);
+        EXPECT(snib_client_open(url, &options, &clients[i], err), SNIB_OK);
+        assert_int_equal(pthread_create(&threads[i], NULL, ping_run, clients[i]), 0);
+    }
+    /* Both have two of their own, and those of the files and of the credentials; one the socket, one the lookup's. */
+    AWAIT(names_wait && descriptors() == open + CLIENTS * 5, 10000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        CHILD(descriptors() == before);
+        for (int i = 0; i < CLIENTS; i++)
+            snib_client_free(clients[i]);
+        CHILD(descriptors() == before);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    silent_ends = login_ends = true;
+    for (int i = 0; i < CLIENTS; i++) {
+        pthread_join(threads[i], NULL);
+        snib_client_free(clients[i]);
+    }
+    for (int i = 0; i < 8; i++)
+        close(fillers[i]);
+    close(listener);
+}
+
+/* A fork waits for a lookup, which may have a lock that would be locked for ever in the child. */
+static void looking_up(void **state)
+{
+    (void)state;
+    for (int run = 0; run < count_of(50, 10); run++) {
+        pthread_t thread;
+        int status;
+        snib_client *client = must_open("redis://slow.test");
+        names_locked = false;
+        assert_int_equal(pthread_create(&thread, NULL, ping_run, client), 0);
+        AWAIT(names_locked, 10000);
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(CHILD_S);
+            CHILD(pthread_mutex_trylock(&names) == 0 && pthread_mutex_unlock(&names) == 0);
+            CHILD(snib_client_ping(client, 0, NULL) == SNIB_ERESOLVE);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        EXPECT(snib_client_close(client, 0, err), SNIB_OK);
+        pthread_join(thread, NULL);
+        snib_client_free(client);
+    }
+}
+
+struct visitors {
+    const char *url;
+    atomic_bool stop;
+    atomic_int visits;
+};
+
+static void *visit_run(void *argument)
+{
+    struct visitors *all = argument;
+    while (!all->stop) {
+        snib_client *client = must_open(all->url);
+        EXPECT(snib_client_ping(client, QUICK_MS, err), SNIB_OK);
+        snib_client_free(client);
+        all->visits++;
+    }
+    return NULL;
+}
+
+/* A fork waits for OpenSSL, whose locks would be locked for ever in the child. */
+static void shaking_hands(void **state)
+{
+    enum { THREADS = 4 };
+    (void)state;
+    struct server server;
+    pthread_t threads[THREADS];
+    setenv("SNIB_TEST_TLS", "1", 1);
+    server_start(&server, NULL);
+    unsetenv("SNIB_TEST_TLS");
+    struct visitors all = {.url = server.url};
+    snib_client *client = must_open(server.url);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, visit_run, &all), 0);
+    for (int run = 0; run < count_of(300, 60); run++) {
+        int before = all.visits, status;
+        AWAIT(all.visits > before, 10000);
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(CHILD_S);
+            CHILD(snib_client_ping(client, QUICK_MS, NULL) == SNIB_OK);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+    all.stop = true;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    snib_client_free(client);
+    server_stop(&server);
+}
+
+static void *drain_run(void *queue)
+{
+    snib_event event = {.size = sizeof event};
+    (void)snib_queue_wait(queue, &event, 1, -1, NULL);
+    return NULL;
+}
+
+/* What other threads of the parent use during the fork can be freed in the child all the same. */
+static void freed_in_use(void **state)
+{
+    int before = descriptors_inherited(), status;
+    struct inherited in = inherit(*state);
+    pthread_t threads[2];
+    in.h.queue = must_queue(in.h.client);
+    must_release(must_acquire(in.h.lock, 0));
+    server_pause(in.server);
+    uint64_t sent = must_stats(in.h.client).writes;
+    assert_int_equal(pthread_create(&threads[0], NULL, ping_run, in.h.client), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, drain_run, in.h.queue), 0);
+    AWAIT(must_stats(in.h.client).writes > sent, 1000);
+    AWAIT(snib_queue_drain(in.h.queue, &(snib_event){.size = sizeof(snib_event)}, 1, NULL) ==
+              SNIB_EINUSE,
+          1000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        snib_hold *hold;
+        alarm(CHILD_S);
+        snib_queue_free(in.h.queue);
+        snib_client_free(in.h.client);
+        CHILD(descriptors() == before);
+        CHILD(snib_queue_wake(in.h.queue) == SNIB_EHANDLE);
+        CHILD(snib_client_ping(in.h.client, 0, NULL) == SNIB_EHANDLE);
+        CHILD(snib_lock_acquire(in.h.lock, 0, 0, &hold, NULL) == SNIB_ECLOSED);
+        CHILD(descriptors() == before);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    server_continue(in.server);
+    EXPECT(snib_queue_wake(in.h.queue), SNIB_OK);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    must_release(must_acquire(in.h.lock, 0));
+    handles_free(&in.h);
 }
 
 /* Locks with options, each of which shows in use. */
@@ -559,17 +870,14 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),
-        cmocka_unit_test(prefork),
-        cmocka_unit_test(closed_before),
-        cmocka_unit_test(descriptors_closed),
-        cmocka_unit_test(options_inherited),
-        cmocka_unit_test(holding),
-        cmocka_unit_test(holding_all_kinds),
-        cmocka_unit_test(waiting),
-        cmocka_unit_test(acquiring),
-        cmocka_unit_test(closing),
-        cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(idle),          cmocka_unit_test(prefork),
+        cmocka_unit_test(closed_before), cmocka_unit_test(descriptors_closed),
+        cmocka_unit_test(own_files),     cmocka_unit_test(in_progress),
+        cmocka_unit_test(looking_up),    cmocka_unit_test(shaking_hands),
+        cmocka_unit_test(freed_in_use),  cmocka_unit_test(options_inherited),
+        cmocka_unit_test(holding),       cmocka_unit_test(holding_all_kinds),
+        cmocka_unit_test(waiting),       cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing),       cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -20,6 +20,12 @@ snib__time snib__now(void)
     return world.now;
 }
 
+struct snib__steps *snib__sys_steps(void)
+{
+    static struct snib__steps steps; /* there is one thread */
+    return &steps;
+}
+
 void snib__client_ref(struct snib__client *client)
 {
     atomic_fetch_add(&client->refs, 1);

@@ -86,10 +86,24 @@ MUTANTS = [
     ),
     Mutant(
         "a child keeps its parent's connections open",
-        "api/heir.c",
-        "        snib__driver_forked(&client->driver);",
-        "        (void)client;",
+        "api/exit.c",
+        "snib__forks_child();",
+        "",
         "faults/fork descriptors_closed",
+    ),
+    Mutant(
+        "a fork leaves the resolver's locks locked in the child",
+        "api/exit.c",
+        "snib__forks_prepare();",
+        "",
+        "faults/fork looking_up",
+    ),
+    Mutant(
+        "a client that is freed in a child gets an heir if a thread of the parent was inside",
+        "api/client.c",
+        "client = snib__client_last(client);",
+        "",
+        "unit_heir",
     ),
     Mutant(
         "the votes of a child's quorum have no time",

@@ -1,0 +1,298 @@
+/* forks.c - what a fork waits for, and which descriptors its child has. */
+#include "unit.h"
+
+#include "api/objects.h"
+#include "driver/forks.h"
+#include "driver/sys.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Run it in a child; whether it returned true. */
+static bool in_child(bool (*run)(void *), void *argument)
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(30);
+        syscall(SYS_exit_group,
+                run(argument) ? 0 : 1); /* a sanitizer would miss the parent's threads */
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+/* ---- Descriptors -------------------------------------------------------------------------------- */
+
+enum { KINDS = 4 };
+
+static void open_all(int fds[KINDS])
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = "/tmp"};
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    socklen_t n = sizeof at;
+    fds[0] = snib__sys_bell();
+    fds[1] = snib__sys_set();
+    fds[2] = snib__sys_alarm();
+    assert_int_equal(bind(listener, (struct sockaddr *)&any, sizeof any.sun_family),
+                     0); /* a name of the system's choice */
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    assert_int_equal(snib__sys_connect((struct sockaddr *)&at, n, &fds[3]), 0);
+    close(listener);
+}
+
+static bool none_is_open(void *fds)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (is_open(((int *)fds)[i]))
+            return false;
+    return true;
+}
+
+static bool all_are_open(void *fds)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (!is_open(((int *)fds)[i]))
+            return false;
+    return true;
+}
+
+/* Also where the program has thousands of its own, so that the numbers are large. */
+static void child_has_none(void **state)
+{
+    static const int numbers[] = {0, 1000, 1024, 3000, 3072, 7168};
+    struct rlimit limit = {0};
+    (void)state;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (size_t i = 0; i < COUNT(numbers) && (rlim_t)numbers[i] + 20 < limit.rlim_max; i++) {
+        int fds[KINDS], *fill = calloc((size_t)numbers[i] + 1, sizeof *fill), n = 0;
+        while (n < numbers[i] && (fill[n] = dup(0)) < numbers[i])
+            n++;
+        open_all(fds);
+        assert_true(fds[0] >= numbers[i]);
+        assert_true(in_child(none_is_open, fds));
+        assert_true(all_are_open(fds));
+        for (int k = 0; k < KINDS; k++)
+            snib__sys_close(fds[k]);
+        for (int k = 0; k <= n; k++)
+            if (fill[k] > 0)
+                close(fill[k]);
+        free(fill);
+    }
+}
+
+/* A number that is the program's again. */
+static void child_keeps_the_programs(void **state)
+{
+    int fds[KINDS], own[KINDS];
+    (void)state;
+    open_all(fds);
+    for (int i = 0; i < KINDS; i++)
+        snib__sys_close(fds[i]);
+    for (int i = 0; i < KINDS; i++)
+        own[i] = dup(0);
+    assert_int_equal(own[1], fds[0]); /* the first is the listener's */
+    assert_true(in_child(all_are_open, own));
+    for (int i = 0; i < KINDS; i++)
+        close(own[i]);
+}
+
+static bool lists_anew(void *inherited)
+{
+    int fds[KINDS];
+    (void)inherited;
+    open_all(fds);
+    bool good = in_child(none_is_open, fds) && all_are_open(fds);
+    for (int i = 0; i < KINDS; i++)
+        snib__sys_close(fds[i]);
+    return good;
+}
+
+static void child_of_a_child(void **state)
+{
+    int fds[KINDS];
+    (void)state;
+    open_all(fds);
+    assert_true(in_child(lists_anew, fds));
+    for (int i = 0; i < KINDS; i++)
+        snib__sys_close(fds[i]);
+}
+
+/* ---- Calls -------------------------------------------------------------------------------------- */
+
+int __real_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
+int __wrap_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
+
+static _Atomic int parks;
+
+int __wrap_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
+{
+    parks++;
+    return __real_snib__park(word, expected, until);
+}
+
+struct call {
+    bool lookup;
+    int64_t lasts_ms; /* -1: until `ends` */
+    _Atomic bool inside, left, ends;
+};
+
+static void rest(void)
+{
+    usleep(1000);
+}
+
+static void *call_run(void *argument)
+{
+    struct call *call = argument;
+    snib__forks_enter();
+    snib__forks_enter();
+    snib__forks_leave();
+    if (call->lookup)
+        snib__forks_lookup(true);
+    call->inside = true;
+    if (call->lasts_ms >= 0)
+        usleep((useconds_t)call->lasts_ms * 1000);
+    while (call->lasts_ms < 0 && !call->ends)
+        rest();
+    call->left = true;
+    if (call->lookup)
+        snib__forks_lookup(false);
+    snib__forks_leave();
+    return NULL;
+}
+
+static pthread_t call_begin(struct call *call)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_run, call), 0);
+    while (!call->inside)
+        rest();
+    return thread;
+}
+
+static bool call_has_left(void *call)
+{
+    return ((struct call *)call)->left;
+}
+
+/* No child finds a call half done. */
+static void waited_for(void **state)
+{
+    (void)state;
+    for (int lookup = 0; lookup < 2; lookup++) {
+        struct call call = {.lookup = lookup, .lasts_ms = 30};
+        pthread_t thread = call_begin(&call);
+        assert_true(in_child(call_has_left, &call));
+        pthread_join(thread, NULL);
+    }
+}
+
+/* A fork that has nothing to wait for, after a call. */
+static bool can_call(void *argument)
+{
+    struct call call = {.lookup = true};
+    (void)argument;
+    call_run(&call);
+    int before = parks;
+    snib__forks_prepare();
+    snib__forks_parent();
+    return parks == before;
+}
+
+/* A fork does not wait for ever, and the child can do without those that it has cut. */
+static void not_for_ever(void **state)
+{
+    (void)state;
+    for (int lookup = 0; lookup < 2; lookup++) {
+        struct call call = {.lookup = lookup, .lasts_ms = -1};
+        pthread_t thread = call_begin(&call);
+        for (int i = 0; i < 2; i++)
+            assert_true(in_child(can_call, NULL));
+        assert_false(call.left);
+        call.ends = true;
+        pthread_join(thread, NULL);
+        assert_true(can_call(NULL));
+    }
+}
+
+/* A lookup that lasts does not shorten the wait for another call. */
+static void beside_a_lookup(void **state)
+{
+    struct call lookup = {.lookup = true, .lasts_ms = -1}, call = {.lasts_ms = 300};
+    (void)state;
+    pthread_t looks = call_begin(&lookup), calls = call_begin(&call);
+    assert_true(in_child(call_has_left, &call));
+    assert_false(lookup.left);
+    lookup.ends = true;
+    pthread_join(looks, NULL);
+    pthread_join(calls, NULL);
+}
+
+/* The thread that forks does not wait for itself, neither here nor in its child. */
+static void inside_itself(void **state)
+{
+    (void)state;
+    snib__forks_enter();
+    snib__forks_lookup(true);
+    assert_true(in_child(can_call, NULL));
+    assert_true(can_call(NULL));
+    snib__forks_lookup(false);
+    snib__forks_leave();
+    assert_true(can_call(NULL));
+}
+
+/* A call waits for a fork, but not for one that does not go on. */
+static void calls_wait(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++) {
+        struct call call = {0};
+        int before = parks;
+        snib__forks_prepare();
+        assert_int_equal(pthread_create(&thread, NULL, call_run, &call), 0);
+        while (parks == before)
+            rest();
+        if (!stopped)
+            snib__forks_parent();
+        pthread_join(thread, NULL);
+        if (stopped)
+            snib__forks_parent();
+    }
+    assert_true(can_call(NULL));
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    snib__api_init();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(child_has_none),   cmocka_unit_test(child_keeps_the_programs),
+        cmocka_unit_test(child_of_a_child), cmocka_unit_test(waited_for),
+        cmocka_unit_test(not_for_ever),     cmocka_unit_test(beside_a_lookup),
+        cmocka_unit_test(inside_itself),    cmocka_unit_test(calls_wait),
+    };
+    return cmocka_run_group_tests(tests, begin, NULL);
+}
