@@ -470,3 +470,31 @@ say("parent")
     )
     told = program.end()
     assert told.count("lost: expired") == 2 and told.endswith("parent\n"), told
+
+
+def test_a_child_of_a_c_library(server: Server) -> None:
+    """Its copies of the queues' descriptors would wake the thread for ever, because Python does not know of the fork."""
+    program = Program(
+        """
+import ctypes, gc
+from snib import _log
+libc = ctypes.PyDLL(None)  # keeps the GIL
+kept, dropped = snib.connect(URL), snib.connect(URL)
+kept.ping(), dropped.ping()
+pid = libc.fork()
+if pid == 0:
+    libc.write(1, b"child\\n", 6)  # the handlers of the fork have run
+    libc.pause()
+say("parent")
+sys.stdin.readline()
+del dropped
+gc.collect()
+kept.ping()
+say(_log._reader._epoll.poll(0))
+os.kill(pid, signal.SIGKILL)
+""",
+        server.url,
+    )
+    assert {program.hear(), program.hear()} == {"child", "parent"}
+    program.tell()
+    assert program.end() == "[]\n"

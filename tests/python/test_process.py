@@ -346,6 +346,43 @@ def test_fork(server: Server, state: str) -> None:
     assert program.end() == "parent fine\n"
 
 
+DAEMON = """
+import asyncio, warnings, snib.aio
+warnings.simplefilter("ignore")  # those about os.fork() while there are threads, and about open files
+folder, used = sys.argv[2:]
+client = snib.connect(URL)
+with client.lock("daemon"): pass
+
+def own():
+    sys.own = files = [open(f"{folder}/{n}", "w") for n in range(24)]
+    if used == "used":
+        with client.lock("daemon"): pass
+    elif used == "async":
+        async def main():
+            async with snib.aio.connect(URL) as other:
+                async with other.lock("daemon"): pass
+        asyncio.run(main())
+    for file in files: file.write("last words")
+
+pid = os.fork()
+if pid == 0:
+    os.closerange(3, 1024)
+    own()
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+client.ping()
+say("parent fine")
+"""
+
+
+@pytest.mark.parametrize("used", ["unused", "used", "async"])
+def test_files_of_a_daemon(server: Server, tmp_path: Path, used: str) -> None:
+    """A daemon closes what it inherits, and opens files of its own under the same numbers: they are written to the end."""
+    program = Program(DAEMON, server.url, str(tmp_path), used)
+    assert program.end() == "parent fine\n"
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"last words"}
+
+
 GUNICORN = """
 import os, snib
 
