@@ -90,11 +90,11 @@ def test_fair_order_in_a_mixed_queue(
         client.close()
 
 
-def java_joins(server: SharedServer, name: str, thing: Any) -> Call:
+def java_joins(server: SharedServer, name: str, thing: Any, *call: Any) -> Call:
     length = len(queue(server, name))
-    call = java_waits(server, name, thing)
+    waiting = java_waits(server, name, thing, *call)
     eventually(lambda: len(queue(server, name)) == length + 1)
-    return call
+    return waiting
 
 
 def we_join(server: SharedServer, name: str, client: snib.Client) -> Waiting[Any]:
@@ -104,19 +104,25 @@ def we_join(server: SharedServer, name: str, client: snib.Client) -> Waiting[Any
     return waiter
 
 
+@pytest.mark.parametrize("call", [(), ("try", 20_000, -1)], ids=["lock", "tryLock"])
 def test_fair_place_given_up(
-    newest: JavaClient, server: SharedServer, client: snib.Client, name: str
+    newest: JavaClient, server: SharedServer, client: snib.Client, name: str, call: tuple[Any, ...]
 ) -> None:
-    """A Snib waiter that gives up leaves its place; waiters behind it keep their give-up times."""
+    """A Snib waiter that gives up leaves its place; a waiter behind it keeps its own, for as long as the holder's lease at
+    least, because nobody moves it any more."""
     hold = client.fair_lock(name).hold()
     with snib.connect(server.url) as other:
         taker = Waiting(lambda: other.fair_lock(name).acquire(timeout=8))
         eventually(lambda: len(queue(server, name)) == 1)
-        waiter = java_joins(server, name, newest.object("fair", name, "behind"))
+        waiter = java_joins(server, name, newest.object("fair", name, "behind"), *call)
         assert taker.get() is False
         eventually(lambda: len(queue(server, name)) == 1)
+        places = f"redisson_lock_timeout:{{{name}}}"
+        (place,) = server.admin.zrange(places, 0, -1, withscores=True)
+        assert place[1] - server.admin.time()[0] * 1000 > 15_000, "longer than what is left of an unrenewed lease"
+        assert server.admin.pttl(places) == -1
         hold.release()
-        assert waiter.get(15) == "done"
+        assert waiter.get(15) == ("true" if call else "done")
     newest.object("fair", name, "behind")("unlock")
 
 

@@ -172,14 +172,14 @@ MUTANTS = [
         "leaving forgets the score",
         "lua/_fair.lua",
         "    redis.call('zrem', KEYS[3], owner)\n"
-        "    return",
-        "    return",
+        "    local left",
+        "    local left",
     ),
     Mutant(
         "leaving keeps the place",
         "lua/_fair.lua",
-        "return redis.call('lrem', KEYS[2], 0, owner)",
-        "return 1",
+        "local left = redis.call('lrem', KEYS[2], 0, owner)",
+        "local left = 1",
     ),
     Mutant(
         "a place without an entry in the queue counts",
@@ -230,10 +230,31 @@ MUTANTS = [
         "    redis.call('pexpire', KEYS[4], BEATS)",
     ),
     Mutant(
+        "a queue with strangers ends",
+        "lua/_fair.lua",
+        "foreign = not ours(tail) or chained(last)",
+        "foreign = false",
+        "traces/test_fair.py a_queue_with_strangers_does_not",
+    ),
+    Mutant(
+        "nobody moves a stranger's place behind a head that has left",
+        "lua/_fair.lua",
+        "    if was_head then",
+        "    if was_head and added then",
+        "traces/test_fair.py a_stranger_behind_a_head_of_ours",
+    ),
+    Mutant(
+        "a granted lease that is confirmed is not told to the strangers behind",
+        "lua/fair_acquire.lua",
+        "raise(tonumber(lease) - left)",
+        "raise(0 * left)",
+        "traces/test_fair.py a_stranger_behind_a_head_of_ours",
+    ),
+    Mutant(
         "a queue has no end",
         "lua/_fair.lua",
-        "    redis.call('pexpire', KEYS[2], left)",
-        "    redis.call('persist', KEYS[2])",
+        "redis.call('pexpire', key, left)",
+        "redis.call('persist', key)",
     ),
     Mutant(
         "a release grants nobody",
