@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a8b5788957b43add"
+#define SNIB_BUILD_ID "8e3337ac9eb33ac6"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1644,7 +1644,7 @@ enum snib__tls_outcome {
     /* transient */
     SNIB__TLS_SILENT, /* no reply in time */
     SNIB__TLS_CUT,    /* closed without a close_notify */
-    SNIB__TLS_BROKEN  /* a damaged record, or an internal error of the peer */
+    SNIB__TLS_BROKEN  /* a damaged record, an internal error of the peer, or no end of messages */
 };
 
 struct snib__tls_failure {
@@ -1680,7 +1680,7 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
 void snib__tls_free(struct snib__tls *tls);
 
 /* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
- * snib__tls_why(). */
+ * snib__tls_why().  However much the peer sends, one call takes only some KB. */
 int snib__tls_handshake(struct snib__tls *tls, int fd);
 short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
@@ -13153,6 +13153,10 @@ long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
 #define TLS_LOCK_LIMIT (50 * SNIB__MS)
 #define TLS_HOST_MAX 256
 #define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: encrypted bytes are a second copy */
+/* What a peer may send before its handshake is done; chains of certificates have some KB. */
+#define TLS_HANDSHAKE_KB 256
+#define TLS_RECEIVES 4                      /* in one step of the handshake */
+#define TLS_ANSWERS_MAX ((size_t)64 * 1024) /* that the peer asks for and does not receive */
 
 enum tls_word { TLS_FREE, TLS_TAKEN, TLS_WANTED };
 
@@ -13167,7 +13171,9 @@ struct snib__tls {
     struct snib__buf wire; /* being sent */
     _Atomic bool sending;
     bool reading, established;
-    bool heard;  /* something was received */
+    size_t heard; /* bytes received */
+    size_t
+        answers; /* bytes in `out` because the peer asked for them: new keys, refused handshakes */
     bool eof;    /* the socket has ended */
     bool closed; /* the peer sent close_notify */
     bool starved;
@@ -13414,7 +13420,12 @@ static bool tls_more(const struct snib__tls *tls)
 static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
 {
     const struct snib__openssl *o = snib__openssl();
-    size_t used = 0;
+    size_t used = 0, unsent = snib__buf_size(&tls->out);
+    if (unsent == 0)
+        tls->answers = 0;
+    else if (tls->answers > TLS_ANSWERS_MAX)
+        snib__tls_fail(&tls->failure, SNIB__TLS_BROKEN,
+                       "%s keeps asking for answers of TLS and does not receive them", tls->host);
     tls->reading = true;
     while (used < cap && tls_more(tls) && !tls->closed && !tls->failure.outcome) {
         size_t room = cap - used < INT_MAX ? cap - used : INT_MAX;
@@ -13427,6 +13438,7 @@ static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
             break;
     }
     tls->reading = false;
+    tls->answers += snib__buf_size(&tls->out) - unsent;
     atomic_store(&tls->pending, tls_more(tls));
     return used;
 }
@@ -13442,7 +13454,7 @@ static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, 
     if (n == 0)
         tls->eof = true;
     if (n > 0)
-        tls->heard = true;
+        tls->heard += (size_t)n;
     return n >= 0;
 }
 
@@ -13473,34 +13485,50 @@ ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, b
 
 /* ---- The handshake: on one thread, while no other thread knows the connection ---- */
 
+/* With what has been received: 1 done, 0 it needs more, -1 failed. */
+static int tls_shake(struct snib__tls *tls, int fd)
+{
+    while (!tls_lock(tls))
+        ;
+    int old = tls_begin();
+    tls->reading = true;
+    int done = snib__openssl()->SSL_do_handshake(tls->ssl);
+    if (done != 1)
+        tls_judge(tls, done);
+    tls->reading = false;
+    tls->established = done == 1;
+    atomic_store(&tls->pending, tls->established && tls_more(tls));
+    tls_end(old);
+    if (tls_flush(tls, fd))
+        tls_unlock(tls);
+    if (tls->closed)
+        snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS during the handshake",
+                       tls->host);
+    return done == 1 ? 1 : tls->failure.outcome ? -1 : 0;
+}
+
+/* The caller has the client's mutex, and OpenSSL skips some records without end, from a peer that needs no key for
+ * them: so there is a limit to what is received, in one step and altogether. */
 int snib__tls_handshake(struct snib__tls *tls, int fd)
 {
     char bytes[4096];
-    int done, old;
-    do {
-        while (!tls_lock(tls))
-            ;
-        old = tls_begin();
-        tls->reading = true;
-        done = snib__openssl()->SSL_do_handshake(tls->ssl);
-        if (done != 1)
-            tls_judge(tls, done);
-        tls->reading = false;
-        tls->established = done == 1;
-        atomic_store(&tls->pending, tls->established && tls_more(tls));
-        tls_end(old);
-        if (tls_flush(tls, fd))
-            tls_unlock(tls);
-        if (tls->closed)
-            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS during the handshake",
-                           tls->host);
-        if (done == 1 || tls->failure.outcome)
-            return done == 1 ? 1 : -1;
-    } while (tls_receive(tls, fd, bytes, sizeof bytes, false));
-    if (errno == EAGAIN || errno == EINTR)
-        return 0;
-    snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
-                   "%s ended the connection during the TLS handshake", tls->host);
+    int step = tls_shake(tls, fd);
+    for (int i = 0; step == 0 && i < TLS_RECEIVES; i++) {
+        if (tls_receive(tls, fd, bytes, sizeof bytes, false)) {
+            step = tls_shake(tls, fd);
+            continue;
+        }
+        if (errno == EAGAIN || errno == EINTR)
+            break;
+        snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
+                       "%s ended the connection during the TLS handshake", tls->host);
+        return -1;
+    }
+    if (step != 0 || tls->heard <= (size_t)TLS_HANDSHAKE_KB * 1024)
+        return step;
+    snib__tls_fail(&tls->failure, SNIB__TLS_BROKEN,
+                   "%s has sent more than %d KB, and the TLS handshake is still not done",
+                   tls->host, TLS_HANDSHAKE_KB);
     return -1;
 }
 

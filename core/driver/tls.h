@@ -70,7 +70,7 @@ enum snib__tls_outcome {
     /* transient */
     SNIB__TLS_SILENT, /* no reply in time */
     SNIB__TLS_CUT,    /* closed without a close_notify */
-    SNIB__TLS_BROKEN  /* a damaged record, or an internal error of the peer */
+    SNIB__TLS_BROKEN  /* a damaged record, an internal error of the peer, or no end of messages */
 };
 
 struct snib__tls_failure {
@@ -106,7 +106,7 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
 void snib__tls_free(struct snib__tls *tls);
 
 /* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
- * snib__tls_why(). */
+ * snib__tls_why().  However much the peer sends, one call takes only some KB. */
 int snib__tls_handshake(struct snib__tls *tls, int fd);
 short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 

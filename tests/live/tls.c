@@ -3,6 +3,7 @@
  * next connection on. */
 #include "../support/support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -224,13 +225,14 @@ static void renewed_on_disk(void **state)
 
 /* ---- A faulty network path ------------------------------------------------------------------- */
 
-enum fault { NONE, MUTE, ANCIENT, PLAIN, CUT, DAMAGE, STALL };
+enum fault { NONE, MUTE, ANCIENT, PLAIN, CUT, DAMAGE, STALL, FLOOD };
 
 /* TCP in front of the server's TLS port; one thread, any number of links. */
 static struct {
     _Atomic int fault;
     _Atomic int64_t after; /* after this many bytes towards the client */
     _Atomic int happened;
+    _Atomic int flooded; /* links whose client took a whole flood */
     _Atomic bool stop;
     int fd, port;
     pthread_t thread;
@@ -238,14 +240,28 @@ static struct {
 
 enum { LINKS = 16 };
 
-static void say(int fd, const char *bytes, size_t n)
+static bool say(int fd, const char *bytes, size_t n)
 {
     for (size_t done = 0; done < n;) {
         ssize_t now = send(fd, bytes + done, n - done, MSG_NOSIGNAL);
         if (now <= 0)
-            return;
+            return false;
         done += (size_t)now;
     }
+    return true;
+}
+
+/* Records that need no key, until the client has had enough; not for ever, because a client that never has would hang. */
+static void flood(int fd)
+{
+    enum { RECORDS = 4096, TIMES = 2000 };
+    static char records[RECORDS][9];
+    for (int i = 0; i < RECORDS; i++)
+        memcpy(records[i], "\x16\x03\x03\0\4\0\0\0\0", 9); /* HelloRequest, which has no content */
+    for (int i = 0; i < TIMES; i++)
+        if (!say(fd, records[0], sizeof records))
+            return;
+    way.flooded++;
 }
 
 /* From the server to the client, with the fault.  False: the link has ended. */
@@ -298,6 +314,10 @@ static void way_accept(int pair[2])
         (void)!recv(pair[0], bytes, sizeof bytes, 0);
         say(pair[0], "-ERR unknown command\r\n", 22);
         return;
+    case FLOOD:
+        (void)!recv(pair[0], bytes, sizeof bytes, 0);
+        flood(pair[0]);
+        return;
     default:
         pair[1] = way_connect();
     }
@@ -341,7 +361,7 @@ static int way_new(void **state)
     socklen_t n = sizeof address;
     fresh(state);
     way.fault = NONE;
-    way.happened = 0;
+    way.happened = way.flooded = 0;
     way.stop = false;
     way.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(way.fd, (struct sockaddr *)&address, n), 0);
@@ -393,6 +413,32 @@ static void mute_peer(void **state)
     AWAIT(snib_lock_acquire(must_lock(client, "x"), 0, LONG_MS, &hold, &error) == SNIB_OK, LONG_MS);
     must_release(hold);
     snib_client_free(client);
+}
+
+/* A peer between client and server, without any key, that never ends the handshake: it is given up, callers and the loss
+ * of a hold are on time, and a client ends in the middle of it. */
+static void flooding_peer(void **state)
+{
+    (void)state;
+    snib_error error = {0};
+    snib_hold *other = NULL;
+    int32_t why = 0;
+    snib_client *client = open_hasty(url_at(way.port, "tls_ca=%s/ca.crt"), 1500,
+                                     (struct haste){.lease_ms = 1500, .connect_ms = 600});
+    snib_hold *hold = must_acquire(must_lock(client, "x"), 0);
+    way.fault = FLOOD;
+    server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    int64_t start = now_ms();
+    EXPECT(snib_hold_wait(hold, LONG_MS, &why, err), SNIB_LOST);
+    assert_int_equal(snib_lock_acquire(must_lock(client, "y"), 0, -1, &other, &error),
+                     SNIB_ECONNECT);
+    assert_true(now_ms() - start < patient_ms(1500 + 1500));
+    print_message("          %s\n", error.text);
+    assert_non_null(strstr(error.text, "has sent more than 256 KB"));
+    assert_int_equal(error.os_error, EPROTO);
+    snib_hold_free(hold);
+    snib_client_free(client);
+    assert_int_equal(way.flooded, 0);
 }
 
 /* Cut or damaged at every place of the handshake, and of records after it: never a wrong reply,
@@ -660,13 +706,11 @@ static void end_while_files_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(certificates),     TEST(client_certificates),
-        TEST(accepted),         TEST(insecure_is_told),
-        TEST(renewed_on_disk),  WAY_TEST(peers),
-        WAY_TEST(mute_peer),    WAY_TEST(cut_anywhere),
-        WAY_TEST(stalled),      TEST(many_threads),
-        TEST(long_answers),     TEST(few_calls),
-        TEST(end_of_a_process), TEST(end_while_files_are_read),
+        TEST(certificates),     TEST(client_certificates), TEST(accepted),
+        TEST(insecure_is_told), TEST(renewed_on_disk),     WAY_TEST(peers),
+        WAY_TEST(mute_peer),    WAY_TEST(flooding_peer),   WAY_TEST(cut_anywhere),
+        WAY_TEST(stalled),      TEST(many_threads),        TEST(long_answers),
+        TEST(few_calls),        TEST(end_of_a_process),    TEST(end_while_files_are_read),
     };
     if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_PIPE"))
         return late_child_main(getenv("SNIB_TEST_CHILD"), getenv("SNIB_TEST_PIPE"));

@@ -51,7 +51,9 @@ enum manner {
     CUTS,       /* closes it in the middle of a record */
     NO_GOODBYE, /* closes it between records */
     DAMAGES,    /* changes a byte of a record */
-    UPDATES     /* echoes in pieces, and updates keys all the time */
+    UPDATES,    /* echoes in pieces, and updates keys all the time */
+    ENDLESS,    /* requests a handshake again and again instead of beginning one */
+    DEAF        /* requests new keys again and again, and reads nothing */
 };
 
 struct peer {
@@ -128,6 +130,27 @@ static void peer_spoil(struct peer *peer, SSL *ssl)
     BIO_free(socket);
 }
 
+/* Until the core has had enough; at most this much, because a core that has not would never end. */
+static void peer_floods(const struct peer *peer)
+{
+    enum { RECORDS = 4096, TIMES = 400 };
+    static char records[RECORDS][9];
+    char hello[512];
+    assert_true(read(peer->fd, hello, sizeof hello) > 0);
+    for (int i = 0; i < RECORDS; i++)
+        memcpy(records[i], "\x16\x03\x03\0\4\0\0\0\0", 9); /* HelloRequest, which has no content */
+    for (int i = 0; i < TIMES; i++)
+        if (write(peer->fd, records, sizeof records) < 0)
+            return;
+}
+
+static void peer_is_deaf(SSL *ssl)
+{
+    for (int i = 0; i < 100000; i++)
+        if (SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) != 1 || SSL_do_handshake(ssl) != 1)
+            return;
+}
+
 static void peer_serve(struct peer *peer)
 {
     SSL_CTX *context = peer_context(peer);
@@ -137,6 +160,8 @@ static void peer_serve(struct peer *peer)
     if (SSL_accept(ssl) == 1) {
         if (peer->manner == CUTS || peer->manner == DAMAGES)
             peer_spoil(peer, ssl);
+        else if (peer->manner == DEAF)
+            peer_is_deaf(ssl);
         else if (peer->manner != NO_GOODBYE)
             peer_echo(peer, ssl);
         if (peer->manner == NO_GOODBYE)
@@ -162,6 +187,8 @@ static void *peer_main(void *argument)
     } else if (peer->manner == MUTE) {
         while ((n = read(peer->fd, bytes, sizeof bytes)) > 0)
             ;
+    } else if (peer->manner == ENDLESS) {
+        peer_floods(peer);
     } else {
         peer_serve(peer);
     }
@@ -177,6 +204,7 @@ struct end {
     struct snib__tls_files *files;
     struct snib__tls *tls;
     struct snib__tls_failure failure;
+    int steps; /* of the handshake */
 };
 
 /* Wait for the files by their bell, as the driver does. */
@@ -206,6 +234,7 @@ static int meet(struct end *end, const struct snib__tls_config *config, const ch
     while ((step = snib__tls_handshake(end->tls, end->fd)) == 0 && now_ms() < until) {
         struct pollfd ready = {.fd = end->fd, .events = snib__tls_events(end->tls)};
         poll(&ready, 1, 50);
+        end->steps++;
     }
     if (step == 0)
         return -1; /* it waits for ever */
@@ -355,6 +384,38 @@ static void a_mute_peer(void **state)
     snib__tls_too_late(end.tls, &end.failure);
     assert_int_equal(end.failure.outcome, SNIB__TLS_SILENT);
     assert_int_equal(end.failure.os_error, ETIMEDOUT);
+    part(&end);
+}
+
+/* Its records need no key, and OpenSSL takes any number.  Each step takes a few, so that its caller can look at the
+ * time, and the handshake is given up in the end. */
+static void an_endless_handshake(void **state)
+{
+    (void)state;
+    struct end end = {.peer.manner = ENDLESS};
+    struct snib__tls_config config = {.ca = at("ca.crt")};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_BROKEN);
+    print_message("          %s, after %d steps\n", end.failure.text, end.steps);
+    assert_non_null(strstr(end.failure.text, "localhost has sent more than 256 KB"));
+    assert_int_equal(end.failure.code, SNIB_ETLS);
+    assert_int_equal(end.failure.os_error, EPROTO);
+    assert_true(end.steps >= 10);
+    part(&end);
+}
+
+/* What it asks for and does not read is not kept without end. */
+static void a_deaf_peer(void **state)
+{
+    (void)state;
+    char bytes[100];
+    struct end end = {.peer.manner = DEAF};
+    struct snib__tls_config config = {.ca = at("ca.crt")};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    assert_int_equal(receive(&end, bytes, sizeof bytes), -1);
+    assert_int_equal(errno, EPROTO);
+    print_message("          %s\n", snib__tls_why(end.tls)->text);
+    assert_non_null(strstr(snib__tls_why(end.tls)->text, "keeps asking"));
+    assert_int_equal(snib__tls_why(end.tls)->outcome, SNIB__TLS_BROKEN);
     part(&end);
 }
 
@@ -653,6 +714,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(insecure),
         cmocka_unit_test(a_mute_peer),
+        cmocka_unit_test(an_endless_handshake),
+        cmocka_unit_test(a_deaf_peer),
         cmocka_unit_test(client_certificates),
         cmocka_unit_test(stores),
         cmocka_unit_test(trust_is_read_once),

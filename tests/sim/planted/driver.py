@@ -338,6 +338,27 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "a step of the TLS handshake lasts as long as the peer sends",
+        "driver/tls.c",
+        "step == 0 && i < TLS_RECEIVES",
+        "step == 0",
+        "unit_tls an_endless_handshake",
+    ),
+    Mutant(
+        "a peer may send for ever in the TLS handshake",
+        "driver/tls.c",
+        "if (step != 0 || tls->heard <= (size_t)TLS_HANDSHAKE_KB * 1024)",
+        "if (step <= 1)",
+        "live/tls flooding_peer",
+    ),
+    Mutant(
+        "answers of TLS that the peer does not receive are kept without end",
+        "driver/tls.c",
+        "else if (tls->answers > TLS_ANSWERS_MAX)",
+        "else if (tls->failure.outcome)",
+        "unit_tls a_deaf_peer",
+    ),
+    Mutant(
         "the dot behind a host's name is verified",
         "driver/tls.c",
         "tls->host[n - 1] = 0;",
