@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8e3337ac9eb33ac6"
+#define SNIB_BUILD_ID "41dc65c4ebd3f28c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1402,7 +1402,8 @@ void snib__unpark_all(_Atomic uint32_t *word);
  * was given a file, a function or a queue keeps none: a socket asks a question when it begins to
  * connect, and needs the answer once it is connected, or the attempt fails.  There is one question
  * at a time: sockets that come meanwhile wait for the same answer, and a function that hangs costs
- * one thread.  The answer is wiped when the last of them has logged in.
+ * one thread.  The answer is wiped when the last of them has logged in.  One that comes after the
+ * attempts have ended serves the next.
  *
  *     source   answered by
  *     FILE     a thread that reads it, because disks can be slow
@@ -1533,7 +1534,7 @@ struct snib__logins {
     snib_credentials_fn call;
     void *data;
     /* below: guarded by the client's mutex */
-    struct snib__question *asking;   /* the pending one, or the last */
+    struct snib__question *asking;   /* the pending one, or one whose answer was not used */
     struct snib__question *renewing; /* for existing connections */
     uint64_t asked;                  /* number of the last question */
     bool untold;                     /* the queue has not been told yet */
@@ -1541,7 +1542,7 @@ struct snib__logins {
     int64_t valid_ms;                /* of the last answer */
 };
 
-/* snib__login_ask - ask a question, or share the pending one; NULL with errno.  Inside, like all
+/* snib__login_ask - ask a question, or share `asking`; NULL with errno.  Inside, like all
  * functions below unless they say otherwise. */
 struct snib__question *snib__login_ask(struct snib__logins *logins);
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
@@ -11510,6 +11511,8 @@ snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib
 #include <unistd.h>
 
 #define LOGIN_QUOTED 80
+#define LOGIN_FRESH                                                                                \
+    (10000 * SNIB__MS) /* an answer that nobody waited for; the next attempt is sooner */
 #define LOGIN_STACK (64 * 1024)
 
 /* Shared by the thread that answers, the sockets and the client; the last one frees it. */
@@ -11523,6 +11526,7 @@ struct snib__question {
     snib_credentials_fn call;
     void *data;
     /* when done */
+    snib__time answered_at;
     bool good;
     int os_error;
     char why[SNIB__WORDS_MAX];
@@ -11622,6 +11626,7 @@ static void login_tell(struct snib__question *question)
 {
     if (!question->good)
         explicit_bzero(&question->answer, sizeof question->answer);
+    question->answered_at = snib__now();
     atomic_store(&question->done, 1);
     snib__sys_ring(question->bell);
     snib__unpark_all(&question->done);
@@ -11688,10 +11693,30 @@ static int login_start(struct snib__logins *logins, struct snib__question *quest
     return error;
 }
 
+/* How long an answer is valid, from its question on. */
+static snib__time login_lifetime(const struct snib__question *question)
+{
+    int64_t valid_ms = question->answer.valid_ms;
+    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+        return SNIB__NEVER;
+    return (snib__time)valid_ms * SNIB__MS;
+}
+
+/* Whether its answer is to come, or has come and was not used: between two attempts, where a source that takes longer
+ * than an attempt would otherwise never be of use. */
+static bool login_serves(const struct snib__question *question)
+{
+    if (!snib__login_done(question))
+        return true;
+    snib__time now = snib__now(), lifetime = login_lifetime(question);
+    return now < question->answered_at + LOGIN_FRESH &&
+           (lifetime == SNIB__NEVER || now < question->asked_at + lifetime);
+}
+
 struct snib__question *snib__login_ask(struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
-    if (!question || snib__login_done(question)) {
+    if (!question || !login_serves(question)) {
         login_put(question);
         logins->asking = NULL;
         question = login_new(logins);
@@ -11742,11 +11767,11 @@ bool snib__login_result(const struct snib__question *question, const char **out_
 
 void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
 {
-    int64_t valid_ms = question->answer.valid_ms;
-    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+    snib__time lifetime = login_lifetime(question);
+    if (lifetime == SNIB__NEVER)
         return;
-    snib__time at = question->asked_at + (snib__time)valid_ms * SNIB__MS / 5 * 4;
-    logins->valid_ms = valid_ms;
+    snib__time at = question->asked_at + lifetime / 5 * 4;
+    logins->valid_ms = question->answer.valid_ms;
     if (logins->renew_at == 0 || at < logins->renew_at)
         logins->renew_at = at;
 }

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define LOGIN_QUOTED 80
+#define LOGIN_FRESH                                                                                \
+    (10000 * SNIB__MS) /* an answer that nobody waited for; the next attempt is sooner */
 #define LOGIN_STACK (64 * 1024)
 
 /* Shared by the thread that answers, the sockets and the client; the last one frees it. */
@@ -28,6 +30,7 @@ struct snib__question {
     snib_credentials_fn call;
     void *data;
     /* when done */
+    snib__time answered_at;
     bool good;
     int os_error;
     char why[SNIB__WORDS_MAX];
@@ -127,6 +130,7 @@ static void login_tell(struct snib__question *question)
 {
     if (!question->good)
         explicit_bzero(&question->answer, sizeof question->answer);
+    question->answered_at = snib__now();
     atomic_store(&question->done, 1);
     snib__sys_ring(question->bell);
     snib__unpark_all(&question->done);
@@ -193,10 +197,30 @@ static int login_start(struct snib__logins *logins, struct snib__question *quest
     return error;
 }
 
+/* How long an answer is valid, from its question on. */
+static snib__time login_lifetime(const struct snib__question *question)
+{
+    int64_t valid_ms = question->answer.valid_ms;
+    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+        return SNIB__NEVER;
+    return (snib__time)valid_ms * SNIB__MS;
+}
+
+/* Whether its answer is to come, or has come and was not used: between two attempts, where a source that takes longer
+ * than an attempt would otherwise never be of use. */
+static bool login_serves(const struct snib__question *question)
+{
+    if (!snib__login_done(question))
+        return true;
+    snib__time now = snib__now(), lifetime = login_lifetime(question);
+    return now < question->answered_at + LOGIN_FRESH &&
+           (lifetime == SNIB__NEVER || now < question->asked_at + lifetime);
+}
+
 struct snib__question *snib__login_ask(struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
-    if (!question || snib__login_done(question)) {
+    if (!question || !login_serves(question)) {
         login_put(question);
         logins->asking = NULL;
         question = login_new(logins);
@@ -247,11 +271,11 @@ bool snib__login_result(const struct snib__question *question, const char **out_
 
 void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
 {
-    int64_t valid_ms = question->answer.valid_ms;
-    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+    snib__time lifetime = login_lifetime(question);
+    if (lifetime == SNIB__NEVER)
         return;
-    snib__time at = question->asked_at + (snib__time)valid_ms * SNIB__MS / 5 * 4;
-    logins->valid_ms = valid_ms;
+    snib__time at = question->asked_at + lifetime / 5 * 4;
+    logins->valid_ms = question->answer.valid_ms;
     if (logins->renew_at == 0 || at < logins->renew_at)
         logins->renew_at = at;
 }

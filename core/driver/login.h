@@ -4,7 +4,8 @@
  * was given a file, a function or a queue keeps none: a socket asks a question when it begins to
  * connect, and needs the answer once it is connected, or the attempt fails.  There is one question
  * at a time: sockets that come meanwhile wait for the same answer, and a function that hangs costs
- * one thread.  The answer is wiped when the last of them has logged in.
+ * one thread.  The answer is wiped when the last of them has logged in.  One that comes after the
+ * attempts have ended serves the next.
  *
  *     source   answered by
  *     FILE     a thread that reads it, because disks can be slow
@@ -40,7 +41,7 @@ struct snib__logins {
     snib_credentials_fn call;
     void *data;
     /* below: guarded by the client's mutex */
-    struct snib__question *asking;   /* the pending one, or the last */
+    struct snib__question *asking;   /* the pending one, or one whose answer was not used */
     struct snib__question *renewing; /* for existing connections */
     uint64_t asked;                  /* number of the last question */
     bool untold;                     /* the queue has not been told yet */
@@ -48,7 +49,7 @@ struct snib__logins {
     int64_t valid_ms;                /* of the last answer */
 };
 
-/* snib__login_ask - ask a question, or share the pending one; NULL with errno.  Inside, like all
+/* snib__login_ask - ask a question, or share `asking`; NULL with errno.  Inside, like all
  * functions below unless they say otherwise. */
 struct snib__question *snib__login_ask(struct snib__logins *logins);
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question);

@@ -181,3 +181,23 @@ void login_answers(void *argument)
         end_asking();
     }
 }
+
+/* The program takes longer than an attempt, so its answer may come in the pause before the next one: it serves that,
+ * and nobody asks again. */
+void login_late(void *argument)
+{
+    snib_credentials answer = good_for(0);
+    snib_event event;
+    (void)argument;
+    open_asking(LEASE_MS);
+    drivers[0]->connect_timeout = 300 * SNIB__MS;
+    ping(-1);
+    uint64_t token = question();
+    world_sleep((300 + world_draw(2500)) *
+                SNIB__MS); /* less than its patience, by the longest pause */
+    tell(token, &answer);
+    await_event(&event);
+    if (event.kind != SNIB_EVENT_DONE || event.code != SNIB_OK)
+        world_fail("event %d instead of the result: %s", (int)event.kind, event.text);
+    end_asking();
+}

@@ -2,6 +2,7 @@
  * are requested again. */
 #include "fed.h"
 
+#include "driver/ahead.h"
 #include "driver/login.h"
 #include "net/conn.h"
 
@@ -222,6 +223,46 @@ static void token_of_15_minutes(void **state)
     snib__logins_end(&logins);
 }
 
+/* An answer that comes when nobody waits any more serves the next who ask, as long as it is valid and fresh. */
+static void late_answer_serves_the_next(void **state)
+{
+    (void)state;
+    snib_credentials answer = {.size = sizeof answer, .password = PASSWORD};
+    struct snib__logins logins = {.source = SNIB__LOGIN_QUEUE};
+    const char *username, *password, *why;
+    int os_error;
+    struct snib__question *one = snib__login_ask(&logins), *other;
+    snib__login_drop(&logins, &one);
+    snib__login_answer(&logins, 1, &answer);
+    one = snib__login_ask(&logins);
+    other = snib__login_ask(&logins);
+    assert_ptr_equal(one, other);
+    assert_true(snib__login_result(one, &username, &password, &why, &os_error));
+    assert_string_equal(password, PASSWORD);
+    snib__login_drop(&logins, &one); /* used */
+    snib__login_drop(&logins, &other);
+    one = snib__login_ask(&logins);
+    assert_false(snib__login_done(one));
+    snib__login_drop(&logins, &one);
+    snib__login_answer(&logins, 2, NULL); /* nor is a refusal lost */
+    one = snib__login_ask(&logins);
+    assert_false(snib__login_result(one, &username, &password, &why, &os_error));
+    assert_non_null(strstr(why, "there are no credentials"));
+    snib__login_drop(&logins, &one);
+    for (uint64_t number = 3; number < 5; number++) { /* no longer fresh; no longer valid */
+        one = snib__login_ask(&logins);
+        assert_int_equal(snib__login_open(&logins), number);
+        snib__login_drop(&logins, &one);
+        answer.valid_ms = number == 4 ? 5000 : 0;
+        snib__login_answer(&logins, number, &answer);
+        atomic_fetch_add(&snib__ahead, (number == 4 ? 5000 : 10000) * SNIB__MS);
+    }
+    one = snib__login_ask(&logins);
+    assert_int_equal(snib__login_open(&logins), 5);
+    snib__login_drop(&logins, &one);
+    snib__logins_end(&logins);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +272,7 @@ int main(void)
         cmocka_unit_test(listener_logs_in_anew),
         cmocka_unit_test(repeated_password_is_masked),
         cmocka_unit_test(token_of_15_minutes),
+        cmocka_unit_test(late_answer_serves_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

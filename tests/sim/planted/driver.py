@@ -338,6 +338,20 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "an answer for a login that comes between two attempts is thrown away",
+        "driver/login.c",
+        "if (!snib__login_done(question)) return true;",
+        "return !snib__login_done(question);",
+        "sim/driver",
+    ),
+    Mutant(
+        "an answer for a login that was not used serves although it is old",
+        "driver/login.c",
+        "return now < question->answered_at + LOGIN_FRESH &&",
+        "return",
+        "unit_login",
+    ),
+    Mutant(
         "a step of the TLS handshake lasts as long as the peer sends",
         "driver/tls.c",
         "step == 0 && i < TLS_RECEIVES",
