@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "41dc65c4ebd3f28c"
+#define SNIB_BUILD_ID "a522e261d3867242"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1388,7 +1388,8 @@ void snib__unpark_all(_Atomic uint32_t *word);
  *
  * A name can have several addresses.  They are tried as in RFC 8305: first the one that worked
  * last, then alternating between families in the resolver's order, each one when the one before has
- * failed or has had its time; the first to answer wins.
+ * failed or has had its time; the first to connect wins.  An address works if a request is answered
+ * there; behind one that only connected, or belongs to a replica, the next attempt begins.
  */
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
@@ -1482,7 +1483,8 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 /* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-int snib__sys_connected(int fd);  /* its progress: the same results */
+int snib__sys_connected(
+    int fd); /* its progress: the same results.  Connected to itself is ECONNREFUSED */
 void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
 void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
 void snib__sys_close(int fd);
@@ -2038,9 +2040,10 @@ struct snib__way {
     const struct snib__tls_config *tls; /* if the address says so */
     struct snib__logins *logins;        /* if each connect requests credentials; else NULL */
     snib__time timeout;                 /* for resolving the name, and again for connecting */
-    struct sockaddr_storage worked;
-    socklen_t worked_n;              /* 0: none has */
-    struct snib__resolve *resolving; /* the only lookup at a time, finished or not */
+    struct sockaddr_storage last;       /* that has connected */
+    socklen_t last_n;                   /* 0: none has */
+    bool worked;                        /* ... and a request was answered there */
+    struct snib__resolve *resolving;    /* the only lookup at a time, finished or not */
 };
 
 struct snib__op;
@@ -2062,6 +2065,8 @@ struct snib__sock {
     /* while connecting */
     struct snib__way *way;
     struct snib__resolve *resolve;
+    const struct addrinfo *at; /* where it has connected; NULL: to a unix socket, or not yet */
+    bool works;                /* a request was answered */
     const struct addrinfo *addresses[SNIB__SOCK_ADDRESSES]; /* in the order of trying */
     uint32_t addresses_n, begun;
     struct {
@@ -2116,6 +2121,7 @@ bool snib__sock_unsent(const struct snib__sock *sock);
 /* Why TLS or the request for credentials failed; NULL if neither did. */
 const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
+void snib__sock_works(struct snib__sock *sock); /* a request was answered */
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
@@ -2232,6 +2238,8 @@ bool snib__engine_take_refusal(struct snib__engine *engine);
 void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
 /* Overwrite a password repeated by the server.  Call before
  * snib__engine_input(), with its bytes. */
+/* Whether the present connection, or the one that is being made, has answered a request. */
+bool snib__link_proven(const struct snib__link *link);
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
@@ -10955,6 +10963,15 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
+static void driver_input(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
+                         char *bytes, size_t n)
+{
+    snib__link_mask(link, bytes, n);
+    snib__engine_input(d->engine, link, bytes, n, snib__now());
+    if (!sock->works && snib__link_proven(link))
+        snib__sock_works(sock);
+}
+
 /* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
@@ -10962,9 +10979,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
     if (sock != snib__link_carrier(link))
         return;
     if (n > 0)
-        snib__link_mask(link, bytes, (size_t)n);
-    if (n > 0)
-        snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
+        driver_input(d, link, sock, bytes, (size_t)n);
     else if (n == 0 || (error != EAGAIN && error != EINTR))
         snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : ECONNRESET);
 }
@@ -11949,27 +11964,51 @@ void snib__way_free(struct snib__way *way)
 
 /* ---- connecting ---- */
 
-static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
+static bool sock_is_last(const struct snib__way *way, const struct addrinfo *at)
 {
-    return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
+    return at->ai_addrlen == way->last_n && memcmp(at->ai_addr, &way->last, way->last_n) == 0;
+}
+
+/* The one of the resolver's addresses that comes behind another. */
+static const struct addrinfo *sock_behind(const struct snib__sock *sock, const struct addrinfo *at)
+{
+    return at->ai_next ? at->ai_next : sock->resolve->addresses;
+}
+
+/* Where to begin: with the address that worked, or behind the one that did not. */
+static const struct addrinfo *sock_first(const struct snib__sock *sock)
+{
+    const struct addrinfo *at = sock->resolve->addresses;
+    while (at && !sock_is_last(sock->way, at))
+        at = at->ai_next;
+    if (!at)
+        return sock->resolve->addresses;
+    return sock->way->worked ? at : sock_behind(sock, at);
+}
+
+static bool sock_has(const struct snib__sock *sock, const struct addrinfo *at)
+{
+    for (uint32_t i = 0; i < sock->addresses_n; i++)
+        if (sock->addresses[i] == at)
+            return true;
+    return false;
 }
 
 /* The next of the resolver's addresses to try; NULL: all are taken. */
 static const struct addrinfo *sock_choose(const struct snib__sock *sock)
 {
-    const struct addrinfo *first = NULL;
+    const struct addrinfo *first = sock_first(sock), *at = first, *chosen = NULL;
     const struct addrinfo *last = sock->addresses_n ? sock->addresses[sock->addresses_n - 1] : NULL;
-    for (const struct addrinfo *at = sock->resolve->addresses; at; at = at->ai_next) {
-        bool taken = false;
-        for (uint32_t i = 0; i < sock->addresses_n; i++)
-            taken = taken || sock->addresses[i] == at;
-        if (taken)
+    if (!last)
+        return first;
+    do {
+        if (sock_has(sock, at))
             continue;
-        if (last ? at->ai_family != last->ai_family : sock_worked(sock->way, at))
+        if (at->ai_family != last->ai_family)
             return at;
-        first = first ? first : at;
-    }
-    return first;
+        chosen = chosen ? chosen : at;
+    } while ((at = sock_behind(sock, at)) != first);
+    return chosen;
 }
 
 static void sock_order(struct snib__sock *sock, snib__time now)
@@ -11999,16 +12038,23 @@ static void sock_end_try(struct snib__sock *sock, uint32_t i)
         sock->tries[i] = sock->tries[i + 1];
 }
 
+/* Remember where it has connected, and whether that was of any use. */
+static void sock_remember(const struct snib__sock *sock, bool worked)
+{
+    struct snib__way *way = sock->way;
+    const struct addrinfo *at = sock->at;
+    if (!at || at->ai_addrlen > sizeof way->last)
+        return;
+    memcpy(&way->last, at->ai_addr, at->ai_addrlen);
+    way->last_n = at->ai_addrlen;
+    way->worked = worked;
+}
+
 /* The first address to connect wins.  Returns 1. */
 static int sock_won(struct snib__sock *sock, uint32_t i)
 {
-    struct snib__way *way = sock->way;
-    const struct addrinfo *at = sock->tries[i].at;
     int fd = sock->tries[i].fd;
-    if (at->ai_addrlen <= sizeof way->worked) {
-        memcpy(&way->worked, at->ai_addr, at->ai_addrlen);
-        way->worked_n = at->ai_addrlen;
-    }
+    sock->at = sock->tries[i].at;
     sock->tries[i] = sock->tries[--sock->tries_n];
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
@@ -12275,9 +12321,17 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     return NULL;
 }
 
+void snib__sock_works(struct snib__sock *sock)
+{
+    sock->works = true;
+    sock_remember(sock, true);
+}
+
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
+    if (!sock->works)
+        sock_remember(sock, false);
     if (sock->tls && sock->open)
         snib__tls_goodbye(sock->tls, sock->fd);
     if (sock->fd >= 0)
@@ -12302,6 +12356,7 @@ void snib__sock_unuse(struct snib__sock *sock)
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -12471,6 +12526,22 @@ static void sys_tune(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unconfirmed_ms, sizeof unconfirmed_ms);
 }
 
+/* A port that is free and among those that the kernel gives to connections, on this host: such a connection can be given
+ * the port that it goes to, and meets itself.  Nobody listens there, and nobody could while it lasts; it leaves without a
+ * trace, so that the server can. */
+static int sys_met(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_n = sizeof own, peer_n = sizeof peer;
+    const struct linger at_once = {.l_onoff = 1};
+    if (getsockname(fd, (struct sockaddr *)&own, &own_n) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_n) != 0 || own_n != peer_n ||
+        memcmp(&own, &peer, own_n) != 0)
+        return 0;
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return ECONNREFUSED;
+}
+
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
@@ -12482,10 +12553,8 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     if (address->sa_family != AF_UNIX)
         sys_tune(fd);
     *out_fd = fd;
-    if (syscall(SYS_connect, fd, address, n) == 0)
-        return 0;
-    int error = errno;
-    if (error != EINPROGRESS)
+    int error = syscall(SYS_connect, fd, address, n) == 0 ? sys_met(fd) : errno;
+    if (error && error != EINPROGRESS)
         snib__sys_close(fd);
     return error;
 }
@@ -12498,7 +12567,7 @@ int snib__sys_connected(int fd)
     if (snib__sys_poll(&ready, 1, 0) == 0)
         return EINPROGRESS;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
-    return error;
+    return error ? error : sys_met(fd);
 }
 
 void snib__sys_may_block(int fd)
@@ -14686,7 +14755,7 @@ struct snib__link { /* one connection to a node */
     bool connect;        /* wish */
     bool close;          /* wish */
     bool connecting;     /* the driver is connecting it */
-    bool proven;         /* a request was answered since it became ready: the connection works */
+    bool proven;         /* a request was answered since it was to connect: it works */
     snib__time next_try; /* while down */
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */
@@ -24731,7 +24800,7 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
         return SNIB__WISH_CLOSE;
     }
     if (link->connect) {
-        link->connect = false;
+        link->connect = link->proven = false;
         link->connecting = true;
         return SNIB__WISH_CONNECT;
     }
@@ -24838,6 +24907,11 @@ bool snib__engine_take_refusal(struct snib__engine *e)
     return refused;
 }
 
+bool snib__link_proven(const struct snib__link *link)
+{
+    return link->proven;
+}
+
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
 {
     snib__conn_mask(&link->conn, bytes, n);
@@ -24858,7 +24932,6 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    link->proven = false;
     if (snib__route_misfits(e, link)) {
         snib__link_close(e, link, SNIB_ETOPOLOGY, now);
         return;

@@ -404,6 +404,15 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
+static void driver_input(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
+                         char *bytes, size_t n)
+{
+    snib__link_mask(link, bytes, n);
+    snib__engine_input(d->engine, link, bytes, n, snib__now());
+    if (!sock->works && snib__link_proven(link))
+        snib__sock_works(sock);
+}
+
 /* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
@@ -411,9 +420,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
     if (sock != snib__link_carrier(link))
         return;
     if (n > 0)
-        snib__link_mask(link, bytes, (size_t)n);
-    if (n > 0)
-        snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
+        driver_input(d, link, sock, bytes, (size_t)n);
     else if (n == 0 || (error != EAGAIN && error != EINTR))
         snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : ECONNRESET);
 }

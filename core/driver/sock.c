@@ -89,27 +89,51 @@ void snib__way_free(struct snib__way *way)
 
 /* ---- connecting ---- */
 
-static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
+static bool sock_is_last(const struct snib__way *way, const struct addrinfo *at)
 {
-    return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
+    return at->ai_addrlen == way->last_n && memcmp(at->ai_addr, &way->last, way->last_n) == 0;
+}
+
+/* The one of the resolver's addresses that comes behind another. */
+static const struct addrinfo *sock_behind(const struct snib__sock *sock, const struct addrinfo *at)
+{
+    return at->ai_next ? at->ai_next : sock->resolve->addresses;
+}
+
+/* Where to begin: with the address that worked, or behind the one that did not. */
+static const struct addrinfo *sock_first(const struct snib__sock *sock)
+{
+    const struct addrinfo *at = sock->resolve->addresses;
+    while (at && !sock_is_last(sock->way, at))
+        at = at->ai_next;
+    if (!at)
+        return sock->resolve->addresses;
+    return sock->way->worked ? at : sock_behind(sock, at);
+}
+
+static bool sock_has(const struct snib__sock *sock, const struct addrinfo *at)
+{
+    for (uint32_t i = 0; i < sock->addresses_n; i++)
+        if (sock->addresses[i] == at)
+            return true;
+    return false;
 }
 
 /* The next of the resolver's addresses to try; NULL: all are taken. */
 static const struct addrinfo *sock_choose(const struct snib__sock *sock)
 {
-    const struct addrinfo *first = NULL;
+    const struct addrinfo *first = sock_first(sock), *at = first, *chosen = NULL;
     const struct addrinfo *last = sock->addresses_n ? sock->addresses[sock->addresses_n - 1] : NULL;
-    for (const struct addrinfo *at = sock->resolve->addresses; at; at = at->ai_next) {
-        bool taken = false;
-        for (uint32_t i = 0; i < sock->addresses_n; i++)
-            taken = taken || sock->addresses[i] == at;
-        if (taken)
+    if (!last)
+        return first;
+    do {
+        if (sock_has(sock, at))
             continue;
-        if (last ? at->ai_family != last->ai_family : sock_worked(sock->way, at))
+        if (at->ai_family != last->ai_family)
             return at;
-        first = first ? first : at;
-    }
-    return first;
+        chosen = chosen ? chosen : at;
+    } while ((at = sock_behind(sock, at)) != first);
+    return chosen;
 }
 
 static void sock_order(struct snib__sock *sock, snib__time now)
@@ -139,16 +163,23 @@ static void sock_end_try(struct snib__sock *sock, uint32_t i)
         sock->tries[i] = sock->tries[i + 1];
 }
 
+/* Remember where it has connected, and whether that was of any use. */
+static void sock_remember(const struct snib__sock *sock, bool worked)
+{
+    struct snib__way *way = sock->way;
+    const struct addrinfo *at = sock->at;
+    if (!at || at->ai_addrlen > sizeof way->last)
+        return;
+    memcpy(&way->last, at->ai_addr, at->ai_addrlen);
+    way->last_n = at->ai_addrlen;
+    way->worked = worked;
+}
+
 /* The first address to connect wins.  Returns 1. */
 static int sock_won(struct snib__sock *sock, uint32_t i)
 {
-    struct snib__way *way = sock->way;
-    const struct addrinfo *at = sock->tries[i].at;
     int fd = sock->tries[i].fd;
-    if (at->ai_addrlen <= sizeof way->worked) {
-        memcpy(&way->worked, at->ai_addr, at->ai_addrlen);
-        way->worked_n = at->ai_addrlen;
-    }
+    sock->at = sock->tries[i].at;
     sock->tries[i] = sock->tries[--sock->tries_n];
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
@@ -415,9 +446,17 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     return NULL;
 }
 
+void snib__sock_works(struct snib__sock *sock)
+{
+    sock->works = true;
+    sock_remember(sock, true);
+}
+
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
+    if (!sock->works)
+        sock_remember(sock, false);
     if (sock->tls && sock->open)
         snib__tls_goodbye(sock->tls, sock->fd);
     if (sock->fd >= 0)

@@ -11,7 +11,8 @@
  *
  * A name can have several addresses.  They are tried as in RFC 8305: first the one that worked
  * last, then alternating between families in the resolver's order, each one when the one before has
- * failed or has had its time; the first to answer wins.
+ * failed or has had its time; the first to connect wins.  An address works if a request is answered
+ * there; behind one that only connected, or belongs to a replica, the next attempt begins.
  */
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
@@ -38,9 +39,10 @@ struct snib__way {
     const struct snib__tls_config *tls; /* if the address says so */
     struct snib__logins *logins;        /* if each connect requests credentials; else NULL */
     snib__time timeout;                 /* for resolving the name, and again for connecting */
-    struct sockaddr_storage worked;
-    socklen_t worked_n;              /* 0: none has */
-    struct snib__resolve *resolving; /* the only lookup at a time, finished or not */
+    struct sockaddr_storage last;       /* that has connected */
+    socklen_t last_n;                   /* 0: none has */
+    bool worked;                        /* ... and a request was answered there */
+    struct snib__resolve *resolving;    /* the only lookup at a time, finished or not */
 };
 
 struct snib__op;
@@ -62,6 +64,8 @@ struct snib__sock {
     /* while connecting */
     struct snib__way *way;
     struct snib__resolve *resolve;
+    const struct addrinfo *at; /* where it has connected; NULL: to a unix socket, or not yet */
+    bool works;                /* a request was answered */
     const struct addrinfo *addresses[SNIB__SOCK_ADDRESSES]; /* in the order of trying */
     uint32_t addresses_n, begun;
     struct {
@@ -116,6 +120,7 @@ bool snib__sock_unsent(const struct snib__sock *sock);
 /* Why TLS or the request for credentials failed; NULL if neither did. */
 const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
+void snib__sock_works(struct snib__sock *sock); /* a request was answered */
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -177,6 +178,22 @@ static void sys_tune(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unconfirmed_ms, sizeof unconfirmed_ms);
 }
 
+/* A port that is free and among those that the kernel gives to connections, on this host: such a connection can be given
+ * the port that it goes to, and meets itself.  Nobody listens there, and nobody could while it lasts; it leaves without a
+ * trace, so that the server can. */
+static int sys_met(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_n = sizeof own, peer_n = sizeof peer;
+    const struct linger at_once = {.l_onoff = 1};
+    if (getsockname(fd, (struct sockaddr *)&own, &own_n) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_n) != 0 || own_n != peer_n ||
+        memcmp(&own, &peer, own_n) != 0)
+        return 0;
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return ECONNREFUSED;
+}
+
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
@@ -188,10 +205,8 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     if (address->sa_family != AF_UNIX)
         sys_tune(fd);
     *out_fd = fd;
-    if (syscall(SYS_connect, fd, address, n) == 0)
-        return 0;
-    int error = errno;
-    if (error != EINPROGRESS)
+    int error = syscall(SYS_connect, fd, address, n) == 0 ? sys_met(fd) : errno;
+    if (error && error != EINPROGRESS)
         snib__sys_close(fd);
     return error;
 }
@@ -204,7 +219,7 @@ int snib__sys_connected(int fd)
     if (snib__sys_poll(&ready, 1, 0) == 0)
         return EINPROGRESS;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
-    return error;
+    return error ? error : sys_met(fd);
 }
 
 void snib__sys_may_block(int fd)

@@ -62,7 +62,8 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 /* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-int snib__sys_connected(int fd);  /* its progress: the same results */
+int snib__sys_connected(
+    int fd); /* its progress: the same results.  Connected to itself is ECONNREFUSED */
 void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
 void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
 void snib__sys_close(int fd);

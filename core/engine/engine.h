@@ -110,6 +110,8 @@ bool snib__engine_take_refusal(struct snib__engine *engine);
 void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
 /* Overwrite a password repeated by the server.  Call before
  * snib__engine_input(), with its bytes. */
+/* Whether the present connection, or the one that is being made, has answered a request. */
+bool snib__link_proven(const struct snib__link *link);
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */

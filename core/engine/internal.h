@@ -236,7 +236,7 @@ struct snib__link { /* one connection to a node */
     bool connect;        /* wish */
     bool close;          /* wish */
     bool connecting;     /* the driver is connecting it */
-    bool proven;         /* a request was answered since it became ready: the connection works */
+    bool proven;         /* a request was answered since it was to connect: it works */
     snib__time next_try; /* while down */
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */

@@ -105,7 +105,7 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
         return SNIB__WISH_CLOSE;
     }
     if (link->connect) {
-        link->connect = false;
+        link->connect = link->proven = false;
         link->connecting = true;
         return SNIB__WISH_CONNECT;
     }
@@ -212,6 +212,11 @@ bool snib__engine_take_refusal(struct snib__engine *e)
     return refused;
 }
 
+bool snib__link_proven(const struct snib__link *link)
+{
+    return link->proven;
+}
+
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
 {
     snib__conn_mask(&link->conn, bytes, n);
@@ -232,7 +237,6 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    link->proven = false;
     if (snib__route_misfits(e, link)) {
         snib__link_close(e, link, SNIB_ETOPOLOGY, now);
         return;

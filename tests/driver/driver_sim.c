@@ -226,6 +226,7 @@ static const struct story {
     {"random", random_main, 1},
     {"cluster", random_cluster, 4},
     {"two_addresses", two_addresses, 20},
+    {"mute_addresses", mute_addresses, 20},
     {"two_families", two_families, 50},
     {"no_address", no_address, 50},
     {"hanging_lookup", hanging_lookup, 50},

@@ -40,6 +40,7 @@ void expect_nothing_left(void);
 
 /* connect_stories.c */
 void two_addresses(void *argument);
+void mute_addresses(void *argument);
 void two_families(void *argument);
 void no_address(void *argument);
 void hanging_lookup(void *argument);

@@ -27,8 +27,8 @@ enum world_fault {
     WORLD_SLOW = 32    /* long round trips */
 };
 
-/* How an address of the server behaves; indexed by the last byte of 10.0.0.x. */
-enum world_peer { WORLD_ANSWERS = 0, WORLD_REFUSES = 1, WORLD_SWALLOWS = 2 };
+/* How an address of the server behaves; indexed by the last byte of 10.0.0.x.  A mute one connects, and no more. */
+enum world_peer { WORLD_ANSWERS = 0, WORLD_REFUSES = 1, WORLD_SWALLOWS = 2, WORLD_MUTE = 3 };
 
 struct model;
 

@@ -32,6 +32,7 @@ struct link { /* lives until both ends have gone and nothing is in flight */
     uint64_t server; /* the model's connection; 0: none yet, or none any more */
     snib__time connect_at;
     int error; /* of connect() */
+    bool mute; /* WORLD_MUTE: there is no server at the other end */
     bool open, shut, ended, closed;
     struct flow to_server, to_client;
     char *received;
@@ -457,6 +458,7 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     links = link;
     link->connect_at = peer == WORLD_SWALLOWS ? SNIB__NEVER : world.now + world_draw(SNIB__MS);
     link->error = peer == WORLD_REFUSES ? ECONNREFUSED : 0;
+    link->mute = peer == WORLD_MUTE;
     link->room = world.faults & WORLD_FULL ? SMALL_ROOM : 65536;
     *out_fd = fd_new(SOCKET);
     fd_get(*out_fd, SOCKET)->link = link;
@@ -476,7 +478,8 @@ void snib__sys_may_block(int fd)
 {
     struct link *link = fd_get(fd, SOCKET)->link;
     link->open = true;
-    link->server = model_connect(world.server);
+    if (!link->mute)
+        link->server = model_connect(world.server);
 }
 
 void snib__sys_shutdown(int fd)

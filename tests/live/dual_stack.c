@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -176,13 +178,84 @@ static void all_are_dead(void **state)
     snib_client_free(client);
 }
 
+static int listen_at(const char *address, int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = inet_addr(address)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 64) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The first address connects and says nothing more, like a server that is stopped: the next one is used. */
+static void one_only_connects(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip_because("a network of its own is not permitted here");
+    server_do(&server, "CONFIG SET bind 127.0.0.2");
+    int mute = listen_at("127.0.0.1", PORT);
+    assert_true(mute >= 0);
+    NAME("127.0.0.1", "127.0.0.2");
+    snib_client *client = open_both(60000);
+    snib_lock *lock = must_lock(client, "x");
+    for (int i = 0; i < 3; i++) {
+        must_release(must_acquire(lock, -1));
+        server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    }
+    snib_lock_free(lock);
+    snib_client_free(client);
+    close(mute);
+    redisReply *reply = redisCommand(server.admin, "CONFIG SET bind %s", "127.0.0.1 ::1");
+    freeReplyObject(reply);
+}
+
+static bool give_ports(const char *range)
+{
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
+    if (!file)
+        return false;
+    bool good = fputs(range, file) >= 0;
+    return fclose(file) == 0 && good;
+}
+
+/* The server's port is one that the kernel gives to connections, and the server is down: a connection that meets itself is
+ * none, and is not in the server's way. */
+static void meets_itself(void **state)
+{
+    (void)state;
+    enum { FREE_PORT = 6500 };
+    int fd;
+    if (!isolated || !give_ports("6500 6500"))
+        skip_because("a network of its own is not permitted here");
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = 500;
+    EXPECT(snib_client_open("redis://127.0.0.1:6500", &options, &client, err), SNIB_OK);
+    assert_int_equal(snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error),
+                     SNIB_ECONNECT);
+    print_message("          %s\n", error.text);
+    assert_int_equal(error.os_error, ECONNREFUSED);
+    AWAIT((fd = listen_at("127.0.0.1", FREE_PORT)) >= 0, 10000);
+    close(fd);
+    snib_client_free(client);
+    assert_true(give_ports("32768 60999"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_dead),
-        cmocka_unit_test(most_are_dead),
-        cmocka_unit_test(one_dies),
-        cmocka_unit_test(all_are_dead),
+        cmocka_unit_test(one_is_dead),       cmocka_unit_test(most_are_dead),
+        cmocka_unit_test(one_dies),          cmocka_unit_test(all_are_dead),
+        cmocka_unit_test(one_only_connects), cmocka_unit_test(meets_itself),
     };
     return cmocka_run_group_tests(tests, world_new, world_free);
 }

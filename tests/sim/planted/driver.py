@@ -156,8 +156,8 @@ MUTANTS = [
     Mutant(
         "the address that worked is forgotten",
         "driver/sock.c",
-        "way->worked_n = at->ai_addrlen;",
-        "way->worked_n = 0;",
+        "way->last_n = at->ai_addrlen;",
+        "way->last_n = 0;",
         "sim/driver",
     ),
     Mutant(
@@ -338,6 +338,27 @@ MUTANTS = [
         "sim/driver",
     ),
     Mutant(
+        "an address that only connects is tried first for ever",
+        "driver/sock.c",
+        "if (!sock->works) sock_remember(sock, false);",
+        "if (!sock->works) sock_remember(sock, true);",
+        "sim/driver",
+    ),
+    Mutant(
+        "the addresses before the one that failed are not tried",
+        "driver/sock.c",
+        "while ((at = sock_behind(sock, at)) != first);",
+        "while ((at = at->ai_next));",
+        "sim/driver",
+    ),
+    Mutant(
+        "a connection that meets itself is one",
+        "driver/sys.c",
+        "return error ? error : sys_met(fd);",
+        "return error;",
+        "live/dual_stack meets_itself",
+    ),
+    Mutant(
         "an answer for a login that comes between two attempts is thrown away",
         "driver/login.c",
         "if (!snib__login_done(question)) return true;",
@@ -417,8 +438,8 @@ MUTANTS = [
     Mutant(
         "all addresses of one family come first",
         "driver/sock.c",
-        "last ? at->ai_family != last->ai_family : sock_worked",
-        "last ? at->ai_family == last->ai_family : sock_worked",
+        "if (at->ai_family != last->ai_family)",
+        "if (at->ai_family == last->ai_family)",
         "sim/driver",
     ),
     Mutant(
