@@ -7,14 +7,15 @@ starts another one that calls the program's function, which may be slow.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from . import _core, _native
+from . import _core, _log, _native
 from ._codes import CredentialsError
 from ._error import Error
-from ._log import logger
 from ._reader import Reader
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ def _start(client: BaseClient, number: int) -> None:
 
 
 def _refuse(client: BaseClient, number: int, error: BaseException) -> None:
-    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    why = type(error).__name__
+    with contextlib.suppress(Exception):  # raised by the exception's __str__
+        why = f"{why}: {error}".removesuffix(": ")
     clean = why.replace("\0", "?").encode("utf-8", "replace").decode()
     _core.client_login(client._handle, number, None, "", 0, clean)
 
@@ -102,9 +105,9 @@ def _answer(client: BaseClient, number: int) -> None:
         _core.client_login(
             client._handle, number, answer.username, answer.password, _valid_ms(answer.valid), None
         )
-    except (Exception, SystemExit) as error:  # a SystemExit would end this thread alone
-        logger.warning("no credentials", exc_info=error, extra={"client": client.id})
+    except BaseException as error:  # which would end this thread alone, and the core would wait for ever
         _refuse(client, number, error)
+        _log.write(client, logging.WARNING, "no credentials", exc_info=error)
 
 
 def _valid_ms(valid: float | None) -> int:

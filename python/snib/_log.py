@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._error import Error
@@ -68,10 +68,15 @@ def deliver(client: BaseClient) -> None:
 
 
 def _tell(client: BaseClient, level: int, text: str, dropped: int) -> None:
+    if dropped:
+        write(client, logging.WARNING, "%d log records were dropped", dropped)
+    write(client, _LEVELS.get(level, logging.ERROR), "%s", text)
+
+
+def write(client: BaseClient, level: int, text: str, *arguments: object, **more: Any) -> None:
+    """Log a record of a client."""
     try:
-        if dropped:
-            logger.warning("%d log records were dropped", dropped, extra={"client": client.id})
-        logger.log(_LEVELS.get(level, logging.ERROR), "%s", text, extra={"client": client.id})
+        logger.log(level, text, *arguments, extra={"client": client.id}, **more)
     except Exception:  # raised by a filter; handlers catch their own
         if logging.raiseExceptions:
             traceback.print_exc()

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -62,5 +63,12 @@ class Reader:
                 known, deliver = clients[descriptor]
                 client = known()
                 if client is not None:
-                    deliver(client)
+                    _call(deliver, client)
                 del client
+
+
+def _call(deliver: Deliver, client: BaseClient) -> None:
+    try:
+        deliver(client)
+    except BaseException:  # a filter's SystemExit, say: the thread goes on, for all other clients
+        traceback.print_exc()

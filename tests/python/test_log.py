@@ -394,6 +394,26 @@ def test_a_handler_that_blocks_holds_up_no_lock(server: Server) -> None:
         logger.removeHandler(handler)
 
 
+def test_a_filter_that_ends_its_thread(server: Server, log: Records, capfd: pytest.CaptureFixture[str]) -> None:
+    """The thread is all clients', and goes on."""
+
+    def mistaken(record: logging.LogRecord) -> bool:
+        if "connected to" in record.getMessage():
+            raise SystemExit("a filter's mistake")
+        return True
+
+    logger = logging.getLogger("snib")
+    logger.addFilter(mistaken)
+    try:
+        with snib.connect(server.url) as client:
+            hold = brief(client.lock("gone", lease=0.2))
+            log.wait('"gone".* was lost: expired', logging.WARNING)
+            assert hold.lost.is_set()
+    finally:
+        logger.removeFilter(mistaken)
+    assert "a filter's mistake" in capfd.readouterr().err
+
+
 def test_no_thread_where_nobody_listens(server: Server) -> None:
     program = Program(
         """

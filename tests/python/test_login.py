@@ -197,6 +197,33 @@ def test_function_that_raises(
         client.ping()
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), Unspeakable()], ids=lambda error: type(error).__name__)
+def test_function_that_raises_once(server: Server, issuer: Issuer, error: BaseException) -> None:
+    """Whatever it raises, and whatever its log record meets, it is asked again."""
+
+    class Mistaken(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise KeyError("a filter's mistake")
+
+    def ask() -> snib.Credentials:
+        issuer.error = None if issuer.calls else error
+        return issuer()
+
+    mistaken = Mistaken()
+    logging.getLogger("snib").addFilter(mistaken)
+    try:
+        with snib.connect(server.url, credentials=ask) as client:
+            client.ping()
+    finally:
+        logging.getLogger("snib").removeFilter(mistaken)
+    assert len(issuer.calls) > 1
+
+
 ANSWERS = [
     (None, "TypeError: credentials must give a snib.Credentials or a str, not NoneType"),
     (snib.Credentials("canary", 0), "ValueError: credentials must be valid for some seconds, not 0"),
