@@ -73,10 +73,13 @@ def _tell(client: BaseClient, level: int, text: str, dropped: int) -> None:
     write(client, _LEVELS.get(level, logging.ERROR), "%s", text)
 
 
-def write(client: BaseClient, level: int, text: str, *arguments: object, **more: Any) -> None:
-    """Log a record of a client."""
+def write(
+    client: BaseClient | None, level: int, text: str, *arguments: object, **more: Any
+) -> None:
+    """Log a record, of one client or of none."""
     try:
-        logger.log(level, text, *arguments, extra={"client": client.id}, **more)
+        extra = None if client is None else {"client": client.id}
+        logger.log(level, text, *arguments, extra=extra, **more)
     except Exception:  # raised by a filter; handlers catch their own
         if logging.raiseExceptions:
             traceback.print_exc()

@@ -12,12 +12,14 @@ Each acquisition has a span `snib.wait`, until the lock was granted or refused, 
 `snib.hold`, until it was released or found lost.  Inside `with` the latter is the current span, so
 that the spans of the work are its children.  A link leads from a hold to the one that had the lock
 before, if this process has its span.  Nothing is patched: only a lock that was wrapped has spans.
+What a provider, a sampler or a span processor raises is logged once, and the lock works on without it.
 Requires the package opentelemetry-api; without a provider nothing is recorded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import ContextVar, Token
@@ -37,7 +39,7 @@ from opentelemetry.trace import (
     TracerProvider,
 )
 
-from . import _core, protocols
+from . import _core, _log, protocols
 from ._client import BaseClient, Stats
 from ._codes import Busy, Lost, Timeout
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
@@ -65,6 +67,42 @@ _INNERMOST: ContextVar[object] = ContextVar("snib-hold")  # of the blocks, see _
 # none, and one that is not recorded is the current one, for its children, but has no attributes.
 
 
+class _Harmless:
+    """Around what others' code does for a span: no failure of it reaches a lock, or keeps one held."""
+
+    __slots__ = ("_is_told",)
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not self._is_told:
+            self._is_told = True  # before a handler that traces, too
+            text = "a span failed, and locks work on without; further failures are not logged"
+            _log.write(None, logging.WARNING, text, exc_info=error)
+        return True
+
+
+_harmless = _Harmless()
+
+
+def _begin_within(span: Span) -> object:
+    """Make the span the current one; returns what _end_within() wants."""
+    with _harmless:
+        return context.attach(trace.set_span_in_context(span))
+    return None
+
+
+def _end_within(within: Any) -> None:
+    if within is not None:
+        context.detach(within)  # which logs its failures itself
+
+
 def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(Status(StatusCode.ERROR, str(error)))
@@ -81,7 +119,7 @@ class _Wait:
 
     def __enter__(self) -> _Wait:
         if self._span is not None:
-            self._within = context.attach(trace.set_span_in_context(self._span))
+            self._within = _begin_within(self._span)
         return self
 
     def answer(self, granted: bool, blocking: bool, timeout: float | None) -> bool:
@@ -94,10 +132,12 @@ class _Wait:
         span = self._span
         if span is None:
             return
-        context.detach(self._within)
-        if span.is_recording():
-            span.set_attribute("snib.outcome", self._end(span, error))
-        span.end()
+        _end_within(self._within)
+        with _harmless:
+            if span.is_recording():
+                span.set_attribute("snib.outcome", self._end(span, error))
+        with _harmless:
+            span.end()
 
     def _end(self, span: Span, error: BaseException | None) -> str:
         if error is None:
@@ -166,23 +206,22 @@ class _Traced(_Entered, Generic[L]):
         self._tracer = None if isinstance(tracer, NoOpTracer) else tracer
         self._is_settled = True
 
-    def _start(self, name: str, links: tuple[Link, ...] = ()) -> Span | None:
-        """A new span; None: there is no provider."""
+    def _start(self, name: str, hold: Any = None) -> Span | None:
+        """A new span; None: there is no provider, or it failed."""
         tracer = self._tracer
         if tracer is None:
             return None
-        return tracer.start_span(name, attributes=self._attributes, links=links)
+        with _harmless:
+            links = () if hold is None else self._holders.links(hold)
+            return tracer.start_span(name, attributes=self._attributes, links=links)
+        return None
 
     def _waiting(self) -> _Wait:
         if not self._is_settled:
-            self._settle()
+            with _harmless:
+                self._settle()
         span = self._start("snib.wait")
         return _UNSEEN if span is None else _Wait(span)
-
-    def _holding(self, hold: Any) -> Span | None:
-        if self._tracer is None:
-            return None
-        return self._start("snib.hold", self._holders.links(hold))
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} of {self.lock!r}>"
@@ -196,14 +235,19 @@ class _Held(Generic[H]):
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
         self.hold = hold
-        self._span = span = traced._holding(hold)
-        self._within: Any = None
-        if span is None or not span.is_recording():
+        self._span = traced._start("snib.hold", hold)
+        self._within: object = None
+        if self._span is not None:
+            with _harmless:
+                self._say(traced, self._span)
+
+    def _say(self, traced: _Traced[Any], span: Span) -> None:
+        if not span.is_recording():
             return
-        self._holder = traced._holders.begin(span, hold)
-        said: dict[str, str | int] = {"snib.lock.owner": hold.owner}
-        if hold.token:
-            said["snib.fencing.token"] = hold.token
+        self._holder = traced._holders.begin(span, self.hold)
+        said: dict[str, str | int] = {"snib.lock.owner": self.hold.owner}
+        if self.hold.token:
+            said["snib.fencing.token"] = self.hold.token
         span.set_attributes(said)
 
     @property
@@ -223,7 +267,7 @@ class _Held(Generic[H]):
     def _begin_within(self) -> None:
         """Make the span the current one."""
         if self._span is not None:
-            self._within = context.attach(trace.set_span_in_context(self._span))
+            self._within = _begin_within(self._span)
 
     def _ending(self) -> _Ending:
         return _Ending(self)
@@ -232,9 +276,11 @@ class _Held(Generic[H]):
         span, self._span = self._span, None
         if span is None:
             return
-        if span.is_recording():
-            span.set_attribute("snib.outcome", self._describe(span, failure))
-        span.end()
+        with _harmless:
+            if span.is_recording():
+                span.set_attribute("snib.outcome", self._describe(span, failure))
+        with _harmless:
+            span.end()
 
     def _describe(self, span: Span, failure: BaseException | None) -> str:
         """The outcome, after the attributes and the status that go with it."""
@@ -266,10 +312,10 @@ class _Ending:
     def __enter__(self) -> None:
         held = self._held
         within, held._within = held._within, None
-        if within is not None:
-            context.detach(within)
+        _end_within(within)
         if held._holder is not None:
-            held._holder.end()
+            with _harmless:
+                held._holder.end()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._held._end(error)

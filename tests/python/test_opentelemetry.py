@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -369,6 +370,132 @@ def test_spans_that_are_not_recorded(client: snib.Client, spans: Spans) -> None:
         provider.get_tracer("test").start_span("inside").end()
     assert trace.get_current_span() is trace.INVALID_SPAN
     assert spans.take() == []
+
+
+class Faulty(trace.TracerProvider, trace.Tracer):
+    """Its nth call fails, or each from the nth on."""
+
+    def __init__(self, n: int, ever: bool) -> None:
+        self.n, self.ever, self.calls = n, ever, 0
+
+    def step(self) -> None:
+        self.calls += 1
+        if self.calls == self.n or (self.ever and self.calls > self.n):
+            raise RuntimeError("a processor's mistake")
+
+    def get_tracer(self, *arguments: object, **more: object) -> trace.Tracer:
+        return self
+
+    def start_span(self, *arguments: object, **more: object) -> trace.Span:
+        self.step()
+        return FaultySpan(self)
+
+    start_as_current_span = None  # type: ignore[assignment]  # which nothing uses
+
+
+class FaultySpan(trace.NonRecordingSpan):
+    def __init__(self, faulty: Faulty) -> None:
+        super().__init__(trace.SpanContext(1, 2, False))
+        self.step = faulty.step
+
+    def is_recording(self) -> bool:
+        self.step()
+        return True
+
+    def end(self, end_time: int | None = None) -> None:
+        self.step()
+
+    def get_span_context(self) -> trace.SpanContext:
+        self.step()
+        return super().get_span_context()
+
+    def set_attributes(self, attributes: object) -> None:
+        self.step()
+
+    def set_attribute(self, key: str, value: object) -> None:
+        self.step()
+
+    def set_status(self, status: object, description: str | None = None) -> None:
+        self.step()
+
+
+@pytest.fixture(params=[False, True], ids=["once", "ever"])
+def faulty(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
+    """Failures at each step, in turn; one is logged each time."""
+
+    def each() -> Iterator[Faulty]:
+        for n in itertools.count(1):
+            monkeypatch.setattr(snib.opentelemetry._harmless, "_is_told", False)
+            _links._last.clear()
+            provider = Faulty(n, request.param)
+            yield provider
+            if provider.calls < n:
+                break
+        assert n > 20
+
+    return each()
+
+
+def faults(caplog: pytest.LogCaptureFixture) -> int:
+    told = [record for record in caplog.records if record.name == "snib"]
+    assert all(record.exc_info and "a span failed" in record.getMessage() for record in told)
+    caplog.clear()
+    return len(told)
+
+
+def test_no_failure_of_tracing_reaches_the_lock(
+    client: snib.Client, faulty: Iterator[Faulty], caplog: pytest.LogCaptureFixture
+) -> None:
+    for provider in faulty:
+        lock = traced(client.lock("a"), tracer_provider=provider)
+        try_every_end(lock)
+        assert lock.acquire(timeout=0)
+        lock.release()
+        assert trace.get_current_span() is trace.INVALID_SPAN
+        assert faults(caplog) == (provider.calls >= provider.n)
+    assert client.stats().abandoned == 0
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_no_failure_of_tracing_reaches_the_lock_in_tasks(
+    server: Server, faulty: Iterator[Faulty], caplog: pytest.LogCaptureFixture, backend: str
+) -> None:
+    async def try_every_end(lock: Any) -> None:
+        async with lock as hold:
+            hold.check()
+            with pytest.raises(snib.Busy):
+                await lock.hold(timeout=0)
+        with pytest.raises(ValueError):
+            async with lock.hold():
+                raise ValueError
+        await (await lock.hold()).release()
+        async with await lock.hold():
+            pass
+        assert await lock.acquire(timeout=0)
+        await lock.release()
+
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            for provider in faulty:
+                lock = traced(client.lock("a"), tracer_provider=provider)
+                await try_every_end(lock)
+                assert not lock._inside and client.stats().held == 0
+                assert trace.get_current_span() is trace.INVALID_SPAN
+                assert faults(caplog) == (provider.calls >= provider.n)
+            assert client.stats().abandoned == 0
+
+    anyio.run(main, backend=backend)
+
+
+def test_a_provider_that_cannot_be_had(client: snib.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("a plugin's mistake")
+
+    lock = traced(client.lock("a"))
+    assert not lock._is_settled
+    monkeypatch.setattr(trace, "get_tracer_provider", fail)
+    with lock as hold:
+        hold.check()
 
 
 PROVIDER_LATER = """
