@@ -44,7 +44,7 @@ class _ScopeGuard(Guard):
         self._lost: Lost | None = None
         self._scope = anyio.CancelScope()
         self._scope.__enter__()
-        loop.watch(_core.hold_id(hold._handle), self._tell)
+        loop.watch(hold, self._tell)
         try:
             # After watch(): an earlier loss was not reported here.
             hold.check()
@@ -136,11 +136,11 @@ class _TrioLoop(_AsyncioLoop):
                 await trio.lowlevel.wait_readable(_core.queue_fd(self.queue))
                 self._drain()
 
-    def tell_release(self, hold_id: int, releaser: Loop) -> None:
+    def tell_release(self, hold: aio.Hold, releaser: Loop) -> None:
         if releaser is self:
-            self.end_losses(hold_id, False)
+            self.end_waits(hold)
         else:
-            self._soon(self.end_losses, hold_id, False)
+            self._soon(self.end_waits, hold)
 
     def detach(self) -> None:
         while self._drain():

@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 import snib
+from conftest import NewServer
 from snib import _core, aio
 from support import PATIENCE, RENEWED, Server, eventually, thread_count
 
@@ -201,6 +202,9 @@ def test_a_released_reentry_is_released(server: Server, run) -> None:
                 waiting = asyncio.ensure_future(outer.lost.wait())
                 async with lock as inner:
                     inner.check()
+                    ending = asyncio.ensure_future(inner.lost.wait())
+                    await asyncio.sleep(0)
+                assert await asyncio.wait_for(ending, PATIENCE) is False
                 assert inner.state is snib.State.RELEASED and inner.remaining() == 0.0
                 with pytest.raises(snib.NotHeld, match="released before"):
                     inner.check()
@@ -252,6 +256,40 @@ def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
             await hold.release()
             assert await wait is False
             assert await hold.lost.wait() is False
+
+    run(main())
+
+
+def test_a_cancelled_release_ends_waiting_for_the_loss(new_server: NewServer, run) -> None:
+    server = new_server()
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            hold = await client.lock("kept").hold()
+            wait = asyncio.ensure_future(hold.lost.wait())
+            await asyncio.sleep(0)
+            with server.stopped():
+                release = asyncio.ensure_future(hold.release())
+                await asyncio.sleep(0)
+                release.cancel()
+                await asyncio.wait([release])
+                assert release.cancelled()
+            assert await asyncio.wait_for(wait, PATIENCE) is False
+            await soon(lambda: not client._loop().losses)
+
+    run(main())
+
+
+def test_what_is_lost_by_a_close_is_waited_for_afterwards(server: Server, run) -> None:
+    async def main() -> None:
+        client = aio.connect(server.url)
+        hold = await client.lock("kept").hold()
+        released = await client.lock("given").hold()
+        await released.release()
+        await client.close()
+        await asyncio.sleep(0)  # the queue goes after the close
+        assert await hold.lost.wait() is True
+        assert await released.lost.wait() is False
 
     run(main())
 

@@ -218,6 +218,37 @@ def test_cancelled_tasks_leave_nothing(server: Server, run) -> None:
     run(main)
 
 
+def test_every_end_ends_waiting_for_the_loss(server: Server, run) -> None:
+    async def main() -> None:
+        client = snib.anyio.connect(server.url)
+        told: list[bool] = []
+
+        async def wait(hold: aio.Hold) -> None:
+            told.append(await hold.lost.wait())
+
+        async with anyio.create_task_group() as tasks:
+            lock = client.rlock("again")
+            outer, inner = await lock.hold(), await lock.hold()
+            for hold in (outer, inner):
+                tasks.start_soon(wait, hold)
+            await soon(lambda: sum(map(len, client._loop().losses.values())) == 2)
+            await inner.release()
+            await soon(lambda: told)
+            outer.check()
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await outer.release()
+        assert told == [False, False]
+        hold = await client.lock("name").hold()
+        await client.close()
+        with anyio.fail_after(PATIENCE):
+            while client._loops and any(known() for known in client._loops.values()):
+                await anyio.sleep(0.001)
+        assert await hold.lost.wait() is True
+
+    run(main)
+
+
 def test_a_run_leaves_no_descriptor(server: Server, run) -> None:
     def descriptors() -> int:
         gc.collect()

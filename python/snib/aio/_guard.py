@@ -6,7 +6,6 @@ import sys
 from asyncio import CancelledError, Handle, Task, current_task
 from typing import TYPE_CHECKING, Any
 
-from .. import _core
 from .._codes import Lost
 from .._hold import LEAVING
 
@@ -36,13 +35,12 @@ class Guard:
         self._lost: Lost | None = None
         self._message: str | None = None
         self._later: Handle | None = None
-        identity = _core.hold_id(hold._handle)
-        loop.watch(identity, self._tell)
+        loop.watch(hold, self._tell)
         try:
             # After watch(): an earlier loss was not reported here.
             hold.check()
         except BaseException:
-            loop.unwatch(identity, self._tell)
+            loop.unwatch(hold, self._tell)
             hold._stage = LEAVING
             raise
 
@@ -68,7 +66,7 @@ class Guard:
     def _unwatch(self) -> None:
         loop = self._hold._loop
         if loop is not None:
-            loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+            loop.unwatch(self._hold, self._tell)
 
     def end(self, error: BaseException | None) -> BaseException | None:
         """Called when the body has ended: the exception to raise instead, after the release."""

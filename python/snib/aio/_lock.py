@@ -66,7 +66,10 @@ class Loss:
 
     async def wait(self) -> bool:
         """Wait until the hold is lost (True) or released (False)."""
-        hold, loop = self._hold, self._hold._lock._client._loop()
+        hold = self._hold
+        if self._is_over():  # even if the hold's event loop is gone, or its client's queue there
+            return self.is_set()
+        loop = hold._lock._client._loop()
         if loop is not hold._loop:
             raise InvalidArgument("the hold was acquired in another event loop")
         future = loop.new_future()
@@ -75,17 +78,18 @@ class Loss:
             if not future.done():
                 future.set_result((OK, lost))
 
-        identity = _core.hold_id(hold._handle)
-        loop.watch(identity, tell)
+        loop.watch(hold, tell)
         try:
             # After watch(): an earlier loss was not reported here.
-            state = hold.state
-            if state is State.LOST or state is State.RELEASED:
-                return state is State.LOST
+            if self._is_over():
+                return self.is_set()
             _, lost = await future
             return bool(lost)
         finally:
-            loop.unwatch(identity, tell)
+            loop.unwatch(hold, tell)
+
+    def _is_over(self) -> bool:
+        return self._hold.state in (State.LOST, State.RELEASED)
 
 
 class Hold(BaseHold):
@@ -152,15 +156,15 @@ class Hold(BaseHold):
             token = loop.new_token()
             operation = _hold_release_submit(self._handle, loop.queue, token)
             self._stage = GIVEN_BACK
+            origin = self._loop
+            if origin and origin.losses and self.state is State.RELEASED:
+                origin.tell_release(self, loop)
             future = loop.waiting[token] = loop.new_future()
             try:
                 code, value = await future
             except BaseException:
                 loop.abandon(token, operation, future)
                 raise
-            origin = self._loop
-            if origin and origin.losses and _core.hold_state(self._handle)[0] == State.RELEASED:
-                origin.tell_release(_core.hold_id(self._handle), loop)
             if code != OK:
                 raise value
         except Error as failure:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OK, BUSY, TIMEDOUT, NOT_HELD = 0, 1, 2, 6
 
 Result = tuple[int, Any]
+Tell = Callable[[bool], None]
 
 
 class Loop:
@@ -34,7 +35,7 @@ class Loop:
         self.new_token = itertools.count(1).__next__
         self.new_future: Callable[[], Future[Result]] = loop.create_future
         self.waiting: dict[int, Future[Result]] = {}
-        self.losses: dict[int, list[Callable[[bool], None]]] = {}
+        self.losses: dict[int, list[tuple[Hold, Tell]]] = {}  # by hold_id()
         self.corked = False
         loop.add_reader(_core.queue_fd(self.queue), self._drain)
 
@@ -73,28 +74,37 @@ class Loop:
         self.corked = False
         _core.queue_uncork(self.queue)
 
-    def watch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
+    def watch(self, hold: Hold, tell: Tell) -> None:
         """Call tell once when the hold is lost (True) or released (False)."""
-        self.losses.setdefault(hold_id, []).append(tell)
+        self.losses.setdefault(_core.hold_id(hold._handle), []).append((hold, tell))
 
-    def unwatch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
-        tells = self.losses.get(hold_id, [])
+    def unwatch(self, hold: Hold, tell: Tell) -> None:
+        hold_id = _core.hold_id(hold._handle)
+        watches = self.losses.get(hold_id, [])
         with contextlib.suppress(ValueError):  # it has been called
-            tells.remove(tell)
-        if not tells:
+            watches.remove((hold, tell))
+        if not watches:
             self.losses.pop(hold_id, None)
 
     def end_losses(self, hold_id: int, lost: bool) -> None:
-        for tell in self.losses.pop(hold_id, ()):
+        """The core's hold has ended, and with it all that its owner has."""
+        for _, tell in self.losses.pop(hold_id, ()):
             tell(lost)
 
-    def tell_release(self, hold_id: int, releaser: Loop) -> None:
+    def end_waits(self, hold: Hold) -> None:
+        """This hold was released; its owner may have others, which go on."""
+        for held, tell in self.losses.get(_core.hold_id(hold._handle), []).copy():
+            if held is hold:
+                self.unwatch(hold, tell)
+                tell(False)
+
+    def tell_release(self, hold: Hold, releaser: Loop) -> None:
         """End the waits for the loss, even if another loop released the hold."""
         if releaser is self:
-            self.end_losses(hold_id, False)
+            self.end_waits(hold)
         else:
             with contextlib.suppress(RuntimeError):  # the loop was closed
-                self.loop.call_soon_threadsafe(self.end_losses, hold_id, False)
+                self.loop.call_soon_threadsafe(self.end_waits, hold)
 
     def guard(self, hold: Hold) -> Guard:
         """The guard for the body of an `async with`."""
