@@ -60,7 +60,37 @@ def _watch_multiprocessing() -> None:
 
 # ---- SIGTERM -------------------------------------------------------------------------------------
 
-_before: Any = signal.SIG_DFL  # the handler that release_on_sigterm() replaced
+
+class _OnSigterm:
+    """A handler, and the one that it replaced.
+
+    There may be several: a library's, which calls the one that it found, may stand between two.
+    """
+
+    _is_closed = False  # the clients, by the first of them that is called
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not callable(self._before):
+            self._end(number)
+        if _OnSigterm._is_closed:
+            self._before(number, frame)
+            return
+        _close_each()
+        _OnSigterm._is_closed = True
+        try:
+            self._before(number, frame)
+        finally:
+            _OnSigterm._is_closed = False  # the program may go on, with other clients
+
+    def _end(self, number: int) -> None:
+        if not self._is_closed:
+            _client._close_all()  # meanwhile no other thread runs
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)  # the first process of a container is not ended by the signal
 
 
 def release_on_sigterm() -> None:
@@ -78,21 +108,19 @@ def release_on_sigterm() -> None:
     SIGTERM that is ignored stays ignored.
 
     Python runs handlers in the main thread between two steps of the program, so C code that does
-    not return delays this one.  Calling it again is allowed.  The child of a fork releases its own
-    holds.
+    not return delays this one.  Calling it again is allowed, also after a library has set a handler
+    that calls the one it found.  The child of a fork releases its own holds.
 
     ValueError    called in a thread other than the main thread
     RuntimeError  the existing handler was not set from Python, so it cannot be called
     """
-    global _before
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("release_on_sigterm() works in the main thread only")
     found = signal.getsignal(signal.SIGTERM)
     if found is None:
         raise RuntimeError("SIGTERM has a handler that was not set from Python")
-    if found is not signal.SIG_IGN and found is not _on_sigterm:
-        _before = found
-        signal.signal(signal.SIGTERM, _on_sigterm)
+    if found is not signal.SIG_IGN and not isinstance(found, _OnSigterm):
+        signal.signal(signal.SIGTERM, _OnSigterm(found))
 
 
 def _close_each() -> None:
@@ -102,17 +130,6 @@ def _close_each() -> None:
         left = max(0.0, end - time.monotonic())
         with contextlib.suppress(Error):  # a hold not released in time ends with its lease
             client._end(int(left * 1000))
-
-
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    if callable(_before):
-        _close_each()
-        _before(number, frame)
-        return
-    _client._close_all()  # meanwhile no other thread runs
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    os._exit(128 + number)  # the first process of a container is not ended by the signal
 
 
 _watch_multiprocessing()

@@ -118,6 +118,25 @@ TERMS = {
         ["old True False", "LOST"],
         0,
     ),
+    "chained twice": (
+        "signal.signal(signal.SIGTERM, old)\nsnib.release_on_sigterm()\n"
+        "found = signal.getsignal(signal.SIGTERM)\n"
+        "def library(number, frame):\n"
+        "    say('library', snib.connect(URL).lock('a').locked())\n    found(number, frame)\n"
+        "signal.signal(signal.SIGTERM, library)\nsnib.release_on_sigterm()\nsay('ready')\n"
+        "while not heard: time.sleep(0.01)\n"
+        "client = snib.connect(URL, lease=600)\nhold = client.lock('a').hold()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\nsay(hold.state.name)",
+        ["library False", "old True False"] * 2 + ["LOST"],
+        0,
+    ),
+    "chained twice to none": (
+        "snib.release_on_sigterm()\nfound = signal.getsignal(signal.SIGTERM)\n"
+        "def library(number, frame):\n    say('library')\n    found(number, frame)\n"
+        f"signal.signal(signal.SIGTERM, library)\nsnib.release_on_sigterm()\n{WAIT}",
+        ["library"],
+        -signal.SIGTERM,
+    ),
     "exiting handler": (
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nsnib.release_on_sigterm()\n" + WAIT,
         [],
