@@ -11,6 +11,7 @@
 #include <time.h>
 
 enum {
+    ns_per_ms = 1000000,
     slice_main_ms = 50,    /* how late the main thread looks for signals after the first slice */
     slice_other_ms = 1000, /* other threads never run signal handlers */
     rest_ms = 1000         /* more than an interpreter takes for what comes after the clients */
@@ -53,12 +54,17 @@ static PyObject *call_set_main_thread(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
-static int64_t now_ms(void)
+static int64_t now_ns(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int64_t now_ms(void)
+{
+    return now_ns() / ns_per_ms;
 }
 
 static int64_t
@@ -417,13 +423,31 @@ static PyObject *call_lock_force_release(PyObject *module, PyObject *object)
     return PyBool_FromLong(event.code == SNIB_OK);
 }
 
+/* When a wait that begins now ends; a negative one never does. */
+static int64_t until_ns(int64_t timeout_ms)
+{
+    int64_t now = now_ns();
+
+    return timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / ns_per_ms
+               ? INT64_MAX
+               : now + timeout_ms * ns_per_ms;
+}
+
+/* The next slice of that wait. */
+static int64_t slice_until(int64_t until)
+{
+    int64_t left = until - now_ns(), slice = slice_ms();
+
+    return left <= 0 ? 0 : left > slice * ns_per_ms ? slice : (left + ns_per_ms - 1) / ns_per_ms;
+}
+
 /* hold_wait(hold, timeout_ms) -> True if lost, False if released or the time is over */
 static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    int64_t timeout_ms, slice = slice_ms();
+    int64_t timeout_ms, slice, until;
     snib_hold *hold;
     snib_error err;
-    int rc = SNIB_TIMEDOUT;
+    int rc;
 
     (void)module;
     if (snib__py_check_count(count, 2))
@@ -432,14 +456,12 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
     timeout_ms = PyLong_AsLongLong(args[1]);
     if (PyErr_Occurred())
         return NULL;
-    while (rc == SNIB_TIMEDOUT) {
-        int64_t now_ms = timeout_ms < 0 || timeout_ms > slice ? slice : timeout_ms;
-
-        Py_BEGIN_ALLOW_THREADS rc = snib_hold_wait(hold, now_ms, NULL, &err);
+    until = until_ns(timeout_ms);
+    do {
+        slice = slice_until(until);
+        Py_BEGIN_ALLOW_THREADS rc = snib_hold_wait(hold, slice, NULL, &err);
         Py_END_ALLOW_THREADS if (PyErr_CheckSignals()) return NULL;
-        if (timeout_ms >= 0 && (timeout_ms -= now_ms) == 0)
-            break;
-    }
+    } while ((rc == SNIB_TIMEDOUT || rc == SNIB_AGAIN) && now_ns() < until);
     if (rc < 0)
         return snib__py_raise_error(&err);
     return PyBool_FromLong(rc == SNIB_LOST);

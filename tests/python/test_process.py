@@ -149,6 +149,34 @@ hold.release()
         program.end()
 
 
+@pytest.mark.parametrize("where", ["work()", "t = threading.Thread(target=work); t.start(); t.join()"], ids=["main", "other"])
+def test_signals_do_not_end_a_wait_for_the_loss(server: Server, where: str) -> None:
+    """Handlers run meanwhile, however many, and the timeout ends it when it is over."""
+    source = """
+import threading
+signal.signal(signal.SIGUSR1, lambda *_: None)
+hold = snib.connect(URL).lock("name").hold()
+def work():
+    ident, over, sent = threading.get_ident(), threading.Event(), []
+    def disturb():
+        while not over.wait(0.005):
+            sent.append(signal.pthread_kill(ident, signal.SIGUSR1))
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    begun = time.monotonic()
+    lost = hold.lost.wait(1.0)
+    took = time.monotonic() - begun
+    over.set()
+    disturber.join()
+    say(lost, took >= 1.0 or took, len(sent) > 3)
+WHERE
+hold.release()
+""".replace("WHERE", where)
+    program = Program(source, server.url)
+    assert program.hear() == "False True True"
+    program.end()
+
+
 def test_ctrl_c_does_not_lose_what_was_acquired(server: Server) -> None:
     """Signals at random moments of a busy loop: each hold is either used or released."""
     source = """

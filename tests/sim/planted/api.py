@@ -185,9 +185,16 @@ MUTANTS = [
     Mutant(
         "a signal does not end a wait for a loss",
         "bindings/python_calls.c",
-        "if (PyErr_CheckSignals()) return NULL; if (timeout_ms >= 0",
-        "if (timeout_ms >= 0",
+        "if (PyErr_CheckSignals()) return NULL; } while ((rc == SNIB_TIMEDOUT",
+        "} while ((rc == SNIB_TIMEDOUT",
         "python/test_process.py another_thread_takes",
+    ),
+    Mutant(
+        "a signal ends a wait for a loss whose time is not over",
+        "bindings/python_calls.c",
+        "(rc == SNIB_TIMEDOUT || rc == SNIB_AGAIN) &&",
+        "rc == SNIB_TIMEDOUT &&",
+        "python/test_process.py signals_do_not_end",
     ),
     Mutant(
         "an acquisition goes on after a signal",
