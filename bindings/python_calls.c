@@ -632,17 +632,12 @@ static PyObject *call_hold_drop(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
-/* hold_abandon(hold) - for a hold that was forgotten: it is not released, and its lease runs out. */
+/* hold_abandon(hold) -> whether it was forgotten while it was held: it is not released, and its lease runs out.  May be
+ * called again, with the same answer. */
 static PyObject *call_hold_abandon(PyObject *module, PyObject *object)
 {
-    snib_hold *hold = snib__py_hold_get(object);
-
     (void)module;
-    if (hold) {
-        snib_hold_abandon(hold);
-        PyCapsule_SetDestructor(object, NULL); /* which would give the handle back once more */
-    }
-    Py_RETURN_NONE;
+    return PyBool_FromLong(snib__py_abandon(object));
 }
 
 /* ---- Statistics ------------------------------------------------------------------------------ */

@@ -27,6 +27,9 @@ snib_queue *snib__py_queue_get(PyObject *object);
 int snib__py_begin_release(PyObject *object);
 void snib__py_undo_release(PyObject *object); /* it has not begun after all */
 
+/* Abandon a hold that nobody released or lost, once for each capsule.  Returns whether it is abandoned. */
+int snib__py_abandon(PyObject *object);
+
 /* Operations are plain tickets: they end by themselves, so nobody has to own them. */
 PyObject *snib__py_op_new(snib_op *op);
 snib_op *snib__py_op_get(PyObject *object);

@@ -26,7 +26,8 @@
         return PyCapsule_GetPointer(object, "snib_" #kind);                                        \
     }
 
-static char given_back; /* the context of a hold's capsule, once its release has begun */
+/* The context of a hold's capsule, once its release has begun, or once it was abandoned. */
+static char given_back, abandoned;
 
 /* A hold that no program got is released as often as it was acquired: freeing alone gives a re-entry's handle
  * back, and the lock would stay when its owner has released what it knows of. */
@@ -34,6 +35,8 @@ static void hold_drop(PyObject *capsule)
 {
     snib_hold *hold = PyCapsule_GetPointer(capsule, "snib_hold");
 
+    if (PyCapsule_GetContext(capsule) == &abandoned)
+        return; /* and the handle with it */
     if (PyCapsule_GetContext(capsule) != &given_back)
         snib_hold_release_submit(hold, NULL, 0, NULL, NULL);
     snib_hold_free(hold);
@@ -51,7 +54,7 @@ int snib__py_begin_release(PyObject *object)
 {
     if (!snib__py_hold_get(object))
         return 0;
-    if (PyCapsule_GetContext(object) == &given_back) {
+    if (PyCapsule_GetContext(object)) {
         snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
         return -1;
     }
@@ -62,6 +65,21 @@ void snib__py_undo_release(PyObject *object)
 {
     if (snib__py_hold_get(object))
         PyCapsule_SetContext(object, NULL);
+}
+
+int snib__py_abandon(PyObject *object)
+{
+    snib_hold *hold = snib__py_hold_get(object);
+    int state;
+
+    if (!hold || PyCapsule_GetContext(object))
+        return hold && PyCapsule_GetContext(object) == &abandoned;
+    state = snib_hold_state(hold, NULL); /* in a forked child an error: the hold is the parent's */
+    if (state != SNIB_HOLD_VALID && state != SNIB_HOLD_AT_RISK)
+        return 0;
+    PyCapsule_SetContext(object, &abandoned);
+    snib_hold_abandon(hold);
+    return 1;
 }
 
 PyObject *snib__py_op_new(snib_op *op)

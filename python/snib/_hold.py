@@ -86,13 +86,8 @@ class BaseHold(_core.Droppable):
 
     def _abandon(self) -> None:
         """Called when an OWNED hold is dropped, and again if a signal interrupted it."""
-        try:
-            state = _core.hold_state(self._handle)[0]
-        except Error:  # in a forked child the hold belongs to the parent
+        if not _core.hold_abandon(self._handle):  # it was lost, or is released just now
             return
-        if state != State.VALID and state != State.AT_RISK:
-            return
-        _core.hold_abandon(self._handle)
         self._stage = LEAVING
         place = f", acquired at {self._place}," if self._place else ""
         warnings.warn(

@@ -247,6 +247,31 @@ def test_dropping_runs_nothing_in_python(server: Server) -> None:
     assert began == []
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_as_a_reentry_is_dropped(server: Server) -> None:
+    """At any step: it is abandoned once, and its owner's other holds stay."""
+
+    class Once(Interrupted):
+        def __call__(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+            return super().__call__(frame, event, _) if frame.f_code.co_name == "_abandon" else None
+
+    with snib.connect(server.url) as client:
+        lock = client.rlock("x")
+        for n in itertools.count():
+            outer, inner = lock.hold(), [lock.hold(), lock.hold()]
+            for left in (sys.maxsize, n):  # in some Pythons a function has steps only when it is traced again
+                with Once(left, True) as once:
+                    inner.pop()
+            outer.check()
+            outer.release()
+            del outer
+            assert client.stats().abandoned == n + 1
+            lock.force_release()
+            if not once.fired:
+                break
+        assert n > 5
+
+
 def test_an_interrupt_as_a_hold_is_dropped(server: Server) -> None:
     """It is abandoned anyway, and the interrupt comes a little later."""
 

@@ -204,6 +204,13 @@ MUTANTS = [
         "python/test_process.py test_ctrl_c_interrupts",
     ),
     Mutant(
+        "a hold that is dropped twice takes its owner's other hold",
+        "bindings/python_values.c",
+        "PyCapsule_SetContext(object, &abandoned); snib_hold_abandon(hold);",
+        "PyCapsule_SetDestructor(object, NULL); snib_hold_abandon(hold);",
+        "python/test_interrupts.py reentry_is_dropped",
+    ),
+    Mutant(
         "a number that is no ticket leaves its error",
         "bindings/python_values.c",
         "if (PyErr_Occurred()) PyErr_Clear(); /*",
