@@ -461,7 +461,8 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
         slice = slice_until(until);
         Py_BEGIN_ALLOW_THREADS rc = snib_hold_wait(hold, slice, NULL, &err);
         Py_END_ALLOW_THREADS if (PyErr_CheckSignals()) return NULL;
-    } while ((rc == SNIB_TIMEDOUT || rc == SNIB_AGAIN) && now_ns() < until);
+    } while ((rc == SNIB_TIMEDOUT || rc == SNIB_AGAIN) && now_ns() < until &&
+             !snib__py_is_given_back(args[0]));
     if (rc < 0)
         return snib__py_raise_error(&err);
     return PyBool_FromLong(rc == SNIB_LOST);

@@ -27,6 +27,9 @@ snib_queue *snib__py_queue_get(PyObject *object);
 int snib__py_begin_release(PyObject *object);
 void snib__py_undo_release(PyObject *object); /* it has not begun after all */
 
+/* Whether the release has begun, or the hold was abandoned. */
+int snib__py_is_given_back(PyObject *object);
+
 /* Abandon a hold that nobody released or lost, once for each capsule.  Returns whether it is abandoned. */
 int snib__py_abandon(PyObject *object);
 

@@ -54,7 +54,7 @@ int snib__py_begin_release(PyObject *object)
 {
     if (!snib__py_hold_get(object))
         return 0;
-    if (PyCapsule_GetContext(object)) {
+    if (snib__py_is_given_back(object)) {
         snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
         return -1;
     }
@@ -65,6 +65,11 @@ void snib__py_undo_release(PyObject *object)
 {
     if (snib__py_hold_get(object))
         PyCapsule_SetContext(object, NULL);
+}
+
+int snib__py_is_given_back(PyObject *object)
+{
+    return snib__py_hold_get(object) && PyCapsule_GetContext(object);
 }
 
 int snib__py_abandon(PyObject *object)

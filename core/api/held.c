@@ -207,14 +207,17 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     struct snib__driver *d = &client->driver;
     int state, how = SNIB__PARKED_NO;
-    bool freed;
+    uint32_t count = 0;
+    bool freed, again;
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
         freed = hold->handle != handle;
+        again = how == SNIB__PARKED_SIGNAL || hold->count < count;
         if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || freed ||
-            how == SNIB__PARKED_SIGNAL)
+            again)
             break;
+        count = hold->count;
         uint32_t seen = atomic_load(&d->hold_word);
         snib__time end = snib__hold_end(hold), next = end < until ? end : until;
         d->hold_watchers++;
@@ -231,10 +234,9 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     if (freed)
         return snib__fail(err, SNIB_EHANDLE, 0, NULL);
-    return how == SNIB__PARKED_SIGNAL
-               ? snib__fail(err, SNIB_AGAIN, 0, NULL)
-               : snib__fail(err, SNIB_TIMEDOUT, 0,
-                            "the hold was neither lost nor released in time");
+    return again ? snib__fail(err, SNIB_AGAIN, 0, NULL)
+                 : snib__fail(err, SNIB_TIMEDOUT, 0,
+                              "the hold was neither lost nor released in time");
 }
 
 /* ---- releasing, and another lease ---- */
@@ -266,6 +268,7 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
     snib__time now = snib__now();
     snib_event event;
     int32_t code;
+    uint32_t count = hold->count;
     snib__engine_call(engine, run->slice > 0);
     struct snib__op *op =
         lease_ms == HELD_RELEASE
@@ -273,6 +276,8 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
     if (client->debug)
         snib__debug_released(hold);
+    if (hold->count < count)
+        held_wake(&client->driver);
     if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
         op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;

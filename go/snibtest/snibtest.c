@@ -4761,7 +4761,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1: no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
- *          SNIB_AGAIN when a signal handler ran, SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
+ *          SNIB_AGAIN when a signal handler ran, or when a re-entered hold was released once and its owner still has
+ *          it; SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 

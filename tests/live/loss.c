@@ -342,6 +342,26 @@ static void freed_while_watched(void **state)
     snib_lock_free(lock);
 }
 
+/* Whoever waits for the end of one of an owner's acquisitions may have a look when another is released. */
+static void left_once_while_watched(void **state)
+{
+    struct world *world = *state;
+    snib_lock *lock = must_lock(world->client, "again");
+    snib_hold *hold = must_acquire_as(lock, 7, -1);
+    assert_ptr_equal(must_acquire_as(lock, 7, -1), hold);
+    struct watcher watcher = {.hold = hold, .code = 1000};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, watch, &watcher), 0);
+    AWAIT(watcher.thread && sleeps(watcher.thread), 10000);
+    must_release(hold); /* and free */
+    AWAIT(watcher.code != 1000, 10000);
+    assert_int_equal(watcher.code, SNIB_AGAIN);
+    pthread_join(thread, NULL);
+    EXPECT(snib_hold_wait(hold, 20, NULL, err), SNIB_TIMEDOUT);
+    must_release(hold);
+    snib_lock_free(lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +374,7 @@ int main(void)
         TEST(max_hold),
         TEST(told_in_each_queue),
         TEST(freed_while_watched),
+        TEST(left_once_while_watched),
         TEST(fixed_lease_expires),
         TEST(found_lost),
         TEST(counted_when_seen),

@@ -7,7 +7,9 @@ import gc
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,6 +270,21 @@ def test_a_released_reentry_is_released(client: snib.Client) -> None:
         assert inner.lost.wait() is False
         outer.check()
         assert outer.remaining() > 5.0
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "write"])
+def test_a_released_reentry_ends_waiting_for_its_loss(client: snib.Client, kind: str) -> None:
+    """In another thread, whose wait for the loss of the outer hold goes on."""
+    lock: Any = client.rlock("again") if kind == "rlock" else getattr(client.rwlock("again"), kind)
+    outer, inner = lock.hold(), lock.hold()
+    with ThreadPoolExecutor(2) as threads:
+        goes_on, ends = (threads.submit(hold.lost.wait, 2 * PATIENCE) for hold in (outer, inner))
+        time.sleep(0.05)  # until both wait; nothing shows when, and otherwise they would not have to be woken
+        inner.release()
+        assert ends.result(PATIENCE) is False
+        assert not goes_on.done()
+        outer.release()
+        assert goes_on.result(PATIENCE) is False
 
 
 def test_rlock_belongs_to_its_thread(client: snib.Client) -> None:

@@ -73,8 +73,8 @@ MUTANTS = [
     Mutant(
         "a signal ends a wait as if its time had passed",
         "api/held.c",
-        "    return how == SNIB__PARKED_SIGNAL\n",
-        "    return how == SNIB__PARKED_SIGNAL + 100\n",
+        "return again ? snib__fail",
+        "return how == SNIB__PARKED_SIGNAL + 100 ? snib__fail",
         "live/threads interrupted_watcher",
     ),
     Mutant(
@@ -202,6 +202,20 @@ MUTANTS = [
         "if (PyErr_CheckSignals()) { snib_op_free(op);",
         "if (PyErr_CheckSignals()) {",
         "python/test_process.py test_ctrl_c_interrupts",
+    ),
+    Mutant(
+        "a wait for the loss sleeps through the release of a re-entry",
+        "api/held.c",
+        "if (hold->count < count) held_wake(&client->driver);",
+        "",
+        "live/loss left_once_while_watched",
+    ),
+    Mutant(
+        "a wait for the loss of a re-entry goes on after its release",
+        "bindings/python_calls.c",
+        "now_ns() < until && !snib__py_is_given_back(args[0])",
+        "now_ns() < until",
+        "python/test_lock.py reentry_ends_waiting",
     ),
     Mutant(
         "a hold that is dropped twice takes its owner's other hold",
