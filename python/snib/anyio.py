@@ -11,7 +11,6 @@ The locks, holds and their methods are those of `snib.aio`.  Requires the packag
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import itertools
 import sys
@@ -20,7 +19,6 @@ from collections.abc import Generator
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from . import _core, aio
 from ._client import BaseClient, in_thread
@@ -177,6 +175,11 @@ class Client(aio.Client):
     def _running(self) -> Any:
         return _trio_token() or super()._running()
 
+    def _soon(self) -> Any:
+        """Calls a function in the running loop, from any thread."""
+        token = _trio_token()
+        return super()._running().call_soon_threadsafe if token is None else token.run_sync_soon
+
     def _make_loop(self, running: AbstractEventLoop) -> Loop:
         make: type[Loop] = _AsyncioLoop if _trio_token() is None else _TrioLoop
         return make(self, running)
@@ -187,12 +190,16 @@ class Client(aio.Client):
         Raises Timeout if a release was not confirmed in time (None: the client's patience); the
         lock is then free when its lease ends.  A cancelled close continues.
         """
-        loops = self._loops
-        closing = in_thread(self._end, wait_ms(timeout))
-        closing.add_done_callback(lambda _: detach_all(loops))
-        await anyio.to_thread.run_sync(
-            concurrent.futures.wait, [closing], abandon_on_cancel=True
-        )
+        loops, soon, closed = self._loops, self._soon(), anyio.Event()
+
+        def tell(_: object) -> None:
+            detach_all(loops)  # before the task goes on
+            with contextlib.suppress(RuntimeError):  # the task was cancelled, and the run is over
+                soon(closed.set)
+
+        closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
+        closing.add_done_callback(tell)
+        await closed.wait()
         closing.result()
 
 

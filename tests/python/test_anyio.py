@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 
 import snib
 import snib.anyio
+from conftest import NewServer
 from snib import aio
 from support import PATIENCE, RENEWED, Server, eventually
 from test_ownership import COUNTED, KINDS, LOSABLE
@@ -247,6 +249,43 @@ def test_every_end_ends_waiting_for_the_loss(server: Server, run) -> None:
         assert await hold.lost.wait() is True
 
     run(main)
+
+
+def test_no_thread_can_be_started(new_server: NewServer, monkeypatch: pytest.MonkeyPatch, run) -> None:
+    """close() wants one; without it, the loop still does not block."""
+    server = new_server()
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        client = snib.anyio.connect(server.url)
+        hold = await client.lock("x").hold()
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with server.stopped():
+            with pytest.raises(snib.Timeout):  # in place, so it does not wait for the release
+                await client.close()
+            assert hold.lost.is_set()
+
+    run(main)
+    monkeypatch.undo()
+    eventually(server.clean)
+
+
+def test_a_cancelled_close_goes_on(new_server: NewServer, run) -> None:
+    server = new_server()
+
+    async def main() -> None:
+        client = snib.anyio.connect(server.url)
+        hold = await client.lock("x").hold()
+        with server.stopped():
+            with anyio.move_on_after(0.05) as scope:
+                await client.close()
+            assert scope.cancelled_caught
+        assert hold.reason == "closed"
+
+    run(main)  # which ends before the close does, or not
+    eventually(server.clean)
 
 
 def test_a_run_leaves_no_descriptor(server: Server, run) -> None:
