@@ -353,7 +353,7 @@ static void left_once_while_watched(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, watch, &watcher), 0);
     AWAIT(watcher.thread && sleeps(watcher.thread), 10000);
-    must_release(hold); /* and free */
+    must_release(hold);
     AWAIT(watcher.code != 1000, 10000);
     assert_int_equal(watcher.code, SNIB_AGAIN);
     pthread_join(thread, NULL);

@@ -206,8 +206,8 @@ MUTANTS = [
     Mutant(
         "a wait for the loss sleeps through the release of a re-entry",
         "api/held.c",
-        "if (hold->count < count) held_wake(&client->driver);",
-        "",
+        "again = how == SNIB__PARKED_SIGNAL || hold->count < count;",
+        "again = how == SNIB__PARKED_SIGNAL;",
         "live/loss left_once_while_watched",
     ),
     Mutant(
