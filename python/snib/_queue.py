@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from itertools import chain
+from threading import get_ident
+from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from . import _core, _kinds
@@ -16,7 +18,7 @@ from ._base import BaseNamed
 from ._codes import Lost
 from ._error import Error
 from ._errors import make
-from ._hold import GIVEN_BACK, OWNED
+from ._hold import ARRIVING, GIVEN_BACK, OWNED
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
 from ._sync import Client
@@ -39,7 +41,10 @@ class Event(NamedTuple):
 
 
 class Queue:
-    """A queue of events for one loop; one thread at a time may drain it."""
+    """A queue of events for one loop; one thread at a time may drain it.
+
+    A call that raises has started nothing, and no event arrives for it.
+    """
 
     def __init__(self, client: Client) -> None:
         client._used()
@@ -49,6 +54,7 @@ class Queue:
         self._running: dict[int, int] = {}
         self._locks: dict[int, BaseNamed] = {}
         self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
+        self._taken: dict[int, list[Any]] = {}  # out of the core's queue, by the thread that drains
 
     def fileno(self) -> int:
         """A file descriptor that is readable while there are events; only watch it."""
@@ -74,7 +80,7 @@ class Queue:
     def release(self, hold: Hold) -> int:
         """Start to release; exactly one event will arrive.
 
-        Raises NotHeld if this hold was already released.
+        Raises NotHeld if this hold was already released, and Lost if it was lost before.
         """
         if hold._stage == GIVEN_BACK:
             raise hold._given_back()
@@ -83,7 +89,10 @@ class Queue:
         return ticket
 
     def extend(self, hold: Hold, lease: float | None = None) -> int:
-        """Start to give the hold another lease, see Hold.extend(); exactly one event will arrive."""
+        """Start to give the hold another lease, see Hold.extend(); exactly one event will arrive.
+
+        Raises NotHeld if this hold was already released, and Lost if it was lost before.
+        """
         if hold._stage == GIVEN_BACK:
             raise hold._given_back()
         submit = _core.hold_extend_submit
@@ -111,11 +120,32 @@ class Queue:
         return op is not None and _core.op_cancel(op)
 
     def drain(self) -> list[Event]:
-        """Up to 64 events, oldest first, without waiting."""
-        return [
-            self._done(token, value) if kind == DONE else self._lost(token, code)
-            for kind, token, code, value in _core.queue_drain(self._handle)
-        ]
+        """Up to 64 events, oldest first, without waiting.
+
+        If a signal's handler raises meanwhile, the next call returns them.
+        """
+        me = get_ident()
+        taken = self._taken.setdefault(me, [])
+        if not taken:  # in one step of the interpreter, between which and the next a handler may run
+            taken.extend(chain.from_iterable(map(_core.queue_drain, (self._handle,))))
+        for at in range(len(taken)):
+            if not isinstance(taken[at], Event):  # which an earlier call made
+                taken[at] = self._event(*taken[at])
+            self._finish(taken[at])
+        del self._taken[me]
+        return taken
+
+    def _event(self, kind: int, ticket: int, code: int, value: _core.Value) -> Event:
+        """May be called again; a hold is not the program's before _finish()."""
+        return self._done(ticket, value) if kind == DONE else self._lost(ticket, code)
+
+    def _finish(self, event: Event) -> None:
+        if event.lost:
+            return
+        self._locks.pop(event.ticket, None)
+        self._running.pop(event.ticket, None)
+        if isinstance(event.result, Hold) and event.result._stage == ARRIVING:
+            event.result._stage = OWNED
 
     def _lost(self, ticket: int, reason: int) -> Event:
         hold = self._holds.get(ticket)
@@ -125,8 +155,7 @@ class Queue:
         return Event(ticket, make(Lost.code, f"the hold was lost: {why}", 0, reason), True)
 
     def _done(self, ticket: int, value: _core.Value) -> Event:
-        lock = self._locks.pop(ticket)
-        self._running.pop(ticket, None)
+        lock = self._locks[ticket]
         if isinstance(value, Error):
             return Event(ticket, lock._named(value), False)
         if isinstance(value, MemoryError):  # the result could not be created; a hold was released
@@ -134,5 +163,4 @@ class Queue:
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)
         hold = self._holds[ticket] = Hold(lock, cast("_core.HoldHandle", value))
-        hold._stage = OWNED
         return Event(ticket, hold, False)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import snib
-from support import PATIENCE, Server
+from support import PATIENCE, Server, brief
 
 
 def test_submit_watch_drain(client: snib.Client) -> None:
@@ -77,6 +77,17 @@ def test_a_loss_is_an_event(client: snib.Client) -> None:
     assert [event.ticket for event in events] == [ticket, ticket]
     assert [event.lost for event in events] == [False, True]
     assert isinstance(events[1].result, snib.Lost) and "expired" in str(events[1].result)
+
+
+def test_a_lost_hold_is_refused_at_once(client: snib.Client) -> None:
+    """No event arrives for a call that raises."""
+    queue = snib.Queue(client)
+    hold = brief(client.lock("lost", lease=0.2))
+    assert hold.lost.wait(PATIENCE)
+    for call in (queue.release, queue.extend):
+        with pytest.raises(snib.Lost, match="expired"):
+            call(hold)
+    assert not queue._locks and queue.drain() == []
 
 
 def test_cancel_ends_as_cancelled(client: snib.Client) -> None:
