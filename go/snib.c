@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a522e261d3867242"
+#define SNIB_BUILD_ID "fc510113ee920152"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -893,7 +893,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
 /* snib_client_set_label - change what this client says about itself, such as the order it is working on.
  *
  * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
- * touched.  Names of clients in warnings of the option debug stay as they were.
+ * touched.  Names of clients in warnings of the option debug stay as they were.  The child of a fork begins with the
+ * option's label again: what the parent works on is not its work.
  *
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.
@@ -975,7 +976,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1: no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
- *          SNIB_AGAIN when a signal handler ran, SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
+ *          SNIB_AGAIN when a signal handler ran, or when a re-entered hold was released once and its owner still has
+ *          it; SNIB_EHANDLE when the handle is freed meanwhile, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 
@@ -6590,14 +6592,17 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     struct snib__driver *d = &client->driver;
     int state, how = SNIB__PARKED_NO;
-    bool freed;
+    uint32_t count = 0;
+    bool freed, again;
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
         freed = hold->handle != handle;
+        again = how == SNIB__PARKED_SIGNAL || hold->count < count;
         if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || freed ||
-            how == SNIB__PARKED_SIGNAL)
+            again)
             break;
+        count = hold->count;
         uint32_t seen = atomic_load(&d->hold_word);
         snib__time end = snib__hold_end(hold), next = end < until ? end : until;
         d->hold_watchers++;
@@ -6614,10 +6619,9 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         return code;
     if (freed)
         return snib__fail(err, SNIB_EHANDLE, 0, NULL);
-    return how == SNIB__PARKED_SIGNAL
-               ? snib__fail(err, SNIB_AGAIN, 0, NULL)
-               : snib__fail(err, SNIB_TIMEDOUT, 0,
-                            "the hold was neither lost nor released in time");
+    return again ? snib__fail(err, SNIB_AGAIN, 0, NULL)
+                 : snib__fail(err, SNIB_TIMEDOUT, 0,
+                              "the hold was neither lost nor released in time");
 }
 
 /* ---- releasing, and another lease ---- */
@@ -6649,6 +6653,7 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
     snib__time now = snib__now();
     snib_event event;
     int32_t code;
+    uint32_t count = hold->count;
     snib__engine_call(engine, run->slice > 0);
     struct snib__op *op =
         lease_ms == HELD_RELEASE
@@ -6656,6 +6661,8 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
     if (client->debug)
         snib__debug_released(hold);
+    if (hold->count < count)
+        held_wake(&client->driver);
     if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
         op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;

@@ -749,7 +749,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
 /* snib_client_set_label - change what this client says about itself, such as the order it is working on.
  *
  * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
- * touched.  Names of clients in warnings of the option debug stay as they were.
+ * touched.  Names of clients in warnings of the option debug stay as they were.  The child of a fork begins with the
+ * option's label again: what the parent works on is not its work.
  *
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
  * Threads  any.

@@ -115,7 +115,8 @@ class BaseClient(Options):
         """Change what this client says about itself, such as the order it works on; None: nothing.
 
         At most 128 bytes without control characters.  Whoever asks for its identity sees it at once if the client
-        has told who it is, else when it does.  Raises InvalidArgument, and NotSupported with identity=False.
+        has told who it is, else when it does.  The child of a fork begins with the option's label again.  Raises
+        InvalidArgument, and NotSupported with identity=False.
         """
         _core.client_set_label(self._handle, label)
 

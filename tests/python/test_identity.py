@@ -200,6 +200,7 @@ def test_labels_of_other_types(server: Server) -> None:
 
 def test_a_forked_child_is_another(server: Server, client: snib.Client) -> None:
     with snib.connect(server.url, lease=RENEWED, label="both") as parent:
+        parent.set_label("the parent's work")
         pid = os.fork()
         if pid == 0:
             with parent.lock("child"):
