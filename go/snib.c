@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fc510113ee920152"
+#define SNIB_BUILD_ID "1f699db52055c25d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14661,6 +14661,7 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
+    bool refused : 1;      /* pause.c: no node serves the request that all of them wait for */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -15085,6 +15086,8 @@ void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
+                        snib__time now);
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 bool snib__pause_drop(struct snib__engine *e, const void *subject);
@@ -26050,18 +26053,6 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
-/* A server has handled the request, so its operation no longer counts refusals. */
-static void node_served(struct snib__engine *e, const struct snib__request *request)
-{
-    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
-    if (!op || !op->refused_since)
-        return;
-    op->refused_since = 0;
-    free(op->words);
-    op->words = NULL;
-    snib__op_arm(e, op);
-}
-
 /* The server did not know the script: load it and resend the requests that need it.
  * False: this was tried before. */
 static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
@@ -26089,13 +26080,13 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (request->half && request->subject) {
-        node_served(e, request);
+        snib__pause_served(e, request, now);
         node_whole(e, request, error ? -1 : reply->integer, now);
         request->subject = NULL;
     }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
-    node_served(e, request);
+    snib__pause_served(e, request, now);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;
@@ -26464,8 +26455,11 @@ static bool op_unsure(const struct snib__op *op)
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
 
+/* Nothing of the operation is on its way: its request is paused, or it waits behind another one's. */
 static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 {
+    if (op->stage == SNIB__STAGE_QUEUED && op->hold->phase == SNIB__NEW)
+        return true;
     const void *subject = op->stage == SNIB__STAGE_ASKING ? (const void *)op : op->hold;
     return subject && snib__pause_has(e, subject);
 }
@@ -26824,20 +26818,68 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The waiting operation's patience starts here, and it records the reason. */
+/* The operation's patience with servers that do not serve the name starts or ends here. */
+static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
+{
+    if (!op || refused == (op->refused_since != 0))
+        return;
+    op->refused_since = refused ? now : 0;
+    snib__op_arm(e, op);
+}
+
+/* Operations that wait for the gate's request without one of their own: in the queue, for a hold that is passed on to
+ * them, or for the answer to a question that they share, see tenure.c. */
+static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq, bool refused,
+                           snib__time now)
+{
+    waitq->refused = refused;
+    for (struct snib__op *op = waitq->head; op; op = op->next)
+        pause_mark(e, op, refused, now);
+    if (waitq->incoming)
+        pause_mark(e, waitq->incoming->op, refused, now);
+    for (struct snib__hold *hold = waitq->behind; hold; hold = hold->next)
+        pause_mark(e, hold->op, refused, now);
+    for (struct snib__hold *first = waitq->asked; first; first = first->prev)
+        for (struct snib__hold *hold = first; hold; hold = hold->next)
+            pause_mark(e, hold->op, refused, now);
+}
+
+/* The gate that the request keeps from going on, or NULL. */
+static struct snib__gate *pause_gate(const struct snib__request *request)
+{
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held && request->subject ? ((struct snib__hold *)request->subject)->gate : NULL;
+}
+
+/* A server has handled the request, so the operations that wait for it no longer count refusals. */
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__gate *gate = pause_gate(request);
+    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
+    if (op && op->refused_since) {
+        free(op->words);
+        op->words = NULL;
+        pause_mark(e, op, false, now);
+    }
+    if (gate && gate->waitq && gate->waitq->refused)
+        pause_mark_all(e, gate->waitq, false, now);
+}
+
+/* The waiting operations' patience starts here, and the request's own records the reason. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
+    struct snib__gate *gate = pause_gate(request);
+    if (gate && gate->waitq) /* a moment earlier, so that none of them is sent in the end */
+        pause_mark_all(e, gate->waitq, true, now - 1);
     if (!op)
         return;
     op->link = NULL;
     if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
         snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
-    if (op->refused_since)
-        return;
-    op->refused_since = now;
-    snib__op_arm(e, op);
+    pause_mark(e, op, true, now);
 }
 
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,

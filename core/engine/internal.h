@@ -135,6 +135,7 @@ struct snib__waitq {
     uint8_t brief;         /* short sleeps in a row */
     bool hint : 1;         /* a message arrived while an attempt was in flight */
     bool overdue : 1;      /* waits are over, except for the reply to the first attempt */
+    bool refused : 1;      /* pause.c: no node serves the request that all of them wait for */
     uint32_t queued;       /* waiting operations */
     uint32_t chain_most;   /* limit on hand-overs in the current chain */
     /* turn.c: about other clients that listen */
@@ -559,6 +560,8 @@ void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
+                        snib__time now);
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 bool snib__pause_drop(struct snib__engine *e, const void *subject);

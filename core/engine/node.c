@@ -438,18 +438,6 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
-/* A server has handled the request, so its operation no longer counts refusals. */
-static void node_served(struct snib__engine *e, const struct snib__request *request)
-{
-    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
-    if (!op || !op->refused_since)
-        return;
-    op->refused_since = 0;
-    free(op->words);
-    op->words = NULL;
-    snib__op_arm(e, op);
-}
-
 /* The server did not know the script: load it and resend the requests that need it.
  * False: this was tried before. */
 static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
@@ -477,13 +465,13 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (request->half && request->subject) {
-        node_served(e, request);
+        snib__pause_served(e, request, now);
         node_whole(e, request, error ? -1 : reply->integer, now);
         request->subject = NULL;
     }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
-    node_served(e, request);
+    snib__pause_served(e, request, now);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;

@@ -289,8 +289,11 @@ static bool op_unsure(const struct snib__op *op)
                     (hold->gate->waitq && hold->gate->waitq->incoming == hold));
 }
 
+/* Nothing of the operation is on its way: its request is paused, or it waits behind another one's. */
 static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 {
+    if (op->stage == SNIB__STAGE_QUEUED && op->hold->phase == SNIB__NEW)
+        return true;
     const void *subject = op->stage == SNIB__STAGE_ASKING ? (const void *)op : op->hold;
     return subject && snib__pause_has(e, subject);
 }

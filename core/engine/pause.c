@@ -25,20 +25,68 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The waiting operation's patience starts here, and it records the reason. */
+/* The operation's patience with servers that do not serve the name starts or ends here. */
+static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
+{
+    if (!op || refused == (op->refused_since != 0))
+        return;
+    op->refused_since = refused ? now : 0;
+    snib__op_arm(e, op);
+}
+
+/* Operations that wait for the gate's request without one of their own: in the queue, for a hold that is passed on to
+ * them, or for the answer to a question that they share, see tenure.c. */
+static void pause_mark_all(struct snib__engine *e, struct snib__waitq *waitq, bool refused,
+                           snib__time now)
+{
+    waitq->refused = refused;
+    for (struct snib__op *op = waitq->head; op; op = op->next)
+        pause_mark(e, op, refused, now);
+    if (waitq->incoming)
+        pause_mark(e, waitq->incoming->op, refused, now);
+    for (struct snib__hold *hold = waitq->behind; hold; hold = hold->next)
+        pause_mark(e, hold->op, refused, now);
+    for (struct snib__hold *first = waitq->asked; first; first = first->prev)
+        for (struct snib__hold *hold = first; hold; hold = hold->next)
+            pause_mark(e, hold->op, refused, now);
+}
+
+/* The gate that the request keeps from going on, or NULL. */
+static struct snib__gate *pause_gate(const struct snib__request *request)
+{
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held && request->subject ? ((struct snib__hold *)request->subject)->gate : NULL;
+}
+
+/* A server has handled the request, so the operations that wait for it no longer count refusals. */
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__gate *gate = pause_gate(request);
+    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
+    if (op && op->refused_since) {
+        free(op->words);
+        op->words = NULL;
+        pause_mark(e, op, false, now);
+    }
+    if (gate && gate->waitq && gate->waitq->refused)
+        pause_mark_all(e, gate->waitq, false, now);
+}
+
+/* The waiting operations' patience starts here, and the request's own records the reason. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
     struct snib__op *op = snib__request_op(request);
+    struct snib__gate *gate = pause_gate(request);
+    if (gate && gate->waitq) /* a moment earlier, so that none of them is sent in the end */
+        pause_mark_all(e, gate->waitq, true, now - 1);
     if (!op)
         return;
     op->link = NULL;
     if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
         snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
-    if (op->refused_since)
-        return;
-    op->refused_since = now;
-    snib__op_arm(e, op);
+    pause_mark(e, op, true, now);
 }
 
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,

@@ -129,6 +129,82 @@ static void served_after_refusals(void **state)
     snib__engine_free(engine);
 }
 
+/* Those that wait behind another one's request are no more patient with a cluster that is down: each gives up by itself,
+ * and nothing was sent for it.  So do those whose releases share a question, of which nobody knows the answer. */
+static void all_are_equally_patient(void **state)
+{
+    (void)state;
+    static const int32_t kinds[] = {SNIB_MUTEX, SNIB_READ, SNIB_FAIR};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        struct snib__op *ops[4];
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        held(engine, "n");
+        peers[0].says = "CLUSTERDOWN The cluster is down";
+        peers[0].times = -1;
+        for (size_t k = 0; k < COUNT(ops); k++)
+            ops[k] = acquire(engine, gate(engine, kinds[i], "m"), 0);
+        pass(engine, now + 4900 * SNIB__MS);
+        for (size_t k = 0; k < COUNT(ops); k++)
+            assert_false(ops[k]->done);
+        pass(engine, now + 600 * SNIB__MS);
+        for (size_t k = 0; k < COUNT(ops); k++) {
+            assert_true(ops[k]->done);
+            assert_int_equal(ops[k]->code, SNIB_ECONNECT);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+static void those_that_share_a_question_are_patient_once(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__op *ops[4], *releases[3];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    engine->config.tenure = true;
+    held(engine, "n");
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    for (size_t k = 0; k < COUNT(ops); k++)
+        ops[k] = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SNIB__MS);
+    struct snib__hold *hold = acquired(engine, op);
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    for (size_t k = 0; k < COUNT(releases); k++) {
+        releases[k] = snib__engine_release(engine, hold, now, &code);
+        assert_true(ops[k]->done && ops[k]->code == SNIB_OK); /* the number went on */
+        hold = ops[k]->hold;
+        pass(engine, now + SNIB__MS);
+    }
+    pass(engine, now + 4900 * SNIB__MS);
+    for (size_t k = 0; k < COUNT(releases); k++)
+        assert_false(releases[k]->done);
+    pass(engine, now + 600 * SNIB__MS);
+    for (size_t k = 0; k < COUNT(releases); k++) {
+        assert_true(releases[k]->done);
+        assert_int_equal(releases[k]->code, SNIB_EUNREACHABLE);
+    }
+    snib__engine_free(engine);
+}
+
+/* The patience ends with the first request that is served: a waiter behind it waits for the lock for as long as it may. */
+static void those_behind_are_served_too(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "n");
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = 10;
+    peers[0].then = ":86400000"; /* held by another client, for a day */
+    struct snib__op *first = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    struct snib__op *next = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, now + SECOND / 2);
+    assert_true(next->refused_since > 0);
+    pass(engine, now + 20 * SECOND);
+    assert_false(first->done || next->done);
+    snib__engine_free(engine);
+}
+
 /* Two nodes redirect requests to each other, including the hold's check: five times, then a pause,
  * and so on, whichever of them is asked for the map first. */
 static void circle_is_no_storm(void **state)
@@ -769,6 +845,9 @@ int main(void)
         cmocka_unit_test(many_that_wait_are_no_storm),
         cmocka_unit_test(node_that_is_down_does_not_keep_its_slots),
         cmocka_unit_test(served_after_refusals),
+        cmocka_unit_test(all_are_equally_patient),
+        cmocka_unit_test(those_that_share_a_question_are_patient_once),
+        cmocka_unit_test(those_behind_are_served_too),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
         cmocka_unit_test(broken_off_extension_is_unknown),

@@ -547,4 +547,25 @@ MUTANTS = [
         "e->gates_n <= IDENTITY_LOCKS_MAX + 0 * ended",
         "unit_identity",
     ),
+    Mutant(
+        "those behind a refused request have no patience of their own",
+        "engine/pause.c",
+        "pause_mark_all(e, gate->waitq, true, now - 1);",
+        "(void)now;",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a served request leaves those behind it impatient",
+        "engine/pause.c",
+        "if (gate && gate->waitq && gate->waitq->refused)",
+        "if (gate && gate->waitq && gate->waitq->refused && now == 0)",
+        "unit_redirects",
+    ),
+    Mutant(
+        "those that share a refused question wait for it without end",
+        "engine/pause.c",
+        "first; first = first->prev)",
+        "first && now == 0; first = first->prev)",
+        "unit_redirects",
+    ),
 ]
