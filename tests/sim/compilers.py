@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = {"sim": 1, "sim_group": 10, "sim_topo": 5}  # of the seeds each gets one in so many
+PROGRAMS = {"sim": 1, "sim_group": 10, "sim_topo": 5, "sim_walk": 1}  # of the seeds each gets one in so many
 COMPILERS = ("gcc", "clang")
 
 

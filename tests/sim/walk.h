@@ -1,0 +1,135 @@
+/* walk.h - one engine, told anything that a server may say, in any order: what a walk knows.
+ *
+ * The other simulators' servers tell the truth, so lanes, durability, cancels and refusals meet only as an honest server
+ * lets them.  Here every reply is one that some server could give, but no server stands behind all of them.
+ *
+ * walk.c          the loop over seeds, the life of one walk
+ * walk_call.c     what callers do, and what becomes of their operations
+ * walk_reply.c    connections, and replies to what is on its way
+ * walk_message.c  subscriptions, and messages
+ * walk_end.c      the end: all that waits is served, and nothing is left
+ */
+#ifndef SNIB_TESTS_WALK_H
+#define SNIB_TESTS_WALK_H
+
+#include "engine_check.h"
+
+#define WALK_SECOND (1000 * SNIB__MS)
+#define WALK_START (3600 * WALK_SECOND)
+#define WALK_EPOCH 1700000000ULL /* the server's time at the engine's time 0, in seconds */
+#define WALK_GATES 6
+#define WALK_OPS 32
+#define WALK_HOLDS 32
+#define WALK_TEXT 1024 /* bytes of a reply */
+
+/* What happens in walks, all of it in every thousand. */
+enum walk_event {
+    WALK_GRANT,
+    WALK_REENTRY,
+    WALK_BUSY,
+    WALK_TIMEOUT,
+    WALK_FAILURE,
+    WALK_CANCEL,
+    WALK_RELEASE,
+    WALK_ABANDON,
+    WALK_EXTENSION,
+    WALK_LOSS,
+    WALK_HANDOVER,
+    WALK_RECHECK,
+    WALK_UNDO,     /* too few replicas had a grant */
+    WALK_TOLD,     /* none had it, which the hold says */
+    WALK_LIMIT,    /* too many operations */
+    WALK_REFUSAL,  /* a reply is an error */
+    WALK_DOUBT,    /* ... after which the request may have been carried out */
+    WALK_GIVEN_UP, /* a connection without replies, or after a bad one */
+    WALK_MESSAGE,
+    WALK_DEAF,        /* a subscription was refused */
+    WALK_CUT,         /* of the first link */
+    WALK_CUT_LANE,    /* of a lane alone */
+    WALK_CUT_FAIR,    /* ... which carried an attempt at a fair lock that others wait for */
+    WALK_CUT_WAITED,  /* ... or at a lock of many */
+    WALK_CUT_DURABLE, /* of the link for durability, with requests on it */
+    WALK_CUT_PUBSUB,
+    WALK_SERVER, /* another one answers */
+    WALK_CLOCK,  /* the server's was set */
+    WALK_SHORT,  /* there was no memory */
+    WALK_HASTY,  /* the engine was closed in the middle of everything */
+    WALK_LEFT,   /* at the end somebody else still had the locks */
+    WALK_SERVED, /* what still waited then has got its lock */
+    WALK_EVENTS
+};
+
+struct walk_gate {
+    int kind;
+    const char *name;
+};
+
+struct walk_hold {
+    struct snib__hold *hold; /* NULL: unused */
+    uint32_t users, leaving; /* of them: with a release on its way */
+};
+
+struct walk {
+    uint64_t seed, random, hash;
+    bool trace;
+    snib__time now;
+    struct snib__engine *engine;
+    struct walk_gate gates[WALK_GATES];
+    uint32_t gate_count;
+    struct snib__op *ops[WALK_OPS];
+    uint32_t op_count;
+    struct walk_hold holds[WALK_HOLDS];
+    uint32_t server;  /* which one answers */
+    int64_t clock;    /* by how much its clock was set, in seconds */
+    bool replicas;    /* it has some */
+    bool commands;    /* it has DELEX */
+    unsigned refuses; /* one reply in so many is an error */
+    unsigned yields;  /* one attempt in so many is granted */
+    unsigned cuts;    /* one step in so many ends a connection */
+    unsigned leaps;   /* one passage of time in so many leads to the next deadline */
+    unsigned sets;    /* one passage of time in so many sets the server's clock; 0: none */
+    unsigned shorts;  /* one step in so many lacks memory; 0: none */
+    unsigned lacks;   /* now: one request for memory in so many is refused; 0: none */
+    int64_t objects;  /* the engine's, in memory */
+    /* The end. */
+    bool calm;        /* the servers are honest, and all connections work */
+    bool mute;        /* ... except that no message comes */
+    snib__time until; /* somebody else has all locks */
+};
+
+extern struct walk walk;
+extern uint64_t walk_totals[WALK_EVENTS];
+
+/* walk.c */
+uint64_t walk_draw(uint64_t below);
+bool walk_chance(unsigned one_in);
+snib__time walk_between(snib__time least, snib__time most);
+void walk_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void walk_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void walk_happens(int event);
+/* One of a list of texts. */
+#define walk_one(...)                                                                              \
+    ((const char *const[]){                                                                        \
+        __VA_ARGS__})[walk_draw(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *))]
+
+/* walk_call.c */
+void call_something(void);
+void call_results(void);
+void call_give_back(void); /* everything that is held */
+
+/* walk_reply.c */
+void reply_links(void); /* what the engine wishes of them */
+void reply_some(void);
+void reply_all(void);
+void reply_cut(void);
+uint64_t reply_ms(void); /* the server's time */
+
+/* walk_message.c */
+void message_answer(struct snib__link *link);
+void message_say(void);
+
+/* walk_end.c */
+void end_check(void);
+void end_walk(void);
+
+#endif

@@ -1,0 +1,384 @@
+/* walk_reply.c - the servers: connections come and go, and requests on their way get replies that fit their form.
+ *
+ * A reply need not fit the others: each is one that some server gives in some state.  Once it is calm, all locks are free
+ * but for those that the client itself has, and until walk.until those that somebody else has. */
+#include "net/script.h"
+#include "walk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CONN_ID = -4, CONN_INFO = -5, CONN_LOAD = -6, CONN_KILL = -8 }; /* as in conn.c */
+
+static const struct snib__request *oldest(const struct snib__link *link)
+{
+    return &link->conn.ring[link->conn.ring_head];
+}
+
+uint64_t reply_ms(void)
+{
+    return (WALK_EPOCH + (uint64_t)walk.clock) * 1000 + walk.now / SNIB__MS;
+}
+
+/* ---- Replies to the engine's requests ------------------------------------------------------------ */
+
+static bool fenced(const struct snib__hold *hold)
+{
+    return hold->gate->kind->kind == SNIB_FENCED || (hold->options & SNIB_LOCK_FENCED);
+}
+
+static bool held(const struct snib__gate *gate)
+{
+    const struct snib__hold *hold = snib__gate_first(gate);
+    while (hold && hold->phase != SNIB__HELD) {
+        hold = snib__gate_next(gate, hold);
+    }
+    return hold != NULL;
+}
+
+static bool is_free(const struct snib__gate *gate)
+{
+    if (!walk.calm) {
+        return walk_chance(walk.yields);
+    }
+    return walk.now >= walk.until && (gate->kind->discipline == SNIB__SHARED || !held(gate));
+}
+
+static int64_t left_ms(void)
+{
+    if (walk.calm) {
+        return walk.now < walk.until ? (int64_t)((walk.until - walk.now) / SNIB__MS) : 1000;
+    }
+    return walk_chance(4) ? -1 : (int64_t)walk_draw(4000);
+}
+
+static void to_acquire(const struct snib__hold *hold, char *out)
+{
+    int kind = hold->gate->kind->kind;
+    unsigned foreign = !walk.calm && walk_chance(4);
+    if (is_free(hold->gate)) {
+        snprintf(out, WALK_TEXT, "%s",
+                 kind == SNIB_FAIR ? (fenced(hold) ? "$1\r\n7" : "$1\r\n0")
+                 : fenced(hold)    ? "*1\r\n$1\r\n5"
+                                   : "$-1");
+    } else if (kind == SNIB_FAIR) {
+        snprintf(out, WALK_TEXT, "*3\r\n:%lld\r\n:%u\r\n:%llu", (long long)left_ms(), foreign,
+                 (unsigned long long)reply_ms());
+    } else if (kind == SNIB_PLAIN) {
+        snprintf(out, WALK_TEXT, "*2\r\n:%lld\r\n:%u", (long long)left_ms(), foreign);
+    } else {
+        bool too_few = kind == SNIB_PERMITS && !walk.calm && walk_chance(12);
+        snprintf(out, WALK_TEXT, ":%lld", too_few ? -3LL : (long long)left_ms());
+    }
+}
+
+/* The client's waiter that a release of the fair lock grants it to: the first, once it is calm. */
+static uint64_t next_waiter(const struct snib__gate *gate)
+{
+    uint64_t number = 0, n = 0;
+    for (const struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next) {
+        bool first = number == 0 || hold->number < number;
+        if (hold->phase == SNIB__PLACED && (walk.calm ? first : walk_draw(++n) == 0)) {
+            number = hold->number;
+        }
+    }
+    return !walk.calm || walk.now >= walk.until ? number : 0;
+}
+
+static void to_fair_release(const struct snib__gate *gate, bool gone, char *out)
+{
+    uint64_t next = next_waiter(gate), first_ms = walk.calm ? 3000 : walk_draw(3000);
+    int found = gone ? (int)walk_draw(3) - 1 : walk.calm ? 1 : 1 + (int)walk_draw(2);
+    snprintf(out, WALK_TEXT, "*5\r\n:%d\r\n:%llu\r\n:%llu\r\n$1\r\n0\r\n:%llu", found,
+             (unsigned long long)next, (unsigned long long)first_ms,
+             (unsigned long long)reply_ms());
+}
+
+static void to_release(const struct snib__request *request, char *out)
+{
+    const struct snib__hold *hold = request->subject;
+    bool gone = !walk.calm && walk_chance(6);
+    if (request->script == SNIB__TWO_COMMANDS) {
+        snprintf(out, WALK_TEXT, ":%u", gone ? 0 : (unsigned)walk_draw(3));
+    } else if (hold->passed) { /* it only asks, see tenure.c */
+        snprintf(out, WALK_TEXT, "%s", gone ? walk_one("*2\r\n:1\r\n:0", "*2\r\n:1\r\n:1") : "*0");
+    } else if (hold->gate->kind->kind == SNIB_FAIR) {
+        to_fair_release(hold->gate, gone, out);
+    } else {
+        snprintf(out, WALK_TEXT, ":%d",
+                 gone        ? (int)walk_draw(2) - 1
+                 : walk.calm ? 1
+                             : 1 + (int)walk_draw(3));
+    }
+}
+
+/* A transfer, or a renewal, or a question about one hold. */
+static void to_transfer(const struct snib__hold *hold, char *out)
+{
+    bool fails = !walk.calm && walk_chance(4);
+    snprintf(out, WALK_TEXT, "%s",
+             fails          ? walk_one(":0", ":2")
+             : fenced(hold) ? "*1\r\n$1\r\n7"
+                            : ":1");
+}
+
+static void to_renewal(uint32_t n, char *out)
+{
+    if (!walk.calm && walk_chance(10)) { /* one of them is not held */
+        unsigned taken = walk_chance(2);
+        snprintf(out, WALK_TEXT, "*2\r\n:%u\r\n:%u", 1 + (unsigned)walk_draw(n), taken);
+    } else {
+        snprintf(out, WALK_TEXT, "*0");
+    }
+}
+
+static void to_question(const struct snib__op *op, char *out)
+{
+    switch (op->kind) {
+    case SNIB__OP_INFO:
+        snprintf(out, WALK_TEXT, "*5\r\n:%d\r\n$3\r\nabc\r\n:1\r\n:2\r\n$1\r\n0",
+                 (int)walk_draw(1000) - 2);
+        break;
+    case SNIB__OP_EXTEND:
+        to_renewal(1, out);
+        break;
+    case SNIB__OP_PING:
+        snprintf(out, WALK_TEXT, "+PONG");
+        break;
+    default:
+        snprintf(out, WALK_TEXT, ":%u", (unsigned)walk_draw(2));
+    }
+}
+
+static void info_text(char *out)
+{
+    char info[400];
+    int n = snprintf(info, sizeof info,
+                     "redis_version:%s\r\nrun_id:r%u\r\nrole:master\r\nmaster_replid:%"
+                     "040x\r\nconnected_slaves:%u\r\n",
+                     walk.commands ? "8.4.0" : "7.2.0", walk.server, 1 + walk.server / 2,
+                     walk.replicas ? 1 + (unsigned)walk_draw(2) : 0);
+    snprintf(out, WALK_TEXT, "$%d\r\n%s", n, info);
+}
+
+static void to_request(const struct snib__request *request, char *out)
+{
+    const struct snib__batch *batch = request->subject;
+    switch (batch ? request->kind : 0) { /* nobody wants it any more */
+    case SNIB__REQ_ACQUIRE:
+        to_acquire(request->subject, out);
+        break;
+    case SNIB__REQ_RELEASE:
+        to_release(request, out);
+        break;
+    case SNIB__REQ_TRANSFER:
+        to_transfer(request->subject, out);
+        break;
+    case SNIB__REQ_RENEW:
+        to_renewal(batch->n, out);
+        break;
+    case SNIB__REQ_ASK:
+        to_question(request->subject, out);
+        break;
+    case SNIB__REQ_TIME:
+        snprintf(out, WALK_TEXT, "*2\r\n$10\r\n%010llu\r\n$6\r\n%06llu",
+                 (unsigned long long)(reply_ms() / 1000),
+                 (unsigned long long)(walk.now / 1000 % 1000000));
+        break;
+    case SNIB__REQ_WAIT:
+        snprintf(out, WALK_TEXT, ":%u", walk.calm ? 100 : (unsigned)walk_draw(3));
+        break;
+    case SNIB__REQ_COUNT:
+        info_text(out);
+        break;
+    default:
+        snprintf(out, WALK_TEXT, "%s", request->kind == SNIB__REQ_KILL ? ":1" : "+OK");
+    }
+}
+
+/* ---- Replies -------------------------------------------------------------------------------------- */
+
+static void to_greeting(const struct snib__request *request, char *out)
+{
+    switch (request->kind) {
+    case CONN_LOAD:
+        snprintf(out, WALK_TEXT, "$40\r\n%s", snib__script_texts[request->script].sha1);
+        break;
+    case CONN_INFO:
+        info_text(out);
+        break;
+    case CONN_ID:
+    case CONN_KILL:
+        snprintf(out, WALK_TEXT, ":%u", 1 + (unsigned)walk_draw(1000));
+        break;
+    default:
+        snprintf(out, WALK_TEXT, "+OK");
+    }
+}
+
+static const char *refusal(void)
+{
+    walk_happens(WALK_REFUSAL);
+    if (walk_chance(3)) {
+        walk_happens(WALK_DOUBT);
+        return "-ERR something odd";
+    }
+    if (walk_chance(4)) { /* the connection is of no use then */
+        return walk_one("-LOADING the server is loading its data", "-READONLY it is a replica",
+                        "-BUSY the server is busy running a script");
+    }
+    return walk_one("-OOM command not allowed when used memory > 'maxmemory'",
+                    "-NOPERM this user has no permissions to run the command",
+                    "-MISCONF it cannot write", "-NOREPLICAS not enough replicas",
+                    "-NOSCRIPT no matching script",
+                    "-WRONGTYPE the key holds the wrong kind of value");
+}
+
+static void answer(struct snib__link *link)
+{
+    const struct snib__request *request = oldest(link);
+    char text[WALK_TEXT];
+    unsigned odds = request->kind < 0 ? 50 * walk.refuses : walk.refuses;
+    if (!walk.calm && walk_chance(odds)) {
+        snprintf(text, sizeof text, "%s", refusal());
+    } else if (request->kind < 0) {
+        to_greeting(request, text);
+    } else {
+        to_request(request, text);
+    }
+    walk_trace("link %d%s: %d %s: %.*s", link->kind, snib__lane_is(link) ? " (a lane)" : "",
+               request->kind, request->script >= 0 ? snib__script_texts[request->script].name : "",
+               (int)strcspn(text, "\n"), text);
+    size_t n = strlen(text);
+    memcpy(text + n, "\r\n", 3);
+    snib__engine_input(walk.engine, link, text, n + 2, walk.now);
+}
+
+static bool answers(const struct snib__link *link)
+{
+    return link->conn.state != SNIB__CONN_DOWN && link->conn.ring_count > 0;
+}
+
+void reply_some(void)
+{
+    for (struct snib__link *link = snib__engine_links(walk.engine); link;
+         link = snib__link_next(link)) {
+        bool greets = link->conn.state == SNIB__CONN_HANDSHAKE;
+        for (uint64_t n = walk_draw(greets ? 20 : 6); n > 0 && link->conn.state != SNIB__CONN_DOWN;
+             n--) {
+            if (link->kind == SNIB__PUBSUB) {
+                message_answer(link);
+            } else if (answers(link)) {
+                answer(link);
+            }
+        }
+    }
+}
+
+void reply_all(void)
+{
+    for (struct snib__link *link = snib__engine_links(walk.engine); link;
+         link = snib__link_next(link)) {
+        while (link->kind == SNIB__COMMAND && answers(link)) {
+            answer(link);
+        }
+        while (link->kind == SNIB__PUBSUB && link->conn.state != SNIB__CONN_DOWN &&
+               snib__buf_size(snib__link_output(link)) > 0) {
+            message_answer(link);
+        }
+    }
+}
+
+/* ---- Connections ---------------------------------------------------------------------------------- */
+
+static void connect(struct snib__link *link)
+{
+    if (!walk.calm && walk_chance(12)) {
+        snib__engine_link_down(walk.engine, link, SNIB_EUNREACHABLE, 0, walk.now);
+        return;
+    }
+    if (!walk.calm && link->kind == SNIB__COMMAND && !snib__lane_is(link) && walk_chance(10)) {
+        walk_happens(WALK_SERVER);
+        walk_trace("another server");
+        walk.server++;
+    }
+    snib__engine_link_up(walk.engine, link, walk.now);
+}
+
+void reply_links(void)
+{
+    for (struct snib__link *link = snib__engine_links(walk.engine); link;
+         link = snib__link_next(link)) {
+        bool was_up = link->conn.state != SNIB__CONN_DOWN;
+        int wish = snib__engine_take_wish(walk.engine, link);
+        if (wish == SNIB__WISH_CONNECT) {
+            connect(link);
+        } else if (wish == SNIB__WISH_CLOSE) {
+            walk_trace("link %d%s is given up", link->kind, snib__lane_is(link) ? " (a lane)" : "");
+            walk_happens(WALK_GIVEN_UP);
+        }
+        if (link->kind == SNIB__COMMAND && was_up) { /* what was sent is in the ring */
+            struct snib__buf *out = snib__link_output(link);
+            snib__buf_consume(out, snib__buf_size(out));
+        }
+    }
+}
+
+/* What is lost with a lane while the first link goes on. */
+static void note_lane(const struct snib__link *link)
+{
+    const struct snib__conn *conn = &link->conn;
+    walk_happens(WALK_CUT_LANE);
+    for (uint32_t i = 0; i < conn->ring_count; i++) {
+        const struct snib__request *request =
+            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        const struct snib__hold *hold = request->subject;
+        if (request->kind != SNIB__REQ_ACQUIRE || !hold) {
+            continue;
+        }
+        const struct snib__gate *gate = hold->gate;
+        bool waited = gate->waitq && gate->waitq->head;
+        if (gate->kind->discipline == SNIB__QUEUED && waited) {
+            walk_happens(WALK_CUT_FAIR);
+        } else if (gate->kind->discipline == SNIB__SHARED && waited) {
+            walk_happens(WALK_CUT_WAITED);
+        }
+    }
+}
+
+static void note_cut(const struct snib__link *link)
+{
+    if (link->kind == SNIB__PUBSUB) {
+        walk_happens(WALK_CUT_PUBSUB);
+    } else if (!snib__lane_is(link)) {
+        walk_happens(WALK_CUT);
+    } else if (snib__durable_is(link)) {
+        walk_totals[WALK_CUT_DURABLE] += link->conn.ring_count > 0;
+    } else if (snib__node_ready(link->node)) {
+        note_lane(link);
+    }
+}
+
+/* Lanes with something on them most of all. */
+static uint64_t cut_weight(const struct snib__link *link)
+{
+    return snib__lane_is(link) && link->conn.ring_count > 0 ? 16 : 1;
+}
+
+/* One of the connections ends. */
+void reply_cut(void)
+{
+    struct snib__link *some = NULL;
+    uint64_t all = 0;
+    for (struct snib__link *link = snib__engine_links(walk.engine); link;
+         link = snib__link_next(link)) {
+        uint64_t weight = link->conn.state == SNIB__CONN_DOWN ? 0 : cut_weight(link);
+        all += weight;
+        some = walk_draw(all) < weight ? link : some;
+    }
+    if (some) {
+        walk_trace("link %d%s is cut", some->kind, snib__lane_is(some) ? " (a lane)" : "");
+        note_cut(some);
+        snib__engine_link_down(walk.engine, some, SNIB_EUNREACHABLE, 0, walk.now);
+    }
+}
