@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1f699db52055c25d"
+#define SNIB_BUILD_ID "9363c8ec19d1c1e9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28862,11 +28862,11 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
         struct snib__op *op = waitq->head;
         if (snib__share_number_busy(op->hold))
-            break; /* the reply to the other read's release resumes here */
+            return; /* the reply to the other read's release resumes here */
         snib__waitq_remove(waitq, op);
         share_try(e, op, now);
     }
-    if (!waitq->head && gate->trying == 0)
+    if (gate->trying == 0)
         snib__waitq_rest(e, gate, now);
 }
 

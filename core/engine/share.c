@@ -52,11 +52,11 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     for (uint32_t n = waitq->burst - gate->trying; n > 0 && waitq->head; n--) {
         struct snib__op *op = waitq->head;
         if (snib__share_number_busy(op->hold))
-            break; /* the reply to the other read's release resumes here */
+            return; /* the reply to the other read's release resumes here */
         snib__waitq_remove(waitq, op);
         share_try(e, op, now);
     }
-    if (!waitq->head && gate->trying == 0)
+    if (gate->trying == 0)
         snib__waitq_rest(e, gate, now);
 }
 

@@ -255,13 +255,27 @@ static struct snib__op *in_line(struct snib__engine *engine, struct snib__gate *
 }
 
 /* The gate that nobody waits at is left, or those that still wait have a timer. */
-static void gate_goes_on(const struct snib__gate *fair, int left)
+static void gate_goes_on(const struct snib__gate *gate, int left)
 {
-    const struct snib__waitq *waitq = fair->waitq;
+    const struct snib__waitq *waitq = gate->waitq;
     if (left > 0)
-        assert_true(waitq && waitq->head && (waitq->timer_at || fair->trying));
+        assert_true(waitq && waitq->head && (waitq->timer_at || gate->trying));
     else
         assert_true(!waitq || waitq->idle_since != SNIB__NEVER);
+}
+
+/* Time passes until the waiter asks, for which there is no memory. */
+static void ask_in_vain(struct snib__engine *engine, const struct snib__op *waiter)
+{
+    for (int ticks = 0; !waiter->done; ticks++) {
+        assert_true(ticks < 10000);
+        now += SNIB__MS;
+        fill(engine);
+        ledger_refuse(1);
+        snib__engine_tick(engine, now);
+        ledger_refuse(0);
+    }
+    assert_int_equal(waiter->code, SNIB_ENOMEM);
 }
 
 /* A waiter's next question cannot be sent: it leaves the queue, and no others sleep without a timer. */
@@ -271,19 +285,27 @@ static void waiter_cannot_ask(void **state)
     for (int n = 1; n <= 3; n++) {
         struct snib__engine *engine = begin();
         struct snib__gate *fair = gate(engine, SNIB_FAIR, "f");
-        struct snib__op *first = in_line(engine, fair, n);
-        for (int ticks = 0; !first->done; ticks++) {
-            assert_true(ticks < 10000);
-            now += SNIB__MS;
-            fill(engine);
-            ledger_refuse(1);
-            snib__engine_tick(engine, now);
-            ledger_refuse(0);
-        }
-        assert_int_equal(first->code, SNIB_ENOMEM);
+        ask_in_vain(engine, in_line(engine, fair, n));
         gate_goes_on(fair, n - 1);
         snib__engine_free(engine);
     }
+}
+
+/* The same of a lock of many, for which only the first asks. */
+static void waiter_for_a_share_cannot_ask(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_SEMAPHORE, "s");
+    struct snib__op *first = acquire(engine, permits, 0), *second;
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":-1\r\n");
+    second = acquire(engine, permits, 0);
+    ask_in_vain(engine, first);
+    gate_goes_on(permits, 1);
+    assert_int_equal(second->done, 0);
+    snib__engine_free(engine);
 }
 
 /* It was sent, and cannot be sent again on the next connection. */
@@ -324,6 +346,7 @@ int main(void)
         cmocka_unit_test(nothing_begins),
         cmocka_unit_test(waiter_cannot_ask),
         cmocka_unit_test(waiter_cannot_ask_again),
+        cmocka_unit_test(waiter_for_a_share_cannot_ask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
