@@ -20,6 +20,7 @@ FILE = HERE / "figures.json"
 # Each figure is the sum of all such numbers in the logs of the checks whose names begin so.
 SUMS = {
     "stories": ("simulator", r"^sim_stories: (\d+) good"),
+    "walks": ("simulator", r"^sim_walk: (\d+) walks good"),
     "compared": ("simulator", r"^model_check: (\d+) calls"),
     "driver": ("address", r"^driver: \w+, (\d+) worlds"),
     "states": ("models", r"^ok .* ([\d,]+) states"),

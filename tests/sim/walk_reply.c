@@ -106,7 +106,7 @@ static void to_release(const struct snib__request *request, char *out)
         to_fair_release(hold->gate, gone, out);
     } else {
         snprintf(out, WALK_TEXT, ":%d",
-                 gone        ? (int)walk_draw(2) - 1
+                 gone        ? (int)walk_draw(3) - 2
                  : walk.calm ? 1
                              : 1 + (int)walk_draw(3));
     }

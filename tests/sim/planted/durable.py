@@ -136,4 +136,32 @@ MUTANTS = [
         "o->durability_timeout_ms > most ?",
         "unit_lock",
     ),
+    Mutant(
+        "a grant for which there is no memory is never decided",
+        "engine/durable.c",
+        "durable_decide(e, &grant, 0, 1, now); /* the number of replicas would stay unknown */ return true;",
+        "return true;",
+        "sim/walk",
+    ),
+    Mutant(
+        "requests that were collected while the first link was down stay collected",
+        "engine/durable.c",
+        "if (snib__durable_pending(node) && durable_link(node)->conn.state",
+        "if (snib__durable_pending(node) && node->alone && durable_link(node)->conn.state",
+        "sim/walk",
+    ),
+    Mutant(
+        "requests that were collected while their link was down do not open it again",
+        "engine/durable.c",
+        "if (d->collected_n > 0 && snib__node_ready(node)) link->wanted = true;",
+        "if (d->collected_n > 0 && !snib__node_ready(node)) link->wanted = true;",
+        "sim/walk",
+    ),
+    Mutant(
+        "a fair waiter whose grant reached too few replicas stays in the queue",
+        "engine/durable.c",
+        "if (op->stage == SNIB__STAGE_QUEUED) snib__waitq_remove(hold->gate->waitq, op); op->hold = NULL;",
+        "op->hold = NULL;",
+        "sim/walk",
+    ),
 ]

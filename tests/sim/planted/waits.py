@@ -568,4 +568,25 @@ MUTANTS = [
         "first && now == 0; first = first->prev)",
         "unit_redirects",
     ),
+    Mutant(
+        "what waits behind an attempt for which there was no memory has no timer",
+        "engine/share.c",
+        "if (gate->trying == 0) snib__waitq_rest(e, gate, now); } static void share_queue",
+        "if (gate->trying == 0 && !waitq->head) snib__waitq_rest(e, gate, now); } static void share_queue",
+        "unit_shortage",
+    ),
+    Mutant(
+        "an attempt that was cancelled and lost with its lane leaves its gate as it was",
+        "engine/release.c",
+        "snib__gate_forget_hold(e, hold); snib__waitq_rest(e, gate, now); snib__gate_put(e, gate);",
+        "snib__gate_forget_hold(e, hold); snib__gate_put(e, gate);",
+        "sim/walk",
+    ),
+    Mutant(
+        "what waits behind a request that cannot be sent again is forgotten",
+        "engine/release.c",
+        "snib__gate_forget_hold(e, hold); snib__gate_advance(e, gate, now); snib__gate_put(e, gate); return;",
+        "snib__gate_forget_hold(e, hold); snib__gate_put(e, gate); return;",
+        "sim/walk",
+    ),
 ]
