@@ -224,6 +224,19 @@ static void begin(uint64_t seed, bool trace)
     walk.shorts = walk_chance(4) ? 8U << walk_draw(4) : 0;
 }
 
+/* Waits that are over have ended, whatever the servers do.  A short one lasts as long as a try does. */
+static void check_waits(void)
+{
+    for (uint32_t i = 0; i < walk.op_count; i++) {
+        const struct snib__op *op = walk.ops[i];
+        snib__time least = op->started + walk.engine->config.try_timeout;
+        if (op->kind == SNIB__OP_ACQUIRE && !op->done && op->deadline <= walk.now &&
+            least <= walk.now) {
+            walk_fail("a wait has not ended in time");
+        }
+    }
+}
+
 static void pass_time(void)
 {
     snib__time next = snib__engine_deadline(walk.engine), most = walk.now + 3 * WALK_SECOND;
@@ -241,6 +254,7 @@ static void pass_time(void)
         walk.clock += (int64_t)walk_draw(20) - 10;
     }
     snib__engine_tick(walk.engine, walk.now);
+    check_waits();
 }
 
 static void step(void)
