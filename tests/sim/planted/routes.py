@@ -26,8 +26,8 @@ MUTANTS = [
     ),
     Mutant(
         "who was refused once is impatient for ever",
-        "engine/node.c",
-        "op->refused_since = 0;",
+        "engine/pause.c",
+        "pause_mark(e, op, false, now);",
         "",
         "unit_redirects",
     ),
