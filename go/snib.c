@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9363c8ec19d1c1e9"
+#define SNIB_BUILD_ID "6bba9cf4ff5f9066"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2508,6 +2508,8 @@ void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__
                     snib__time now);
 /* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
 void snib__extend_only_asks(struct snib__op *op);
+/* The deadline V of a lease that was asked for at sent_at. */
+snib__time snib__lease_end(snib__time sent_at, snib__time lease);
 /* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
  * sent_at and granted. */
 snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
@@ -3223,14 +3225,13 @@ struct snib__carrier {
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
-    bool fixed;             /* the members' leases have been set to the caller's */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
     snib__time wanted;      /* its lease */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
-    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
+    snib__time ends;        /* HELD: when a fixed lease ends */
     struct snib__group group;
     struct snib__carrier_member members[];
 };
@@ -5794,11 +5795,12 @@ static void carrier_look(struct snib__carrier *c)
 }
 
 /* A fixed lease of a multi lock: the watchdog renewed the members while they were collected; the
- * lease begins now. */
+ * lease begins now.  What is safe of it grows as the servers confirm it. */
 static void carrier_fix_leases(struct snib__carrier *c)
 {
-    bool needed = c->lease && !c->parts->majority && !c->fixed;
-    c->fixed = true;
+    bool needed = c->lease && !c->parts->majority;
+    if (needed)
+        c->ends = snib__lease_end(snib__now(), c->lease);
     for (uint32_t i = 0; needed && i < c->parts->n; i++) {
         struct snib__client *client = c->parts->part[i].client;
         snib__driver_enter(&client->driver);
@@ -5902,8 +5904,12 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     snib__time deadline = snib__group_deadline(&c->group);
-    if (snib__outer_wanted(&c->outer)) {
+    bool wanted = snib__outer_wanted(&c->outer);
+    if (wanted && c->parts->majority)
         c->ends = deadline;
+    if (c->lease && deadline > c->ends)
+        deadline = c->ends; /* later votes last longer, and members of a failed extension */
+    if (wanted) {
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
             snib__group_refill(&c->group); /* no news may come from nodes that refused */
@@ -5913,8 +5919,6 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
         }
         return;
     }
-    if (c->lease && deadline > c->ends)
-        deadline = c->ends; /* later votes last longer, and members of a failed extension */
     /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
@@ -5946,22 +5950,23 @@ static void carrier_home(struct snib__carrier *c)
 {
     struct snib__driver *driver = &c->home->driver;
     pthread_mutex_lock(&c->mutex);
-    bool taken = c->group.phase == SNIB__GROUP_TAKEN || c->group.phase == SNIB__GROUP_HELD;
+    int phase = c->group.phase;
     bool finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     if (finished)
         return;
-    if (taken) {
+    if (phase == SNIB__GROUP_TAKEN)
         carrier_fix_leases(c);
+    if (phase == SNIB__GROUP_TAKEN || phase == SNIB__GROUP_HELD)
         carrier_look(c);
-    } else {
-        c->fixed = false; /* a member was lost meanwhile, and all are collected anew */
-    }
     snib__driver_enter(driver);
     pthread_mutex_lock(&c->mutex);
     snib__time now = snib__now();
     carrier_hear(c, now);
-    carrier_tell(c, now);
+    if (c->group.phase == SNIB__GROUP_TAKEN && phase != SNIB__GROUP_TAKEN)
+        c->again = true; /* the last member came meanwhile: their leases are fixed first */
+    else
+        carrier_tell(c, now);
     finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     snib__driver_leave(driver);
@@ -15286,7 +15291,6 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
 void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
-snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
 /* The lease to send now so that it ends no earlier than the deadline. */
 snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 

@@ -32,14 +32,13 @@ struct snib__carrier {
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
-    bool fixed;             /* the members' leases have been set to the caller's */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
     snib__time wanted;      /* its lease */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
     snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
-    snib__time ends;        /* HELD: the first deadline; a fixed lease ends by it */
+    snib__time ends;        /* HELD: when a fixed lease ends */
     struct snib__group group;
     struct snib__carrier_member members[];
 };

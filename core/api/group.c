@@ -196,11 +196,12 @@ static void carrier_look(struct snib__carrier *c)
 }
 
 /* A fixed lease of a multi lock: the watchdog renewed the members while they were collected; the
- * lease begins now. */
+ * lease begins now.  What is safe of it grows as the servers confirm it. */
 static void carrier_fix_leases(struct snib__carrier *c)
 {
-    bool needed = c->lease && !c->parts->majority && !c->fixed;
-    c->fixed = true;
+    bool needed = c->lease && !c->parts->majority;
+    if (needed)
+        c->ends = snib__lease_end(snib__now(), c->lease);
     for (uint32_t i = 0; needed && i < c->parts->n; i++) {
         struct snib__client *client = c->parts->part[i].client;
         snib__driver_enter(&client->driver);
@@ -304,8 +305,12 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     snib__time deadline = snib__group_deadline(&c->group);
-    if (snib__outer_wanted(&c->outer)) {
+    bool wanted = snib__outer_wanted(&c->outer);
+    if (wanted && c->parts->majority)
         c->ends = deadline;
+    if (c->lease && deadline > c->ends)
+        deadline = c->ends; /* later votes last longer, and members of a failed extension */
+    if (wanted) {
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
             snib__group_refill(&c->group); /* no news may come from nodes that refused */
@@ -315,8 +320,6 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
         }
         return;
     }
-    if (c->lease && deadline > c->ends)
-        deadline = c->ends; /* later votes last longer, and members of a failed extension */
     /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
@@ -348,22 +351,23 @@ static void carrier_home(struct snib__carrier *c)
 {
     struct snib__driver *driver = &c->home->driver;
     pthread_mutex_lock(&c->mutex);
-    bool taken = c->group.phase == SNIB__GROUP_TAKEN || c->group.phase == SNIB__GROUP_HELD;
+    int phase = c->group.phase;
     bool finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     if (finished)
         return;
-    if (taken) {
+    if (phase == SNIB__GROUP_TAKEN)
         carrier_fix_leases(c);
+    if (phase == SNIB__GROUP_TAKEN || phase == SNIB__GROUP_HELD)
         carrier_look(c);
-    } else {
-        c->fixed = false; /* a member was lost meanwhile, and all are collected anew */
-    }
     snib__driver_enter(driver);
     pthread_mutex_lock(&c->mutex);
     snib__time now = snib__now();
     carrier_hear(c, now);
-    carrier_tell(c, now);
+    if (c->group.phase == SNIB__GROUP_TAKEN && phase != SNIB__GROUP_TAKEN)
+        c->again = true; /* the last member came meanwhile: their leases are fixed first */
+    else
+        carrier_tell(c, now);
     finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     snib__driver_leave(driver);

@@ -378,6 +378,8 @@ void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__
                     snib__time now);
 /* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
 void snib__extend_only_asks(struct snib__op *op);
+/* The deadline V of a lease that was asked for at sent_at. */
+snib__time snib__lease_end(snib__time sent_at, snib__time lease);
 /* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
  * sent_at and granted. */
 snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,

@@ -760,7 +760,6 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
 void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
-snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
 /* The lease to send now so that it ends no earlier than the deadline. */
 snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 

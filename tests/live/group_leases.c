@@ -52,6 +52,23 @@ static void fixed_lease_ends(void **state)
     ends_by(*state, SNIB_REASON_EXPIRED, 2 * LEASE_MS);
 }
 
+/* Longer than the lease that the members' clients renew by: it is safe for all of it, as soon as the servers have said so. */
+static void fixed_lease_lasts(void **state)
+{
+    struct teams_world *world = *state;
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 3600000;
+    teams_open(world, KEPT_LEASE_MS, &options);
+    for (EACH_TEAM(world, team)) {
+        snib_hold *hold = must_acquire(team->group, PROMPT_MS);
+        AWAIT(snib_hold_remaining_ms(hold) > 3500000, PROMPT_MS);
+        must_release(hold);
+        must_release(must_acquire(team->their_group, PROMPT_MS));
+    }
+    teams_close(world);
+}
+
 static void max_hold_ends(void **state)
 {
     snib_lock_options options;
@@ -164,7 +181,7 @@ int main(void)
         cmocka_unit_test(renewed),          cmocka_unit_test(fixed_lease_ends),
         cmocka_unit_test(extended),         cmocka_unit_test(extended_ends),
         cmocka_unit_test(extended_by_most), cmocka_unit_test(extended_and_released),
-        cmocka_unit_test(max_hold_ends),
+        cmocka_unit_test(max_hold_ends),    cmocka_unit_test(fixed_lease_lasts),
     };
     return cmocka_run_group_tests(tests, teams_start, teams_stop);
 }

@@ -537,17 +537,25 @@ void check_extended(struct world_hold *hold, const struct world_task *task, int3
     hold->limit = latest(hold->hold->deadline, world.now + lease);
 }
 
+/* A fixed lease ends no earlier than it would if it had begun with the request. */
+static bool is_over(const struct world_hold *hold)
+{
+    return hold->was_fixed &&
+           (hold->lease == 0 || hold->hold->deadline >= snib__lease_end(hold->since, hold->lease));
+}
+
 /* Every loss has a cause. */
 void check_lost(const struct world_hold *hold)
 {
     const struct world_process *process = hold->home->process;
     const struct snib__hold *lost = hold->hold;
-    bool troubled = world.enabled != 0 && world.now < world.stable_at + world.lease;
+    bool troubled = world.enabled != 0 && world.now < world.stable_at + 2 * world.lease;
     bool closed = is_closed(hold->home, hold->lock);
-    bool honest = lost->reason == SNIB_REASON_MAX_HOLD  ? lost->max_hold_ms != 0
-                  : lost->reason == SNIB_REASON_CLOSED  ? closed
-                  : lost->reason == SNIB_REASON_EXPIRED ? hold->was_fixed
-                                                        : troubled || closed;
+    bool honest = lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0
+                  : lost->reason == SNIB_REASON_CLOSED ? closed
+                  : lost->reason == SNIB_REASON_EXPIRED
+                      ? is_over(hold) || (hold->was_fixed && troubled)
+                      : troubled || closed;
     if (!process->dead && !honest) {
         world_fail("%u: a loss was reported without a cause: %s", process->id,
                    snib_reason_text(lost->reason));

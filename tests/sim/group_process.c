@@ -50,7 +50,7 @@ int snib__driver_start(struct snib__driver *driver)
     return 0;
 }
 
-/* A thread that steps a carrier may be interrupted between two clients, briefly or for long. */
+/* A thread that steps a carrier may be interrupted before and after each client, briefly or for long. */
 static void preempt(void)
 {
     if (!world.stepping || world.nested || !world_has(WORLD_PREEMPT) || world.calm ||
@@ -73,6 +73,7 @@ void snib__driver_enter(struct snib__driver *driver)
 void snib__driver_leave(struct snib__driver *driver)
 {
     peer_leave((struct world_peer *)driver);
+    preempt();
 }
 
 void peer_enter(struct world_peer *peer)

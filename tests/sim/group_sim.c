@@ -136,7 +136,8 @@ static void plan_locks(void)
             plan_multi(lock);
         }
         if (world_chance(3)) {
-            lock->lease = world_between(100 * SNIB__MS, world.lease) / SNIB__MS * SNIB__MS;
+            snib__time longest = world.majority ? world.lease : 2 * world.lease;
+            lock->lease = world_between(100 * SNIB__MS, longest) / SNIB__MS * SNIB__MS;
         }
     }
 }

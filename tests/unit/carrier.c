@@ -25,11 +25,12 @@ static struct node {
     struct snib__driver *driver;
 } nodes[NODES];
 
-static char folder[] = "/tmp/snib-carrier-XXXXXX";
+static char folder[32];
 
 static int start(void **state)
 {
     (void)state;
+    strcpy(folder, "/tmp/snib-carrier-XXXXXX");
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < NODES; i++) {
         struct node *node = &nodes[i];
@@ -79,6 +80,13 @@ static struct snib__op *lock_with_member(struct snib__driver *driver)
     }
 }
 
+static void grant(struct snib__engine *engine, struct snib__op *op)
+{
+    const struct snib__verdict yes = {.yes = true};
+    snib__node_forget(engine, op->hold);
+    snib__gate_acquired(engine, op->hold, snib__now(), &yes, snib__now());
+}
+
 /* A thread that has read the grant unlocks the mutex to send: until it returns no operation owns
  * the grant, and the lock may be given up meanwhile.  Then the grant goes back. */
 static void grant_that_comes_as_it_is_given_up(void **state)
@@ -93,9 +101,7 @@ static void grant_that_comes_as_it_is_given_up(void **state)
     struct snib__driver *driver = nodes[OTHER].driver;
     struct snib__engine *engine = driver->engine;
     struct snib__op *op = lock_with_member(driver);
-    const struct snib__verdict yes = {.yes = true};
-    snib__node_forget(engine, op->hold);
-    snib__gate_acquired(engine, op->hold, snib__now(), &yes, snib__now());
+    grant(engine, op);
     bool granted = op->done && op->code == SNIB_OK && engine->stats.held == 1;
     snib__sys_unlock(&driver->mutex); /* as the driver does to send */
     assert_true(granted);
@@ -112,10 +118,84 @@ static void grant_that_comes_as_it_is_given_up(void **state)
     snib_lock_free(quorum);
 }
 
+/* What happens just before this thread enters the group's own client. */
+static _Thread_local void (*before_home)(void);
+static snib__time first_deadline;
+
+void __real_snib__driver_enter(struct snib__driver *driver);
+void __wrap_snib__driver_enter(struct snib__driver *driver);
+void __wrap_snib__driver_enter(struct snib__driver *driver)
+{
+    void (*then)(void) = driver == nodes[0].driver ? before_home : NULL;
+    if (then) {
+        before_home = NULL;
+        then();
+    }
+    __real_snib__driver_enter(driver);
+}
+
+bool __real_snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+                                snib__time deadline, snib__time at);
+bool __wrap_snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+                                snib__time deadline, snib__time at);
+bool __wrap_snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+                                snib__time deadline, snib__time at)
+{
+    first_deadline = deadline;
+    return __real_snib__outer_granted(engine, outer, deadline, at);
+}
+
+static void grant_member(struct node *node)
+{
+    lock_with_member(node->driver);
+    snib__sys_unlock(&node->driver->mutex);
+    snib__driver_enter(node->driver);
+    grant(node->driver->engine, node->driver->engine->live);
+    snib__driver_leave(node->driver);
+}
+
+static void grant_the_last(void)
+{
+    grant_member(&nodes[OTHER]);
+}
+
+/* The last member of a lock with a fixed lease comes while a thread is on its way to the lock's own client, after its look
+ * at the members: the lock is given out with their lease and not with the client's. */
+static void grant_between_two_looks(void **state)
+{
+    (void)state;
+    snib_lock *given[] = {nodes[0].lock, nodes[OTHER].lock}, *multi;
+    snib_lock_options options;
+    snib_event event = {.size = sizeof event};
+    snib_op *handle;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 5000; /* the clients' is 30 seconds */
+    assert_int_equal(snib_multi_new(given, 2, &options, &multi, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_acquire_submit(multi, 0, -1, NULL, 0, &handle, NULL), SNIB_OK);
+    struct snib__driver *home = nodes[0].driver;
+    snib__driver_enter(home);
+    struct snib__hold *hold = NULL;
+    for (struct snib__op *op = home->engine->live; op; op = op->live_next)
+        hold = op->member ? hold : op->hold;
+    snib__driver_leave(home);
+    grant_member(&nodes[0]);
+    snib__driver_enter(home);
+    snib__outer_tell(home->engine, hold);
+    before_home = grant_the_last;
+    snib__driver_leave(home);
+    assert_null(before_home);
+    assert_int_equal(snib_op_wait(handle, 60000, &event, NULL), SNIB_OK);
+    assert_int_equal(event.code, SNIB_OK);
+    assert_true(first_deadline <= snib__lease_end(snib__now(), 5000 * SNIB__MS));
+    snib_hold_free(event.hold);
+    snib_lock_free(multi);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(grant_that_comes_as_it_is_given_up, start, stop),
+        cmocka_unit_test_setup_teardown(grant_between_two_looks, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,8 +186,21 @@ MUTANTS = [
     Mutant(
         "a fixed lease of several servers is renewed for ever",
         "api/group.c",
-        "bool needed = c->lease && !c->parts->majority && !c->fixed;",
-        "bool needed = c->lease && !c->parts->majority && c->fixed;",
+        "bool needed = c->lease && !c->parts->majority;",
+        "bool needed = c->lease && c->parts->majority;",
+    ),
+    Mutant(
+        "a fixed lease of several servers ends with the clients' lease",
+        "api/group.c",
+        "if (wanted && c->parts->majority)",
+        "if (wanted)",
+    ),
+    Mutant(
+        "a lock of several servers is given out before its members have its lease",
+        "api/group.c",
+        "if (c->group.phase == SNIB__GROUP_TAKEN && phase != SNIB__GROUP_TAKEN)",
+        "if (false)",
+        "unit_carrier",
     ),
     Mutant(
         "an acquisition is never freed",
