@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6bba9cf4ff5f9066"
+#define SNIB_BUILD_ID "a8ff1c0da739ae4b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16578,7 +16578,7 @@ static const struct snib__script_text {
      "return held == 0 and 0 or held == #kinds and sign or 2 * sign\n",
      2138, "8c095d1c2276b31af53ba5d4ceaf00185293e965"},
     {"multi_renew",
-     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
+     "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local at = 0\n"
      "local function check(kind, lock, owner)\n"
      "    local field = kind == 'w' and owner .. ':write' or owner\n"
@@ -16591,10 +16591,10 @@ static const struct snib__script_text {
      "    return held\n"
      "end\n"
      "local function renew(kind, lock, own)\n"
-     "    if redis.call('pttl', lock) < lease then\n"
+     "    if (exact and redis.call('hlen', lock) <= 2) or redis.call('pttl', lock) < lease then\n"
      "        redis.call('pexpire', lock, lease)\n"
      "    end\n"
-     "    if kind == 'r' and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then\n"
+     "    if kind == 'r' and (exact or redis.call('pttl', own) < lease) and redis.call('pexpire', own, lease) == 0 then\n"
      "        redis.call('set', own, 1, 'px', lease)\n"
      "    end\n"
      "end\n"
@@ -16621,7 +16621,7 @@ static const struct snib__script_text {
      "    at = at + 2 * #kinds\n"
      "end\n"
      "return lost\n",
-     1402, "4ea407f7916636012ebca49bfacc2fbe6f33f2cc"},
+     1479, "21013d59da57a0b145083e14acc29283af5ca05a"},
     {"mutex_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
@@ -16885,14 +16885,14 @@ static const struct snib__script_text {
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
+     "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local function renew(key, first, last)\n"
      "    local longer = {}\n"
      "    for i = first, last do\n"
      "        local ends = tonumber(redis.call('zscore', key, ARGV[i]) or 0)\n"
      "        if ends <= now then\n"
      "            return false\n"
-     "        elseif lease > 0 and ends < now + lease then\n"
+     "        elseif exact or (lease > 0 and ends < now + lease) then\n"
      "            longer[#longer + 1] = now + lease\n"
      "            longer[#longer + 1] = ARGV[i]\n"
      "        end\n"
@@ -16916,7 +16916,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     1062, "b4fbb8db5920929ef907033c0ea7fbeb41b06ff9"},
+     1094, "4176f4564140adc982aed11932a7f139674ba8dc"},
     {"plain_acquire",
      "local owner = redis.call('get', KEYS[1])\n"
      "if owner and owner ~= ARGV[1] then\n"
@@ -17130,16 +17130,16 @@ static const struct snib__script_text {
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
      1653, "790f745bc010938b704765e806dc36bce0c92e59"},
     {"read_renew",
-     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
+     "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local lost = {}\n"
      "for i = 1, #KEYS / 2 do\n"
      "    local lock, own = KEYS[2 * i - 1], KEYS[2 * i]\n"
      "    local held = redis.pcall('hexists', lock, ARGV[i + 1])\n"
      "    if held == 1 then\n"
-     "        if lease > 0 and redis.call('pttl', lock) < lease then\n"
+     "        if lease > 0 and ((exact and redis.call('hlen', lock) <= 2) or redis.call('pttl', lock) < lease) then\n"
      "            redis.call('pexpire', lock, lease)\n"
      "        end\n"
-     "        if lease > 0 and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then\n"
+     "        if lease > 0 and (exact or redis.call('pttl', own) < lease) and redis.call('pexpire', own, lease) == 0 then\n"
      "            redis.call('set', own, 1, 'px', lease)\n"
      "        end\n"
      "    elseif held == 0 then\n"
@@ -17154,7 +17154,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     854, "a32b6068ce8d751f8338af940280f6c0e2862266"},
+     933, "777dd295253b7703b5c2cb071c05dc1f2cf360a7"},
     {"semaphore_acquire",
      "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
      "if not value then\n"
@@ -17346,13 +17346,13 @@ static const struct snib__script_text {
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
      359, "be8d85d43b03f9a09f7cabc3ec40f327b14540e2"},
     {"write_renew",
-     "local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew\n"
+     "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local lost = {}\n"
      "for i = 1, #KEYS do\n"
      "    local field = ARGV[i + 1] .. ':write'\n"
      "    local held = redis.pcall('hexists', KEYS[i], field)\n"
      "    if held == 1 then\n"
-     "        if lease > 0 and redis.call('pttl', KEYS[i]) < lease then\n"
+     "        if lease > 0 and ((exact and redis.call('hlen', KEYS[i]) <= 2) or redis.call('pttl', KEYS[i]) < lease) then\n"
      "            redis.call('pexpire', KEYS[i], lease)\n"
      "        end\n"
      "    elseif held == 0 then\n"
@@ -17367,7 +17367,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     676, "4b95ef1923d9e13a417dde45722c4dfb77025e3d"},
+     747, "6c4aa57d9e76e07ec833436bada6fb123383c7b7"},
     {"write_transfer",
      "local field = ARGV[2] .. ':write'\n"
      "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
@@ -30152,8 +30152,11 @@ static bool watchdog_corrects(const struct snib__engine *e, const struct snib__n
     return node->moved_back && e->extended == 0;
 }
 
+/* A later read under a write hold may have the number of this one, and no copy may shorten its lease. */
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
+    if (hold->flags & SNIB__LENT)
+        batch->exact = false;
     batch->of[batch->n].hold = hold;
     batch->of[batch->n++].number = hold->number;
 }
@@ -30350,12 +30353,19 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
+/* Whether a repeated batch has something to say about the i-th hold, and gives it no longer lease than it has got since. */
+static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
+{
+    const struct snib__hold *hold = batch->of[i].hold;
+    return hold->number == batch->of[i].number && hold->phase == SNIB__HELD &&
+           (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
+}
+
 bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
-        if (batch->of[i].hold->number == batch->of[i].number &&
-            batch->of[i].hold->phase == SNIB__HELD)
+        if (watchdog_still(batch, i))
             batch->of[kept++] = batch->of[i];
     batch->n = kept;
     if (kept == 0)

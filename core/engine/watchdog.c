@@ -179,8 +179,11 @@ static bool watchdog_corrects(const struct snib__engine *e, const struct snib__n
     return node->moved_back && e->extended == 0;
 }
 
+/* A later read under a write hold may have the number of this one, and no copy may shorten its lease. */
 static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
 {
+    if (hold->flags & SNIB__LENT)
+        batch->exact = false;
     batch->of[batch->n].hold = hold;
     batch->of[batch->n++].number = hold->number;
 }
@@ -377,12 +380,19 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
+/* Whether a repeated batch has something to say about the i-th hold, and gives it no longer lease than it has got since. */
+static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
+{
+    const struct snib__hold *hold = batch->of[i].hold;
+    return hold->number == batch->of[i].number && hold->phase == SNIB__HELD &&
+           (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
+}
+
 bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
-        if (batch->of[i].hold->number == batch->of[i].number &&
-            batch->of[i].hold->phase == SNIB__HELD)
+        if (watchdog_still(batch, i))
             batch->of[kept++] = batch->of[i];
     batch->n = kept;
     if (kept == 0)

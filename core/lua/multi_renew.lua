@@ -4,7 +4,7 @@
 -- multi_acquire
 -- Reply: an array with two integers for every hold that is gone: the index from 1 and 1 (the first member
 -- that is missing has another owner, or is no longer a lock) or 0 (it is gone).  Empty: all renewed.
-local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew
+local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew
 local at = 0
 
 -- 1 held, 0 not held, or an error reply.
@@ -20,12 +20,12 @@ local function check(kind, lock, owner)
     return held
 end
 
--- Other readers may have longer leases.
+-- Other holds of a read/write lock may have longer leases.
 local function renew(kind, lock, own)
-    if redis.call('pttl', lock) < lease then
+    if (exact and redis.call('hlen', lock) <= 2) or redis.call('pttl', lock) < lease then
         redis.call('pexpire', lock, lease)
     end
-    if kind == 'r' and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then
+    if kind == 'r' and (exact or redis.call('pttl', own) < lease) and redis.call('pexpire', own, lease) == 0 then
         redis.call('set', own, 1, 'px', lease)
     end
 end

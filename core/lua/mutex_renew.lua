@@ -1,7 +1,7 @@
 -- Renew many mutexes, each only if its owner still holds it.
 -- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
 -- A lease is never shortened, because requests may come in any order; one below 0 is set exactly, negated, for
--- members of a multi lock until they are extended.
+-- members of a multi lock until they are extended.  What several holds keep alive is not shortened by one of them.
 -- Reply: an array with two integers for every lock that its owner does not hold: the index i and
 -- 1 (another owner holds it, or it is no longer a lock) or 0 (it is gone).  Empty: all renewed.
 local lease = tonumber(ARGV[1])

@@ -5,7 +5,7 @@
 -- holds, or the key has other data) or 0 (none are).  Empty: all renewed.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew
+local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew
 
 -- Renew the ids from ARGV[first] to ARGV[last]; false: one is gone or expired.
 local function renew(key, first, last)
@@ -14,7 +14,7 @@ local function renew(key, first, last)
         local ends = tonumber(redis.call('zscore', key, ARGV[i]) or 0)
         if ends <= now then
             return false
-        elseif lease > 0 and ends < now + lease then
+        elseif exact or (lease > 0 and ends < now + lease) then
             longer[#longer + 1] = now + lease
             longer[#longer + 1] = ARGV[i]
         end

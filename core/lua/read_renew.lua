@@ -3,7 +3,7 @@
 -- ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner
 -- Reply: an array with two integers for every hold that is gone: the index i and 1 (the lock
 -- or other data under its name exists) or 0 (the lock is gone).  Empty: all renewed.
-local lease = math.abs(tonumber(ARGV[1])) -- below 0: see mutex_renew
+local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew
 local lost = {}
 for i = 1, #KEYS / 2 do
     local lock, own = KEYS[2 * i - 1], KEYS[2 * i]
@@ -11,10 +11,10 @@ for i = 1, #KEYS / 2 do
     if held == 1 then
         -- Other readers may have longer leases.  A server out of memory does not refuse PEXPIRE, and after
         -- it, it does not refuse SET either.
-        if lease > 0 and redis.call('pttl', lock) < lease then
+        if lease > 0 and ((exact and redis.call('hlen', lock) <= 2) or redis.call('pttl', lock) < lease) then
             redis.call('pexpire', lock, lease)
         end
-        if lease > 0 and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then
+        if lease > 0 and (exact or redis.call('pttl', own) < lease) and redis.call('pexpire', own, lease) == 0 then
             redis.call('set', own, 1, 'px', lease)
         end
     elseif held == 0 then

@@ -519,6 +519,40 @@ static void stopped_for_a_lease(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- Renewals ------------------------------------------------------------------------------------------------ */
+
+/* A renewal of a kind that is on its way; NULL: none. */
+static const struct snib__batch *sent_renewal(struct snib__engine *engine, int kind)
+{
+    struct snib__conn *conn = conn_of(engine);
+    for (uint32_t i = 0; i < conn->ring_count; i++) {
+        const struct snib__request *request =
+            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        const struct snib__batch *batch = request->subject;
+        if (request->kind == SNIB__REQ_RENEW && batch->kind == kind)
+            return batch;
+    }
+    return NULL;
+}
+
+/* Once its clock was set back, the server is told exactly how long to keep a lock.  The read side of a write lock has its
+ * number, and so has the next one: a copy of the request must not shorten that one's lease. */
+static void lent_lease_is_not_corrected(void **state)
+{
+    (void)state;
+    const struct snib__acquire owned = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__hold *writes = granted(engine, gate(engine, SNIB_WRITE, "rw"), &owned);
+    struct snib__hold *reads = granted(engine, gate(engine, SNIB_READ, "rw"), &owned);
+    assert_int_equal(reads->number, writes->number);
+    engine->home->moved_back = true;
+    now += 10 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_true(sent_renewal(engine, SNIB_WRITE)->exact);
+    assert_false(sent_renewal(engine, SNIB_READ)->exact);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +576,7 @@ int main(void)
         cmocka_unit_test(refused_after_a_renewal),
         cmocka_unit_test(logged_name),
         cmocka_unit_test(stopped_for_a_lease),
+        cmocka_unit_test(lent_lease_is_not_corrected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

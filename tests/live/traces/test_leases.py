@@ -8,7 +8,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from scripts import MARK, MUTEX, SC, TAKEN, TOKEN, A, B, Scripts, ident, own, refused
+from scripts import (
+    HOLD_KEYS,
+    INIT,
+    KINDS,
+    LEASES,
+    MARK,
+    MUTEX,
+    NAMES,
+    SC,
+    TAKEN,
+    TOKEN,
+    A,
+    B,
+    Scripts,
+    ident,
+    multi,
+    own,
+    permits,
+    read,
+    refused,
+    take,
+    write,
+)
 
 QUEUE, PLACES, BEATS = "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "snib_lock_beats:{k}"
 FAIR = ["k", QUEUE, PLACES, BEATS, TOKEN]
@@ -64,13 +86,53 @@ def test_refused_lease(run: Scripts, row: Row, lease: str) -> None:
     assert not run.redis.exists(*row.lives)
 
 
-@pytest.mark.parametrize("renew", ["mutex_renew", "plain_renew", "fair_renew"])
-def test_exact_lease(run: Scripts, renew: str) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.script}-{row.renew}-{len(row.lives)}")
+def test_exact_lease(run: Scripts, row: Row) -> None:
     """Members of a multi lock over several clients were renewed while the others were collected."""
-    row = next(row for row in ROWS if row.renew == renew)
     run(row.script, row.keys, *row.before, 20000, *row.after)
-    assert run(renew, row.renew_keys, -5000, *row.renew_after) == []
-    run.near("k", 5000)
+    assert run(row.renew, row.renew_keys, -5000, *row.renew_after) == []
+    for key in row.lives:
+        run.near(key, 5000)
+
+
+def test_exact_lease_of_multi(run: Scripts) -> None:
+    multi(run, 20000)
+    assert run("multi_renew", HOLD_KEYS, -5000, A, KINDS) == []
+    for key in (*NAMES, LEASES):
+        run.near(key, 5000)
+
+
+@pytest.mark.parametrize(
+    ("renew", "keys", "owner"),
+    [
+        ("read_renew", READ, [A]),
+        ("multi_renew", READ, [A, "r"]),
+        ("write_renew", ["k"], [A]),
+        ("multi_renew", ["k", "k"], [A, "w"]),
+    ],
+)
+def test_exact_lease_beside_others(run: Scripts, renew: str, keys: list[str], owner: list[str]) -> None:
+    """What others need is not shortened, be it only the same owner's other side."""
+    writes = len(set(keys)) == 1
+    (write if writes else read)(run, A, 20000)
+    other = A if writes else B
+    read(run, other, 10000)
+    assert run(renew, keys, -5000, *owner) == []
+    run.near("k", 20000)
+    run.near(own(other), 10000)
+    if not writes:
+        run.near(own(A), 5000)
+
+
+def test_exact_lease_of_permits(run: Scripts) -> None:
+    permits(run, INIT, 3)
+    take(run, 1, 2, lease=20000)
+    take(run, 3, lease=20000)
+    assert run("permits_renew", TAKEN, -5000, 2, ident(1), ident(2)) == []
+    now, _ = run.redis.time()
+    left = [score - now * 1000 for _, score in run.redis.zrange(TAKEN, 0, -1, withscores=True)]
+    assert [round(ms, -4) for ms in left[2:]] == [20000]
+    assert all(2000 < ms < 7000 for ms in left[:2])
 
 
 def test_late_permits(run: Scripts) -> None:

@@ -112,9 +112,8 @@ MUTANTS = [
     Mutant(
         "a batch that is sent again renews whoever has the place now",
         "engine/watchdog.c",
-        "if (batch->of[i].hold->number == batch->of[i].number && batch->of[i].hold->phase "
-        "== SNIB__HELD)",
-        "if (batch->of[i].hold->phase == SNIB__HELD)",
+        "hold->number == batch->of[i].number && hold->phase == SNIB__HELD && (batch->asks",
+        "hold->phase == SNIB__HELD && (batch->asks",
         "unit_redirects",
     ),
     Mutant(

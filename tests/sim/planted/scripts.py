@@ -109,7 +109,7 @@ MUTANTS = [
     Mutant(
         "a reader's own lease is not renewed",
         "lua/read_renew.lua",
-        "if lease > 0 and redis.call('pttl', own) < lease and redis.call('pexpire', own, lease) == 0 then",
+        "if lease > 0 and (exact or redis.call('pttl', own) < lease) and redis.call('pexpire', own, lease) == 0 then",
         "if false then",
     ),
     Mutant(
