@@ -836,6 +836,28 @@ static void late_correction_shortens_no_extension(void **state)
     }
 }
 
+/* A renewal was refused for a while, and a member of a multi lock has got a shorter lease meanwhile.  The renewal, which
+ * is longer, is not repeated for it: if the client dies, the lease that was promised is the one that ends. */
+static void late_renewal_gives_no_former_lease(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__hold *hold = held(engine, "m");
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = -1;
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(engine->paused_n, 1);
+    peers[0].says = NULL;
+    snib__hold_fix(engine, hold, 5 * SECOND, now);
+    serve(engine);
+    assert_int_equal(peers[0].lease_ms, -5000);
+    pass(engine, now + SECOND);
+    assert_int_equal(engine->paused_n, 0);
+    assert_int_equal(peers[0].lease_ms, -5000);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -856,6 +878,7 @@ int main(void)
         cmocka_unit_test(node_that_comes_back_by_moved),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(late_correction_shortens_no_extension),
+        cmocka_unit_test(late_renewal_gives_no_former_lease),
         cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
         cmocka_unit_test(each_failover_is_asked_for_as_often),
