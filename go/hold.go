@@ -156,13 +156,15 @@ func (h *Hold) Remaining() time.Duration {
 // none, see [Client.Fenced] and [FencedTokens]. Package fencing checks tokens.
 func (h *Hold) Token() int64 { return h.token }
 
-// Replicas returns how many replicas had the grant when it was made; 0 without [Durability], and after an Unlock.
+// Replicas returns how many replicas had the grant when it was made, of a lock of several clients the fewest that had a
+// member's; 0 without [Durability], and after an Unlock.
 func (h *Hold) Replicas() int {
 	defer runtime.KeepAlive(h)
 	return max(0, holdReplicas(h.handle))
 }
 
-// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock.
+// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock. Of a lock of several
+// clients, or of members that no one command takes, no server has it: each member has its own.
 func (h *Hold) Owner() string {
 	if err := h.over(); err != nil && err.Code == ErrNotHeld {
 		return ""

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a8ff1c0da739ae4b"
+#define SNIB_BUILD_ID "24584548943abcba"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -925,7 +925,8 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has jumped since the lease began */
+                              clock has jumped since the lease began; of a lock of several clients: fewer
+                              members are safe without such a doubt than it needs */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -965,12 +966,13 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - the number of replicas that had the grant when it was made; 0 without the option durability;
- * negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the fewest
+ * that had a member's; 0 without the option durability; negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
- * waiter of this process got directly from this one may have the same. */
+ * waiter of this process got directly from this one may have the same.
+ * Of a lock of several clients, or of members that no one command takes, no server has it: each member has its own. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
@@ -3064,6 +3066,12 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
  * servers that have lost their memory: they could vote for another owner. */
 bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
+/* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
+struct snib__carrier;
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
+/* Outside: whether fewer members are safe beyond doubt than the lock needs, by their own clients; drops the reference. */
+bool snib__carrier_doubts(struct snib__carrier *c);
+
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
@@ -3225,6 +3233,7 @@ struct snib__carrier {
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
+    uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
     snib__time wanted;      /* its lease */
@@ -5719,6 +5728,33 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
     return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
 }
 
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
+{
+    bool carried = snib__gate_kind(hold->gate) == SNIB__OUTER;
+    struct snib__carrier *c = carried ? (struct snib__carrier *)hold->outer : NULL;
+    if (c)
+        snib__carrier_ref(c);
+    return c;
+}
+
+bool snib__carrier_doubts(struct snib__carrier *c)
+{
+    uint32_t valid = 0;
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        const struct snib__hold *hold = c->members[i].hold;
+        pthread_mutex_unlock(&c->mutex);
+        valid +=
+            hold && snib__hold_state(client->driver.engine, hold, snib__now()) == SNIB_HOLD_VALID;
+        snib__driver_leave(&client->driver);
+    }
+    bool doubted = valid < c->group.need;
+    snib__carrier_unref(c, 1);
+    return doubted;
+}
+
 /* ---- members ---- */
 
 /* Inside the member's client. */
@@ -5779,9 +5815,10 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- the caller's side ---- */
 
-/* Read the members' current deadlines, which renewals have moved. */
+/* Read the members' current deadlines, which renewals have moved, and how durable their grants are. */
 static void carrier_look(struct snib__carrier *c)
 {
+    c->replicas = 127;
     for (uint32_t i = 0; i < c->parts->n; i++) {
         struct snib__client *client = c->parts->part[i].client;
         snib__driver_enter(&client->driver);
@@ -5789,6 +5826,8 @@ static void carrier_look(struct snib__carrier *c)
         struct snib__hold *hold = c->members[i].hold;
         if (hold)
             snib__group_member_extended(&c->group, i, hold->deadline);
+        if (hold && hold->replicas < c->replicas)
+            c->replicas = hold->replicas;
         pthread_mutex_unlock(&c->mutex);
         snib__driver_leave(&client->driver);
     }
@@ -5911,6 +5950,7 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
         deadline = c->ends; /* later votes last longer, and members of a failed extension */
     if (wanted) {
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
+            c->outer.hold->replicas = c->replicas;
             snib__group_given_out(&c->group);
             snib__group_refill(&c->group); /* no news may come from nodes that refused */
             c->refill_at = now + CARRIER_REFILL;
@@ -6493,6 +6533,18 @@ void snib_hold_abandon(snib_hold *handle)
     held_give_back(handle, true);
 }
 
+/* Inside, and for a while outside: whether the clients of a lock on several servers doubt its members. */
+static bool held_doubted(struct snib__client *client, const struct snib__hold *hold)
+{
+    struct snib__carrier *carrier = snib__carrier_of(hold);
+    if (!carrier)
+        return false;
+    snib__driver_leave(&client->driver);
+    bool doubted = snib__carrier_doubts(carrier);
+    snib__driver_enter(&client->driver);
+    return doubted;
+}
+
 int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 {
     struct snib__client *client;
@@ -6500,8 +6552,11 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
+    bool doubted = held_doubted(client, hold);
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
+    if (state == SNIB_HOLD_VALID && doubted)
+        state = SNIB_HOLD_AT_RISK;
     if (out_reason)
         *out_reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, now) : SNIB_REASON_NONE;
     held_leave(client, handle);

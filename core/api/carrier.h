@@ -32,6 +32,7 @@ struct snib__carrier {
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
     bool abandoned;         /* the members' holds are left to expire */
+    uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
     uint64_t extension;     /* the home's number of the one that is carried out; 0: none */
     snib__time wanted;      /* its lease */

@@ -120,6 +120,33 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
     return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
 }
 
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
+{
+    bool carried = snib__gate_kind(hold->gate) == SNIB__OUTER;
+    struct snib__carrier *c = carried ? (struct snib__carrier *)hold->outer : NULL;
+    if (c)
+        snib__carrier_ref(c);
+    return c;
+}
+
+bool snib__carrier_doubts(struct snib__carrier *c)
+{
+    uint32_t valid = 0;
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        const struct snib__hold *hold = c->members[i].hold;
+        pthread_mutex_unlock(&c->mutex);
+        valid +=
+            hold && snib__hold_state(client->driver.engine, hold, snib__now()) == SNIB_HOLD_VALID;
+        snib__driver_leave(&client->driver);
+    }
+    bool doubted = valid < c->group.need;
+    snib__carrier_unref(c, 1);
+    return doubted;
+}
+
 /* ---- members ---- */
 
 /* Inside the member's client. */
@@ -180,9 +207,10 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- the caller's side ---- */
 
-/* Read the members' current deadlines, which renewals have moved. */
+/* Read the members' current deadlines, which renewals have moved, and how durable their grants are. */
 static void carrier_look(struct snib__carrier *c)
 {
+    c->replicas = 127;
     for (uint32_t i = 0; i < c->parts->n; i++) {
         struct snib__client *client = c->parts->part[i].client;
         snib__driver_enter(&client->driver);
@@ -190,6 +218,8 @@ static void carrier_look(struct snib__carrier *c)
         struct snib__hold *hold = c->members[i].hold;
         if (hold)
             snib__group_member_extended(&c->group, i, hold->deadline);
+        if (hold && hold->replicas < c->replicas)
+            c->replicas = hold->replicas;
         pthread_mutex_unlock(&c->mutex);
         snib__driver_leave(&client->driver);
     }
@@ -312,6 +342,7 @@ static void carrier_tell_deadline(struct snib__carrier *c, snib__time now)
         deadline = c->ends; /* later votes last longer, and members of a failed extension */
     if (wanted) {
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
+            c->outer.hold->replicas = c->replicas;
             snib__group_given_out(&c->group);
             snib__group_refill(&c->group); /* no news may come from nodes that refused */
             c->refill_at = now + CARRIER_REFILL;

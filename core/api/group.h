@@ -27,6 +27,12 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
  * servers that have lost their memory: they could vote for another owner. */
 bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
+/* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
+struct snib__carrier;
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
+/* Outside: whether fewer members are safe beyond doubt than the lock needs, by their own clients; drops the reference. */
+bool snib__carrier_doubts(struct snib__carrier *c);
+
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);

@@ -103,6 +103,18 @@ void snib_hold_abandon(snib_hold *handle)
     held_give_back(handle, true);
 }
 
+/* Inside, and for a while outside: whether the clients of a lock on several servers doubt its members. */
+static bool held_doubted(struct snib__client *client, const struct snib__hold *hold)
+{
+    struct snib__carrier *carrier = snib__carrier_of(hold);
+    if (!carrier)
+        return false;
+    snib__driver_leave(&client->driver);
+    bool doubted = snib__carrier_doubts(carrier);
+    snib__driver_enter(&client->driver);
+    return doubted;
+}
+
 int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 {
     struct snib__client *client;
@@ -110,8 +122,11 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
+    bool doubted = held_doubted(client, hold);
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
+    if (state == SNIB_HOLD_VALID && doubted)
+        state = SNIB_HOLD_AT_RISK;
     if (out_reason)
         *out_reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, now) : SNIB_REASON_NONE;
     held_leave(client, handle);

@@ -781,7 +781,8 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has jumped since the lease began */
+                              clock has jumped since the lease began; of a lock of several clients: fewer
+                              members are safe without such a doubt than it needs */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -821,12 +822,13 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - the number of replicas that had the grant when it was made; 0 without the option durability;
- * negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the fewest
+ * that had a member's; 0 without the option durability; negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
- * waiter of this process got directly from this one may have the same. */
+ * waiter of this process got directly from this one may have the same.
+ * Of a lock of several clients, or of members that no one command takes, no server has it: each member has its own. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.

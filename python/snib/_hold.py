@@ -104,12 +104,18 @@ class BaseHold(_core.Droppable):
 
     @property
     def replicas(self) -> int:
-        """How many replicas had the grant when it was made; 0 without the option durability."""
+        """How many replicas had the grant when it was made; 0 without the option durability.
+
+        Of a lock of several clients: the fewest that had a member's.
+        """
         return _core.hold_replicas(self._handle)
 
     @property
     def owner(self) -> str:
-        """The owner as the server stores it."""
+        """The owner as the server stores it.
+
+        Of a lock of several clients, or of members that no one command takes, no server has it: each member has its own.
+        """
         return _core.hold_owner(self._handle)
 
     @property

@@ -109,6 +109,28 @@ static void hold_says_how_many(void **state)
     }
 }
 
+/* A lock of several clients: as many as have each member's grant. */
+static void members_say_how_many(void **state)
+{
+    (void)state;
+    AWAIT(in_step(), DEPLOYED_MS);
+    snib_client *sure = open_to(master, (struct wish){.durability = SNIB_DURABILITY_ALL}),
+                *also = open_to(master, (struct wish){.durability = 2}),
+                *free = open_to(master, (struct wish){0});
+    snib_lock *locks[] = {must_lock(sure, "x"), must_lock(also, "y"), must_lock(free, "a")};
+    for (uint32_t n = 2; n <= 3; n++) {
+        snib_lock *multi = NULL;
+        EXPECT(snib_multi_new(locks, n, NULL, &multi, err), SNIB_OK);
+        snib_hold *hold = must_acquire(multi, -1);
+        assert_int_equal(snib_hold_replicas(hold), n == 2 ? 2 : 0);
+        must_release(hold);
+        snib_lock_free(multi);
+    }
+    snib_client_free(sure);
+    snib_client_free(also);
+    snib_client_free(free);
+}
+
 /* Without the option no WAIT is sent. */
 static void none_costs_nothing(void **state)
 {
@@ -298,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(hold_says_how_many),
+        TEST(members_say_how_many),
         TEST(none_costs_nothing),
         TEST(too_few_are_refused_and_undone),
         TEST(too_few_are_reported),

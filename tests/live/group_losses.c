@@ -260,13 +260,38 @@ static void abandoned(void **state)
     teams_close(world);
 }
 
+/* A lock is at risk if fewer servers are connected than it needs, long before a renewal is due. */
+static void servers_out_of_reach(void **state)
+{
+    struct teams_world *world = *state;
+    teams_open(world, 3600000, NULL);
+    struct team *multi = &world->teams[COMPOSITIONS - 2], *quorum = &world->teams[COMPOSITIONS - 1];
+    snib_hold *all = must_acquire(multi->group, PROMPT_MS),
+              *most = must_acquire(quorum->group, PROMPT_MS);
+    teams_await_all_votes(world, quorum);
+    assert_int_equal(snib_hold_state(all, NULL), SNIB_HOLD_VALID);
+    server_down(&world->servers[1]);
+    AWAIT(snib_hold_state(all, NULL) == SNIB_HOLD_AT_RISK, PROMPT_MS);
+    assert_int_equal(snib_hold_state(most, NULL), SNIB_HOLD_VALID);
+    server_down(&world->servers[2]);
+    AWAIT(snib_hold_state(most, NULL) == SNIB_HOLD_AT_RISK, PROMPT_MS);
+    EXPECT(snib_hold_check(most, err), SNIB_OK);
+    server_restart(&world->servers[1]);
+    server_restart(&world->servers[2]);
+    EXPECT(snib_hold_wait(all, PROMPT_MS, NULL, err), SNIB_LOST);
+    snib_hold_free(all);
+    AWAIT(snib_hold_state(most, NULL) != SNIB_HOLD_AT_RISK, PROMPT_MS);
+    snib_hold_free(most);
+    teams_close(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(member_lost),         cmocka_unit_test(quorum_member_returns),
         cmocka_unit_test(loss_is_told_once),   cmocka_unit_test(client_closed),
         cmocka_unit_test(quorum_servers_stop), cmocka_unit_test(quorum_completes_itself),
-        cmocka_unit_test(abandoned),
+        cmocka_unit_test(abandoned),           cmocka_unit_test(servers_out_of_reach),
     };
     return cmocka_run_group_tests(tests, teams_start, teams_stop);
 }

@@ -203,6 +203,27 @@ MUTANTS = [
         "unit_carrier",
     ),
     Mutant(
+        "the connections of a lock's members are not looked at",
+        "api/group.c",
+        "bool doubted = valid < c->group.need;",
+        "bool doubted = valid > c->parts->n;",
+        "live/group_losses servers_out_of_reach",
+    ),
+    Mutant(
+        "one member that is not safe makes a quorum doubtful",
+        "api/group.c",
+        "bool doubted = valid < c->group.need;",
+        "bool doubted = valid < c->parts->n;",
+        "live/group_losses servers_out_of_reach",
+    ),
+    Mutant(
+        "a lock of several clients has as many replicas as its last member",
+        "api/group.c",
+        "if (hold && hold->replicas < c->replicas)",
+        "if (hold)",
+        "live/durability members_say_how_many",
+    ),
+    Mutant(
         "an acquisition is never freed",
         "api/group.c",
         "carrier_list(driver, c, 1 + hold_too);",
