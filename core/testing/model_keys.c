@@ -254,33 +254,41 @@ bool model__glob_matches(model_text pattern, const buffer *name)
     return glob(pattern.p, pattern.p + pattern.n, bytes, bytes + name->n);
 }
 
-/* The keys of this database that match, and have the type if one is given. */
-static void reply_names(call *c, model_text pattern, model_text type)
+/* Of `most` keys of this database below `from`: appends those that match, and have the type if one is given, to `names`.
+ * Returns where it has stopped, 0 at the end. */
+static size_t find_names(call *c, size_t from, long long most, model_text pattern, model_text type,
+                         buffer *names, size_t *out_found)
 {
-    buffer names = {0};
     buffer *reply = c->reply;
-    size_t found = 0;
-    c->reply = &names;
-    for (size_t i = model_key_count(c->m); i-- > 0;) {
-        const key *k = &c->m->keys[i];
+    c->reply = names;
+    *out_found = 0;
+    while (from > 0 && most > 0) {
+        const key *k = &c->m->keys[--from];
+        most -= k->db == c->from->db;
         if (k->db == c->from->db && model__glob_matches(pattern, &k->name) &&
             (type.p == NULL || model__text_is(type, type_name(k->type)))) {
             model__bulk(c, k->name.p, k->name.n);
-            found++;
+            ++*out_found;
         }
     }
     c->reply = reply;
-    model__array(c, found);
-    model__append(reply, names.p, names.n);
-    model__drop(&names);
+    return from;
 }
 
-/* Everything is returned in one step: SCAN promises no more than a full iteration. */
+static void reply_names(call *c, buffer *names, size_t found)
+{
+    model__array(c, found);
+    model__append(c->reply, names->p, names->n);
+    model__drop(names);
+}
+
+/* The cursor is how many keys are left.  A new key comes behind them, and one that goes moves others to where they will be
+ * met, perhaps again. */
 static void run_scan(call *c)
 {
     model_text pattern = {"*", 1}, type = {NULL, 0};
-    long long number;
-    if (!model__parse_integer(c->argv[1], &number) || number < 0) {
+    long long cursor, number = 10;
+    if (!model__parse_integer(c->argv[1], &cursor) || cursor < 0) {
         model__error(c, "ERR invalid cursor");
         return;
     }
@@ -305,14 +313,23 @@ static void run_scan(call *c)
             type = c->argv[i + 1];
         }
     }
+    buffer names = {0};
+    char next[24];
+    size_t n = model_key_count(c->m), found;
+    size_t from = cursor == 0 || (size_t)cursor > n ? n : (size_t)cursor;
+    from = find_names(c, from, number, pattern, type, &names, &found);
     model__array(c, 2);
-    model__bulk(c, "0", 1);
-    reply_names(c, pattern, type);
+    model__bulk(c, next, (size_t)snprintf(next, sizeof next, "%zu", from));
+    reply_names(c, &names, found);
 }
 
 static void run_keys(call *c)
 {
-    reply_names(c, c->argv[1], (model_text){NULL, 0});
+    buffer names = {0};
+    size_t found;
+    find_names(c, model_key_count(c->m), LLONG_MAX, c->argv[1], (model_text){NULL, 0}, &names,
+               &found);
+    reply_names(c, &names, found);
 }
 
 /* A real server also counts keys that have expired and that it has not met since, so model_check.c cannot compare it. */

@@ -209,9 +209,9 @@ static const char *refusal(model *m, const command *cmd, size_t argc)
 static bool call_command(lua_State *lua)
 {
     model *m = shared.running;
-    model_text argv[256];
+    model_text few[32], *argv = few;
     int argc = lua_gettop(lua);
-    if (argc == 0 || argc > 256) {
+    if (argc == 0) {
         push_error(lua, "Please specify at least one argument for this redis lib call");
         return true;
     }
@@ -226,6 +226,11 @@ static bool call_command(lua_State *lua)
             push_error(lua, "Lua redis lib command arguments must be strings or integers");
             return true;
         }
+    }
+    if ((size_t)argc > sizeof few / sizeof *few) {
+        argv = lua_newuserdata(lua, (size_t)argc * sizeof *argv);
+    }
+    for (int i = 0; i < argc; i++) {
         argv[i].p = lua_tolstring(lua, i + 1, &argv[i].n);
     }
     buffer *reply = &m->script_reply;

@@ -2,6 +2,7 @@
 #include "../support/support.h"
 
 #include <snib_testing.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -230,6 +231,59 @@ static void server_refuses(void **state)
     snib_client_free(client);
 }
 
+/* Many permits are taken by one command, and many end together. */
+static void many_permits(void **state)
+{
+    enum { ALL = 900, SOME = 300 };
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_lock *permits = must_lock_kind(client, SNIB_PERMITS, "permits");
+    must_count(SNIB_PERMITS, permits, SNIB_COUNT_INIT, ALL);
+    snib_hold *holds[ALL / SOME];
+    for (int i = 0; i < ALL / SOME; i++)
+        EXPECT(snib_permits_acquire(permits, SOME, 0, &holds[i], err), SNIB_OK);
+    for (int i = 0; i < ALL / SOME; i++)
+        snib_hold_abandon(holds[i]);
+    assert_int_equal(snib_memory_advance(LEASE_MS + 1000, NULL), SNIB_OK);
+    assert_int_equal(must_count(SNIB_PERMITS, permits, SNIB_COUNT_GET, 0), ALL);
+    snib_lock_free(permits);
+    snib_client_free(client);
+}
+
+/* More names than fit into one reply, and in one step. */
+static void many_names(void **state)
+{
+    enum { NAMES = 1000, LENGTH = 100 };
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    static char text[65536];
+    snib_lock *locks[NAMES];
+    snib_hold *holds[NAMES];
+    uint64_t cursor = 0;
+    int found = 0, steps = 0;
+    for (int i = 0; i < NAMES; i++) {
+        char name[LENGTH + 1];
+        snprintf(name, sizeof name, "%0*d", LENGTH, i);
+        locks[i] = must_lock(client, name);
+        holds[i] = must_acquire(locks[i], 0);
+    }
+    do {
+        size_t used;
+        uint32_t count;
+        EXPECT(snib_client_list(client, "*", 1, &cursor, text, sizeof text, &used, &count, err),
+               SNIB_OK);
+        found += (int)count;
+        steps++;
+    } while (cursor != 0);
+    assert_int_equal(found, NAMES);
+    assert_true(steps > 1);
+    for (int i = 0; i < NAMES; i++) {
+        must_release(holds[i]);
+        snib_lock_free(locks[i]);
+    }
+    snib_client_free(client);
+}
+
 static void bad_faults(void **state)
 {
     snib_memory *server = *state;
@@ -254,7 +308,7 @@ int main(void)
         cmocka_unit_test(names),   cmocka_unit_test(programs),   ON_SERVER(advance_loses),
         ON_SERVER(advance_renews), ON_SERVER(reply_lost),        ON_SERVER(connections_killed),
         ON_SERVER(key_expires),    ON_SERVER(server_fails_over), ON_SERVER(server_refuses),
-        ON_SERVER(bad_faults),
+        ON_SERVER(bad_faults),     ON_SERVER(many_permits),      ON_SERVER(many_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

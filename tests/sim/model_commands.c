@@ -375,6 +375,12 @@ static const char *const probes[] = {
     "return nil .. 'x'",
     "this is no lua",
     "return redis.call('pttl', KEYS[1])",
+    "local names = {} for i = 1, 1000 do names[i] = 'none' .. i end "
+    "return redis.call('del', unpack(names))",
+    "local cursor, met, names = '0', {}, {} repeat local step = redis.call('scan', cursor, "
+    "'count', 1) "
+    "for _, name in ipairs(step[2]) do met[name] = 1 end cursor = step[1] until cursor == '0' "
+    "for name in pairs(met) do names[#names + 1] = name end table.sort(names) return names",
     "return {redis.call('time')[1] ~= nil, redis.call('exists', KEYS[1])}",
 };
 
