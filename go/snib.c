@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "24584548943abcba"
+#define SNIB_BUILD_ID "db0d7487ad9b3789"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17044,9 +17044,10 @@ static const struct snib__script_text {
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "if tonumber(ARGV[4]) > 0 then\n"
      "    local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')\n"
-     "    if not run or (run ~= ARGV[3] and ARGV[3] ~= '?') then\n"
+     "    local known = run and (run == ARGV[3] or ARGV[3] == '?')\n"
+     "    if not known or tonumber(since) > now then\n"
      "        since = now\n"
-     "        redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))\n"
+     "        redis.call('set', KEYS[2], (known and run or ARGV[3]) .. ' ' .. string.format('%d', now))\n"
      "    end\n"
      "    local wait = tonumber(since) + tonumber(ARGV[4]) - now\n"
      "    if wait > 0 then\n"
@@ -17065,7 +17066,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     989, "9325f321e2b9aad0aabfad08d69d8cb4cc2c2b74"},
+     1057, "947913d911e11379aad4b6e1b46b63f5643c35c4"},
     {"read_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"

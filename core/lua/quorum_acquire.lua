@@ -5,13 +5,15 @@
 -- The epoch says since when this server's memory is complete: "<run id> <ms since the epoch>".  If it is missing,
 -- or another run of the server wrote it, locks may have been forgotten: no vote until the longest has ended.  A
 -- client that does not know the run id trusts the epoch: otherwise clients that know it would reset it every time.
+-- An epoch that is still to come was written before the server's clock was set back: it begins anew.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if tonumber(ARGV[4]) > 0 then
     local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')
-    if not run or (run ~= ARGV[3] and ARGV[3] ~= '?') then
+    local known = run and (run == ARGV[3] or ARGV[3] == '?')
+    if not known or tonumber(since) > now then
         since = now
-        redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))
+        redis.call('set', KEYS[2], (known and run or ARGV[3]) .. ' ' .. string.format('%d', now))
     end
     local wait = tonumber(since) + tonumber(ARGV[4]) - now
     if wait > 0 then

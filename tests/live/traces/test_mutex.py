@@ -138,3 +138,25 @@ def test_plain_of_others(run: Scripts) -> None:
     run("mutex_acquire", "k", A, 30000)
     refused(run("plain_acquire", "k", A, 30000), "WRONGTYPE")
     assert run("plain_renew", "k", 30000, A) == [1, 1]
+
+
+def test_quorum_epoch(run: Scripts) -> None:
+    def vote(server: str = "run1", quarantine: int = 30000) -> object:
+        return run("quorum_acquire", ["k", "epoch"], A, 30000, server, quarantine)
+
+    def since() -> tuple[str, float]:
+        server, ms = run.redis.get("epoch").split()
+        return server, int(ms) - run.redis.time()[0] * 1000
+
+    near(vote(), 30000), "a server without an epoch may have forgotten locks"
+    run.redis.set("epoch", "run1 1")
+    assert vote() is None
+    assert run.redis.get("epoch") == "run1 1"
+    assert vote("?") is None, "a client that may not know the run trusts the epoch"
+    near(vote("run2"), 30000), "another run of the server"
+    for server, written in (("run2", "run2"), ("?", "run2"), ("run3", "run3")):
+        ahead = run.redis.time()[0] * 1000 + 3600000
+        run.redis.set("epoch", f"run2 {ahead}")
+        near(vote(server), 30000), "its clock was set back: a lease from now, and not an hour"
+        name, ms = since()
+        assert name == written and -3000 < ms < 3000

@@ -66,6 +66,13 @@ MUTANTS = [
         "redis.pcall('pexpire', KEYS[1], ARGV[2])",
     ),
     Mutant(
+        "a node whose clock was set back does not vote for as long",
+        "lua/quorum_acquire.lua",
+        "if not known or tonumber(since) > now then",
+        "if not known then",
+        "traces/test_mutex.py test_quorum_epoch",
+    ),
+    Mutant(
         "an old request for a vote shortens its lease",
         "lua/quorum_acquire.lua",
         "longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
