@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "db0d7487ad9b3789"
+#define SNIB_BUILD_ID "058872dbc12eae3d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -966,8 +966,8 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the fewest
- * that had a member's; 0 without the option durability; negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the
+ * fewest that had a member's; 0 without the option durability; negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
@@ -3069,7 +3069,7 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 /* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
 struct snib__carrier;
 struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
-/* Outside: whether fewer members are safe beyond doubt than the lock needs, by their own clients; drops the reference. */
+/* Outside: whether, by their own clients, fewer members are safe beyond doubt than it needs; drops the reference. */
 bool snib__carrier_doubts(struct snib__carrier *c);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
@@ -30409,7 +30409,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
-/* Whether a repeated batch has something to say about the i-th hold, and gives it no longer lease than it has got since. */
+/* Whether a repeated batch concerns the i-th hold still, and gives it no longer lease than it has got since. */
 static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
 {
     const struct snib__hold *hold = batch->of[i].hold;

@@ -822,8 +822,8 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the fewest
- * that had a member's; 0 without the option durability; negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the
+ * fewest that had a member's; 0 without the option durability; negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another

@@ -30,7 +30,7 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 /* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
 struct snib__carrier;
 struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
-/* Outside: whether fewer members are safe beyond doubt than the lock needs, by their own clients; drops the reference. */
+/* Outside: whether, by their own clients, fewer members are safe beyond doubt than it needs; drops the reference. */
 bool snib__carrier_doubts(struct snib__carrier *c);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */

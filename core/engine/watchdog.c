@@ -380,7 +380,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, s
     snib__batch_recycle(e, batch);
 }
 
-/* Whether a repeated batch has something to say about the i-th hold, and gives it no longer lease than it has got since. */
+/* Whether a repeated batch concerns the i-th hold still, and gives it no longer lease than it has got since. */
 static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
 {
     const struct snib__hold *hold = batch->of[i].hold;

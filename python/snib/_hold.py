@@ -114,7 +114,8 @@ class BaseHold(_core.Droppable):
     def owner(self) -> str:
         """The owner as the server stores it.
 
-        Of a lock of several clients, or of members that no one command takes, no server has it: each member has its own.
+        Of a lock of several clients, or of members that no one command takes, no server has it:
+        each member has its own.
         """
         return _core.hold_owner(self._handle)
 
