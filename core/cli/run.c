@@ -105,9 +105,8 @@ static void pass_loss_on(struct run *run)
 }
 
 /* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns the
- * milliseconds until the next such message: while the lock is renewed, there is always much
- * left. */
-static int tell_held(struct run *run, enum guard_word word)
+ * milliseconds that are left; 0: nothing was told, because the hold is over or about to be. */
+static int64_t tell_held(struct run *run, enum guard_word word)
 {
     int64_t left_ms = snib_hold_remaining_ms(run->take.hold);
     int64_t token = snib_hold_token(run->take.hold);
@@ -115,8 +114,17 @@ static int tell_held(struct run *run, enum guard_word word)
         .word = word,
         .token = token > 0 ? token : 0,
         .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : cli_now_ns() + (left_ms + 1) * 1000000};
-    if (left_ms > 0) /* else it is lost, and an event will say so */
-        guard_tell(&run->guard, &message);
+    if (left_ms <= 0) /* an event will say so */
+        return 0;
+    guard_tell(&run->guard, &message);
+    return left_ms;
+}
+
+/* The same while COMMAND runs.  Returns the milliseconds until the next such message: while the
+ * lock is renewed, there is always much left. */
+static int keep_telling(struct run *run)
+{
+    int64_t left_ms = tell_held(run, GUARD_HELD);
     if (left_ms == INT64_MAX)
         return -1;
     return left_ms / 6 > SAY_MIN_MS ? (int)(left_ms / 6) : SAY_MIN_MS;
@@ -125,10 +133,12 @@ static int tell_held(struct run *run, enum guard_word word)
 /* The lock was granted: start COMMAND.  Returns -1, or an exit code after reporting the error. */
 static int start_command(struct run *run)
 {
-    if (run->take.is_lost)
+    run->is_started = !run->take.is_lost && tell_held(run, GUARD_GO) > 0;
+    if (!run->is_started) {
+        take_lose(&run->take, "before the command could start");
         return EXIT_LOST;
-    run->is_started = true;
-    tell_held(run, GUARD_GO);
+    }
+    run->take.is_used = true;
     return -1;
 }
 
@@ -136,8 +146,9 @@ static int start_command(struct run *run)
 static void on_failed(struct run *run, int error)
 {
     run->code = error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
+    run->take.is_used = false;
     if (error == 0) {
-        take_lose(&run->take, "before it could start");
+        take_lose(&run->take, "before the command could start");
         run->code = EXIT_LOST;
     } else {
         errno = error;
@@ -236,7 +247,7 @@ static int loop(struct run *run)
     while (code < 0) {
         int left_ms = !run->is_started    ? take_left_ms(&run->take)
                       : run->take.is_lost ? -1
-                                          : tell_held(run, GUARD_HELD);
+                                          : keep_telling(run);
         if (poll(fds, 3, left_ms) < 0 && errno != EINTR)
             return cli_fail_errno(run->cli, "poll");
         code = take_signals(run);

@@ -174,8 +174,8 @@ void take_lose(struct take *take, const char *why)
     if (take->is_lost)
         return;
     take->is_lost = true;
-    snprintf(text, sizeof text, "lock lost%s: %s",
-             take->cli->command ? " while the command ran" : "", why);
+    snprintf(text, sizeof text, "lock lost%s: %s", take->is_used ? " while the command ran" : "",
+             why);
     cli_tell(take->cli, "lost", text);
 }
 

@@ -19,6 +19,7 @@ struct take {
     struct waiting waiting;
     snib_hold *hold; /* NULL: not granted yet */
     bool is_lost;    /* and reported */
+    bool is_used;    /* run: COMMAND runs under it */
 };
 
 /* take_open - open what the command line names, and start to acquire it.  Returns -1, or an exit code after

@@ -29,6 +29,8 @@ TABLE = (
     ("lost_at_the_end_and_ignored", 5, None),
     ("max_hold", LOST, LOST),
     ("max_hold_and_ignored", 5, None),
+    ("over_when_it_begins", LOST, LOST),
+    ("over_when_it_begins_and_ignored", LOST, None),
     ("server_away", SERVER, SERVER),
     ("server_gone_at_the_release", 5, SERVER),
     ("other_data_under_the_name", SERVER, SERVER),
@@ -148,6 +150,13 @@ class Exit(CommandCase):
         process = self.holding("--max-hold", LEASE, "--on-loss", "ignore")
         self.heard(process, "lost")
         return self.done(process)
+
+    def over_when_it_begins(self, *words):
+        """Less than a millisecond is left when the lock is granted."""
+        return self.code("--max-hold", "1ms", *words)
+
+    def over_when_it_begins_and_ignored(self):
+        return self.over_when_it_begins("--on-loss", "ignore")
 
     def server_away(self):
         return self.code("--url", f"unix://{self.folder.name}/nobody")
