@@ -325,7 +325,7 @@ static void on_ended(struct ward *ward, const siginfo_t *info)
     if (ward->is_denied)
         say(ward, GUARD_FAILED, 0);
     else if (!ward->is_told)
-        say(ward, GUARD_ENDED, is_exit ? info->si_status : EXIT_SIGNAL + info->si_status);
+        say(ward, is_exit ? GUARD_ENDED : GUARD_KILLED, info->si_status);
 }
 
 /* Reap processes that have ended, and note stops.  False: none is left, or the rest may stay. */
@@ -363,6 +363,8 @@ static void forward(struct ward *ward, int sig)
         else if (ward->is_over)
             kin_signal(next, NULL);
     }
+    if (sig == SIGTSTP && ward->is_over)
+        say(ward, GUARD_STOPPED, sig); /* of which the kernel tells only COMMAND's parent */
 }
 
 /* Carry out snib's messages. */

@@ -28,8 +28,9 @@ enum guard_word {
     /* from the guardian */
     GUARD_STARTED, /* value: COMMAND's process group */
     GUARD_FAILED,  /* COMMAND could not be run; value: errno, or 0: the lock was lost before */
-    GUARD_STOPPED, /* value: the signal that stopped it */
-    GUARD_ENDED,   /* value: its exit code, as in shells */
+    GUARD_STOPPED, /* value: the signal that stopped it, or what it has left */
+    GUARD_ENDED,   /* value: its exit code */
+    GUARD_KILLED,  /* instead; value: the signal that ended it */
     GUARD_DEAF,    /* value: a process that cannot be ended */
     GUARD_ASK,     /* whether the lock is still held; snib answers whatever wakes it */
     GUARD_EXPIRED, /* snib did not say in time that the lock is still held */

@@ -13,10 +13,23 @@
  * COMMAND is the child of a guardian (guard.h), which starts, signals and ends it; this file deals
  * with the lock and the terminal.  COMMAND leads its own process group.  The terminal stays with
  * snib's group, which lets pipelines with a pager work, until COMMAND asks for it (the kernel stops
- * it with SIGTTIN or SIGTTOU); then it is handed over.  If COMMAND is stopped by the terminal, snib
- * stops too, as shells expect; the lock is not renewed then, so the hold is checked before COMMAND
- * is continued.  Process 1 cannot stop: then the terminal's stop is not passed on, and a COMMAND that
- * stops itself is continued.
+ * it with SIGTTIN or SIGTTOU); then it is lent to COMMAND.  While it is lent, its keys send signals
+ * to COMMAND's group alone, which has to stand for snib's:
+ *
+ * - What stops COMMAND stops snib's whole group, and the terminal is taken back first.  So the shell
+ *   sees the job stop, whatever else is in it: a script that called snib, a pipeline, or another
+ *   snib, whose COMMAND this one is.
+ * - What the keys end COMMAND by ends snib's whole group.
+ * - When COMMAND has ended, the terminal is taken back from whatever group has it, with the modes
+ *   that it had if COMMAND was killed.
+ *
+ * While the terminal is not lent, the whole group gets the keys' signals anyway, and what stops
+ * COMMAND stops only snib; except a request for the terminal in the background, for which the kernel
+ * stops the whole group, too.
+ *
+ * While snib is stopped the lock is not renewed, so the hold is checked before COMMAND is continued.
+ * If it cannot stop, because no shell could continue it (process 1, or an orphaned process group),
+ * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP.
  */
 #include "guard.h"
 #include "signals.h"
@@ -26,6 +39,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define SAY_MIN_MS 10 /* between two messages to the guardian that the lock is held */
@@ -35,14 +49,18 @@ struct run {
     struct take take; /* the lock */
     struct guard guard;
     sigset_t old_mask;
-    int signals;  /* signalfd */
-    int terminal; /* -1: none */
-    int code;     /* COMMAND's exit code */
-    pid_t group;  /* COMMAND's; 0: it was not started, or has ended */
+    int signals;          /* signalfd */
+    int terminal;         /* -1: none */
+    struct termios modes; /* before it was lent */
+    int code;             /* COMMAND's exit code */
+    pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
+    int forwarded;        /* the last signal that was forwarded */
+    int key;              /* the signal of a key that ended COMMAND, and is to end snib; 0: none */
+    pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
-    bool is_ended;
     bool is_loss_passed_on; /* the guardian knows of it */
-    bool has_terminal;      /* COMMAND's group has it */
+    bool wants_terminal;    /* COMMAND has asked for it */
+    bool is_lent;           /* it was given to COMMAND's group, and not taken back */
 };
 
 /* ---- Signals and the terminal ---------------------------------------------------------------- */
@@ -60,10 +78,24 @@ static bool is_foreground(const struct run *run)
     return run->terminal >= 0 && tcgetpgrp(run->terminal) == getpgrp();
 }
 
-static void take_terminal_back(struct run *run)
+/* Lend the terminal to COMMAND if it wants it and it is there to be lent. */
+static void lend_terminal(struct run *run)
 {
-    if (run->has_terminal && tcgetpgrp(run->terminal) == run->group)
-        tcsetpgrp(run->terminal, getpgrp());
+    if (!run->wants_terminal || run->group == 0 || !is_foreground(run))
+        return;
+    tcgetattr(run->terminal, &run->modes);
+    run->is_lent = tcsetpgrp(run->terminal, run->group) == 0;
+}
+
+/* COMMAND may have passed it on to a group of its own, as a shell does. */
+static void take_terminal_back(struct run *run, bool is_killed)
+{
+    if (!run->is_lent)
+        return;
+    run->is_lent = false;
+    tcsetpgrp(run->terminal, getpgrp());
+    if (is_killed) /* so it could not restore them */
+        tcsetattr(run->terminal, TCSANOW, &run->modes);
 }
 
 static void tell_guard(struct run *run, enum guard_word word, int value)
@@ -74,23 +106,45 @@ static void tell_guard(struct run *run, enum guard_word word, int value)
 
 static void continue_command(struct run *run)
 {
-    if (run->has_terminal && run->group > 0 && is_foreground(run))
-        tcsetpgrp(run->terminal, run->group);
+    /* If it was snib that was stopped, a shell may have the terminal. */
+    run->is_lent = run->is_lent && tcgetpgrp(run->terminal) == run->group;
+    lend_terminal(run);
     tell_guard(run, GUARD_SIGNAL, SIGCONT);
 }
 
 /* COMMAND was stopped by sig. */
 static void on_stopped(struct run *run, int sig)
 {
-    bool wants_terminal = sig == SIGTTIN || sig == SIGTTOU;
-    if (wants_terminal && is_foreground(run)) {
-        run->has_terminal = true;
+    bool is_request = sig == SIGTTIN || sig == SIGTTOU;
+    bool is_all = run->is_lent || is_request;
+    run->wants_terminal = run->wants_terminal || is_request;
+    if (run->terminal < 0 || (sig == SIGSTOP && !run->is_lent))
+        return;
+    if (is_request && is_foreground(run)) {
         continue_command(run);
-    } else if (run->terminal >= 0 && (wants_terminal || sig == SIGTSTP)) {
-        take_terminal_back(run);
-        if (!signals_stop())
-            continue_command(run);
+        return;
     }
+    take_terminal_back(run, false);
+    if (signals_stop(is_all ? 0 : getpid(), sig))
+        return; /* SIGCONT is there to be read */
+    if (is_request)
+        tell_guard(run, GUARD_SIGNAL, SIGHUP);
+    else
+        continue_command(run);
+}
+
+/* COMMAND has ended; killed_by: the signal that ended it, or 0. */
+static void on_ended(struct run *run, int code, int killed_by)
+{
+    bool is_forwarded = killed_by == run->forwarded;
+    bool is_key = run->is_lent ? !is_forwarded : is_forwarded && is_foreground(run);
+    if (is_key && (killed_by == SIGINT || killed_by == SIGQUIT)) {
+        run->key = killed_by;
+        run->key_to = run->is_lent ? 0 : getpid(); /* the others have got it */
+    }
+    take_terminal_back(run, killed_by != 0 || run->take.is_lost);
+    run->group = 0;
+    run->code = killed_by ? EXIT_SIGNAL + killed_by : code;
 }
 
 /* ---- The hold and the guardian --------------------------------------------------------------- */
@@ -180,10 +234,9 @@ static int take_words(struct run *run)
         } else if (message.word == GUARD_STOPPED) {
             on_stopped(run, message.value);
         } else if (message.word == GUARD_ENDED) {
-            take_terminal_back(run);
-            run->group = 0;
-            run->is_ended = true;
-            run->code = message.value;
+            on_ended(run, message.value, 0);
+        } else if (message.word == GUARD_KILLED) {
+            on_ended(run, 0, message.value);
         } else if (message.word == GUARD_EXPIRED) {
             take_check(&run->take); /* it may know the reason */
             take_lose(&run->take,
@@ -191,13 +244,11 @@ static int take_words(struct run *run)
         } else if (message.word == GUARD_DEAF) {
             on_deaf(run, message.value);
         } else if (message.word == GUARD_EMPTY) {
-            take_terminal_back(run);
             return run->code;
         }
     }
     if (got == 0)
         return -1;
-    take_terminal_back(run);
     cli_tell(run->cli, "error",
              "the guardian of the command was killed, so the command is killed too");
     return EXIT_USAGE;
@@ -218,9 +269,10 @@ static int take_signals(struct run *run)
         } else if (sig == SIGTSTP && signals_is_first()) {
             continue; /* no shell could continue it */
         } else if (run->is_started) {
+            run->forwarded = sig;
             tell_guard(run, GUARD_SIGNAL, sig);
         } else if (sig == SIGTSTP) {
-            signals_stop();
+            signals_stop(getpid(), SIGTSTP);
         } else if (sig != SIGWINCH) {
             code = EXIT_SIGNAL + sig;
         }
@@ -284,8 +336,11 @@ int cli_run(const struct cli *cli)
     if (code < 0)
         code = loop(&run);
     guard_end(&run.guard); /* after an internal failure, too, nothing runs without the lock */
+    take_terminal_back(&run, true);
     if (run.take.hold)
         code = finish(&run, code);
     take_close(&run.take);
+    if (run.key && code == EXIT_SIGNAL + run.key)
+        signals_die(run.key_to, run.key);
     return code;
 }

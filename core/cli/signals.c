@@ -1,6 +1,7 @@
 /* signals.c - see signals.h. */
 #include "signals.h"
 
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,10 +54,30 @@ int signals_next(int fd, pid_t spared)
     return 0;
 }
 
-bool signals_stop(void)
+/* Send a signal that has its default effect on this process. */
+static void raise_unblocked(pid_t to, int sig)
 {
+    sigset_t set, old;
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    sigprocmask(SIG_UNBLOCK, &set, &old);
+    kill(to, sig);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+bool signals_stop(pid_t to, int sig)
+{
+    sigset_t pending;
     if (signals_is_first())
         return false;
-    raise(SIGSTOP);
-    return true;
+    raise_unblocked(to, sig); /* which removes a SIGCONT from before */
+    sigpending(&pending);
+    return sigismember(&pending, SIGCONT) == 1;
+}
+
+void signals_die(pid_t to, int sig)
+{
+    prctl(PR_SET_DUMPABLE, 0); /* a password may be in its memory */
+    if (!signals_is_first())
+        raise_unblocked(to, sig);
 }

@@ -21,8 +21,13 @@ int signals_next(int fd, pid_t spared);
 /* signals_is_first - whether this is process 1. */
 bool signals_is_first(void);
 
-/* signals_stop - stop this process, as a shell expects when the terminal stops it.  False: it cannot stop, because
- * it is process 1, and nobody could continue it. */
-bool signals_stop(void);
+/* signals_stop - stop by this signal, as by the terminal or the kernel; to: 0, the whole process group, or this
+ * process's pid.  SIGCONT must be blocked.  False: it was not stopped, because it is process 1 or its group is orphaned,
+ * and no shell could continue it. */
+bool signals_stop(pid_t to, int sig);
+
+/* signals_die - end by this signal, without a core dump; `to` as above.  Returns if that is not possible: process 1, or
+ * the signal was ignored from the start. */
+void signals_die(pid_t to, int sig);
 
 #endif

@@ -50,7 +50,7 @@ void terminal_open(void)
 {
     static bool is_registered;
     struct termios modes;
-    while (is_background() && signals_stop())
+    while (is_background() && signals_stop(0, SIGTTOU))
         ;
     if (!is_registered)
         atexit(terminal_close);

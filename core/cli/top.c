@@ -399,7 +399,7 @@ static int on_signal(struct top *top, int sig)
 {
     if (sig == SIGTSTP) {
         terminal_close();
-        signals_stop();
+        signals_stop(getpid(), SIGTSTP);
     }
     if (top->has_screen && (sig == SIGTSTP || sig == SIGCONT))
         terminal_open();

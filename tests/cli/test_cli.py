@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""The snib command as users see it: exit codes, output, signals, losses, the terminal."""
+"""The snib command as users see it: exit codes, output, signals, losses."""
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -16,34 +14,6 @@ from command import (BUSY, LEASE, LOST, NOT_FOUND, NOT_RUNNABLE, SERVER, SNIB, T
 from server import Server, wait_for
 
 PYTHON = sys.executable
-
-
-class Terminal:
-    def __init__(self, descriptor):
-        self.descriptor = descriptor
-        self.unread = ""
-
-    def expect(self, pattern):
-        """Read until the pattern appears; return everything up to its end."""
-        while not (found := re.search(pattern, self.unread)):
-            ready, _, _ = select.select([self.descriptor], [], [], 60)
-            try:
-                more = os.read(self.descriptor, 1000).decode() if ready else ""
-            except OSError: # all processes on the other side have closed it
-                more = ""
-            if not more:
-                raise AssertionError(f"the terminal gave no {pattern!r} but {self.unread!r}")
-            self.unread += more
-        text, self.unread = self.unread[:found.end()], self.unread[found.end():]
-        return text
-
-    def write(self, data):
-        os.write(self.descriptor, data)
-
-    def belongs_to(self, name):
-        """Whether the leader of the foreground group is a process of this name."""
-        with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
-            return file.read() == name + "\n"
 
 
 class Cli(CommandCase):
@@ -234,89 +204,6 @@ class Cli(CommandCase):
         process.kill()
         wait_for(lambda: is_gone(child), "the command to end")
 
-    def python(self, script):
-        """A command line that runs a Python script.  Shells are poor subjects for job control:
-        children of vfork(), and the shell between two commands, react unpredictably."""
-        path = f"{self.folder.name}/script.py"
-        with open(path, "w") as file:
-            file.write(script)
-        return f"{PYTHON} {path}"
-
-    # ---- the terminal ----------------------------------------------------------------------------
-
-    def on_terminal(self, script, job_control=True):
-        """Run a bash script on a private terminal."""
-        pid, descriptor = pty.fork()
-        if pid == 0:
-            os.environ.update(self.env)
-            os.execvp("bash", ["bash", "-mc" if job_control else "-c", script])
-        self.addCleanup(os.close, descriptor)
-        self.addCleanup(reap, pid)
-        return Terminal(descriptor)
-
-    def test_terminal_is_handed_over_on_demand(self):
-        for job_control in (True, False):
-            terminal = self.on_terminal(
-                f"{SNIB} run a -- sh -c 'echo ready; read line; echo got $line'; echo code $?; "
-                "read line; echo after $line", job_control)
-            terminal.expect("ready")
-            terminal.write(b"one\n")
-            terminal.expect("got one")
-            terminal.expect("code 0")
-            terminal.write(b"two\n") # and the shell has the terminal back
-            terminal.expect("after two")
-            self.assertFree("a")
-
-    def test_interrupt_from_the_terminal(self):
-        for wait in ("signal.pause()", "input()"): # without and with the terminal
-            script = ("import os, signal, sys\n" # os.write: the signal may come within the line before
-                      "def interrupted(*_): os.write(1, b'interrupted\\n'); sys.exit(9)\n"
-                      "signal.signal(signal.SIGINT, interrupted)\n"
-                      f"os.write(1, b'ready\\n')\n{wait}\n")
-            terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?")
-            terminal.expect("ready")
-            if wait == "input()":
-                wait_for(lambda: not terminal.belongs_to("snib"), "the hand-over")
-            terminal.write(b"\x03")
-            terminal.expect("interrupted")
-            terminal.expect("code 9")
-            self.assertFree("a")
-
-    def test_pipeline_keeps_its_terminal(self):
-        terminal = self.on_terminal(
-            f"{SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
-        terminal.expect("x")
-        terminal.write(b"q\n")
-        terminal.expect("pager got q")
-
-    def stop_and_continue(self, lease, while_stopped):
-        script = ("import os, sys, time\n"
-                  "print('ready', flush=True)\n"
-                  f"while not os.path.exists('{self.folder.name}/go'): time.sleep(.01)\n"
-                  "print('worked')\nsys.exit(4)\n")
-        terminal = self.on_terminal(f"{SNIB} run a --lease {lease} -- {self.python(script)}; "
-                                    "echo stopped $?; read line; fg >/dev/null; echo code $?")
-        terminal.expect("ready")
-        terminal.write(b"\x1a")
-        terminal.expect("stopped 147")
-        while_stopped()
-        self.go()
-        terminal.write(b"\n")
-        return terminal.expect(r"code \d+\r\n")
-
-    def test_stop_and_continue(self):
-        text = self.stop_and_continue("20s", lambda: self.assertEqual(self.server("HLEN", "a"), 1))
-        self.assertIn("code 4", text)
-        self.assertFree("a")
-
-    def test_loss_while_stopped(self):
-        # The command must not continue its work when it is resumed after its lease has ended.
-        text = self.stop_and_continue(
-            "2s", lambda: wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end"))
-        self.assertIn("lost", text)
-        self.assertNotIn("worked", text)
-        self.assertIn("code 123", text)
-
     # ---- errors ----------------------------------------------------------------------------------
 
     def test_bad_usage(self):
@@ -486,11 +373,6 @@ def is_gone(pid):
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError): # or it went after the opening
         return True
-
-
-def reap(pid):
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import unittest
 
 from command import SNIB, CommandCase
 from server import wait_for
-from test_cli import Terminal, is_gone, reap
+from test_cli import is_gone
 from test_guard import children, state
+from test_terminal import Terminal, reap
 
 UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 

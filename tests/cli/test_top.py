@@ -181,22 +181,37 @@ class Top(CommandCase):
         self.assertEqual(screen.process.returncode, 0)
 
     def test_stopped_and_continued(self):
+        """A shell with job control has it in the foreground again whenever a line is typed."""
         self.lock("a")
-        screen = self.show(*SOON)
-        for stop in (lambda: screen.type(b"\x1a"), lambda: screen.process.send_signal(signal.SIGTSTP)):
+        screen = Screen(["sh", "-c", f"set -m; {SNIB} top --interval 100ms & echo $! >{self.folder.name}/pid; "
+                         "while :; do fg >/dev/null; read line; done"], self.env)
+        self.screens.append(screen)
+        pid = int(wait_for(lambda: read(f"{self.folder.name}/pid").strip(), "its pid"))
+        for stop in (lambda: screen.type(b"\x1a"), lambda: os.kill(pid, signal.SIGTSTP)):
             screen.wait_text("1 lock, ")
             stop()
-            screen.wait(lambda: state(screen.process.pid) == "T", "it to be stopped")
+            screen.wait(lambda: state(pid) == "T", "it to be stopped")
             screen.wait(screen.is_as_before, "the terminal as it was")
-            screen.process.send_signal(signal.SIGCONT)
+            screen.type(b"\n")
             screen.wait(lambda: screen.is_alternate, "the screen")
-        screen.process.send_signal(signal.SIGSTOP)
-        screen.wait(lambda: state(screen.process.pid) == "T", "it to be stopped")
-        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_text("1 lock, ")
+        os.kill(pid, signal.SIGSTOP)
+        screen.wait(lambda: state(pid) == "T", "it to be stopped")
+        screen.type(b"\n")
+        screen.wait_text("1 lock, ")
+        screen.type(b"q")
+        screen.wait(screen.is_as_before, "the terminal as it was")
+
+    def test_no_shell_could_continue_it(self):
+        """Then Ctrl-Z does nothing."""
+        self.lock("a")
+        screen = self.show(*SOON)
+        screen.wait_text("1 lock, ")
+        screen.type(b"\x1a")
+        screen.wait(lambda: screen.raw.count(b"\x1b[?1049h") == 2, "the screen again")
         screen.wait_text("1 lock, ")
         screen.type(b"q")
         self.assertEqual(screen.end(), 0)
-        self.assertTrue(screen.is_as_before())
 
     def test_in_the_background(self):
         """It stops until it is in the foreground, and leaves the terminal to the others meanwhile."""

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""snib run on a terminal: who has it, what its keys do, and job control by shells and by other snibs."""
+import os
+import pty
+import re
+import resource
+import select
+import signal
+import sys
+import termios
+import unittest
+
+from command import SNIB, CommandCase
+from server import wait_for
+
+PYTHON = sys.executable
+NESTED = f"{SNIB} run b --"
+
+
+class Terminal:
+    def __init__(self, descriptor, pid=None):
+        self.descriptor = descriptor
+        self.pid = pid
+        self.unread = ""
+
+    def expect(self, pattern):
+        """Read until the pattern appears; return everything up to its end."""
+        while not (found := re.search(pattern, self.unread)):
+            ready, _, _ = select.select([self.descriptor], [], [], 60)
+            try:
+                more = os.read(self.descriptor, 1000).decode() if ready else ""
+            except OSError: # all processes on the other side have closed it
+                more = ""
+            if not more:
+                raise AssertionError(f"the terminal gave no {pattern!r} but {self.unread!r}")
+            self.unread += more
+        text, self.unread = self.unread[:found.end()], self.unread[found.end():]
+        return text
+
+    def write(self, data):
+        os.write(self.descriptor, data)
+
+    def belongs_to(self, name):
+        """Whether the leader of the foreground group is a process of this name."""
+        with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
+            return file.read() == name + "\n"
+
+
+def reap(pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+# Reads lines from the terminal.
+READER = """
+import os, signal, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    print("got", line, end="", flush=True)
+"""
+
+# The same, and suspends as some editors do.
+EDITOR = """
+import os, signal, sys
+signal.signal(signal.SIGTSTP, lambda *_: os.kill(0, signal.SIGSTOP))
+""" + READER
+
+
+class JobControl(CommandCase):
+    def python(self, script):
+        """A command line that runs a Python script.  Shells are poor subjects for job control:
+        children of vfork(), and the shell between two commands, react unpredictably."""
+        path = f"{self.folder.name}/script.py"
+        with open(path, "w") as file:
+            file.write(script)
+        return f"{PYTHON} {path}"
+
+    def on_terminal(self, script, job_control=True, shell="bash"):
+        """Run a shell's script on a private terminal."""
+        pid, descriptor = pty.fork()
+        if pid == 0:
+            os.environ.update(self.env)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.execvp(shell, [shell, "-mc" if job_control else "-c", script])
+        self.addCleanup(os.close, descriptor)
+        self.addCleanup(reap, pid)
+        return Terminal(descriptor, pid)
+
+    def test_terminal_is_handed_over_on_demand(self):
+        for job_control in (True, False):
+            terminal = self.on_terminal(
+                f"{SNIB} run a -- sh -c 'echo ready; read line; echo got $line'; echo code $?; "
+                "read line; echo after $line", job_control)
+            terminal.expect("ready")
+            terminal.write(b"one\n")
+            terminal.expect("got one")
+            terminal.expect("code 0")
+            terminal.write(b"two\n") # and the shell has the terminal back
+            terminal.expect("after two")
+            self.assertFree("a")
+
+    def test_interrupt_from_the_terminal(self):
+        for wait in ("signal.pause()", "input()"): # without and with the terminal
+            script = ("import os, signal, sys\n" # os.write: the signal may come within the line before
+                      "def interrupted(*_): os.write(1, b'interrupted\\n'); sys.exit(9)\n"
+                      "signal.signal(signal.SIGINT, interrupted)\n"
+                      f"os.write(1, b'ready\\n')\n{wait}\n")
+            terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?")
+            terminal.expect("ready")
+            if wait == "input()":
+                wait_for(lambda: not terminal.belongs_to("snib"), "the hand-over")
+            terminal.write(b"\x03")
+            terminal.expect("interrupted")
+            terminal.expect("code 9")
+            self.assertFree("a")
+
+    def test_pipeline_keeps_its_terminal(self):
+        terminal = self.on_terminal(
+            f"{SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
+        terminal.expect("x")
+        terminal.write(b"q\n")
+        terminal.expect("pager got q")
+
+    def stop_and_continue(self, lease, while_stopped):
+        script = ("import os, sys, time\n"
+                  "print('ready', flush=True)\n"
+                  f"while not os.path.exists('{self.folder.name}/go'): time.sleep(.01)\n"
+                  "print('worked')\nsys.exit(4)\n")
+        terminal = self.on_terminal(f"{SNIB} run a --lease {lease} -- {self.python(script)}; "
+                                    "echo stopped $?; read line; fg >/dev/null; echo code $?")
+        terminal.expect("ready")
+        terminal.write(b"\x1a")
+        terminal.expect("stopped 148")
+        while_stopped()
+        self.go()
+        terminal.write(b"\n")
+        return terminal.expect(r"code \d+\r\n")
+
+    def test_stop_and_continue(self):
+        text = self.stop_and_continue("20s", lambda: self.assertEqual(self.server("HLEN", "a"), 1))
+        self.assertIn("code 4", text)
+        self.assertFree("a")
+
+    def test_loss_while_stopped(self):
+        # The command must not continue its work when it is resumed after its lease has ended.
+        text = self.stop_and_continue(
+            "2s", lambda: wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end"))
+        self.assertIn("lost", text)
+        self.assertNotIn("worked", text)
+        self.assertIn("code 123", text)
+
+    # ---- stopped by a key ------------------------------------------------------------------------
+
+    def reading(self, call, script, job_control=True):
+        """A command that has the terminal, in a command line of the shell."""
+        terminal = self.on_terminal(call.format(f"{SNIB} run a -- {self.python(script)}"), job_control)
+        terminal.expect("ready")
+        terminal.write(b"one\n")
+        terminal.expect("got one")
+        return terminal
+
+    def test_stop_in_a_job(self):
+        """All of it stops, whatever it is made of, and continues."""
+        for call in "{}", "sh -c '{}; echo after'", "{} | cat", f"{NESTED} {{}}", f"{NESTED} sh -c '{{}}; echo after'":
+            for script, code in (READER, 128 + signal.SIGTSTP), (EDITOR, 128 + signal.SIGSTOP):
+                with self.subTest(call=call, code=code):
+                    terminal = self.reading(call + "; echo stopped $?; read line; fg; read line; echo last $line", script)
+                    terminal.write(b"\x1a")
+                    terminal.expect(r"stopped \d+" if "|" in call else f"stopped {code}")
+                    terminal.write(b"\n")
+                    terminal.expect("snib run")
+                    terminal.write(b"two\n")
+                    terminal.expect("got two")
+                    terminal.write(b"\x04")
+                    wait_for(lambda: self.server("EXISTS", "a") == 0, "the end")
+                    terminal.write(b"three\n") # the shell has the terminal again
+                    terminal.expect("last three")
+
+    def test_stop_of_the_rest(self):
+        script = "(while kill -0 $$; do sleep .02; done 2>/dev/null; echo ready; exec sleep 1000) & exit"
+        terminal = self.on_terminal(f"{SNIB} run a --rest wait -- sh -c '{script}'; echo stopped $?")
+        terminal.expect("ready")
+        terminal.write(b"\x1a")
+        terminal.expect("stopped 148")
+
+    def test_no_shell_could_continue_it(self):
+        """Then it is not stopped, as if there were no snib."""
+        script = "import os, signal\nsignal.signal(signal.SIGCONT, lambda *_: os.write(1, b'continued'))\n" + READER
+        terminal = self.reading("exec {}", script, job_control=False)
+        for line in b"two", b"three":
+            terminal.write(b"\x1a")
+            terminal.expect("continued")
+            terminal.write(line + b"\n")
+            terminal.expect(f"got {line.decode()}")
+
+    def test_no_shell_could_give_it_the_terminal(self):
+        """COMMAND would wait for it for ever, and hold the lock."""
+        out = f"{self.folder.name}/out"
+        script = f"touch {out}.ready; {self.until_go()}; read line </dev/tty"
+        terminal = self.on_terminal(f"sh -c '({SNIB} run a -- sh -c \"{script}\"; echo $? >{out}.new; mv {out}.new {out}) &'; "
+                                    "read line")
+        wait_for(lambda: os.path.exists(f"{out}.ready"), "the command")
+        wait_for(lambda: os.tcgetpgrp(terminal.descriptor) == terminal.pid, "the end of its caller")
+        self.go()
+        wait_for(lambda: os.path.exists(out), "the end")
+        with open(out) as file:
+            self.assertEqual(file.read(), f"{128 + signal.SIGHUP}\n")
+
+    # ---- ended -----------------------------------------------------------------------------------
+
+    def test_interrupt_ends_the_caller(self):
+        """Whether COMMAND has the terminal or not; bash ends only if what it waits for dies of the signal."""
+        for shell, key, number in ("sh", b"\x03", signal.SIGINT), ("bash", b"\x03", signal.SIGINT), ("sh", b"\x1c", signal.SIGQUIT):
+            for script in READER, READER.replace("sys.stdin", "iter(signal.pause, 0)"):
+                with self.subTest(shell=shell, number=number, has_terminal=script == READER):
+                    call = self.python(f"import signal\nsignal.signal({number:d}, signal.SIG_DFL)\n{script}")
+                    terminal = self.on_terminal(f"for i in 1 2; do {SNIB} run a -- {call}; done", False, shell)
+                    terminal.expect("ready")
+                    if script == READER:
+                        terminal.write(b"one\n")
+                        terminal.expect("got one")
+                    terminal.write(key)
+                    end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+                    self.assertNotEqual(end.si_code, os.CLD_EXITED)
+                    self.assertEqual(end.si_status, number)
+                    self.assertFree("a")
+
+    def test_a_forwarded_interrupt_ends_only_the_command(self):
+        """It was sent to snib alone, so the others get none."""
+        terminal = self.reading("trap 'echo interrupted' INT; {}; echo code $?", READER, job_control=False)
+        command = os.tcgetpgrp(terminal.descriptor)
+        os.kill(parent(parent(command)), signal.SIGINT)
+        self.assertNotIn("interrupted", terminal.expect("code 130"))
+
+    def test_terminal_of_a_killed_command(self):
+        """Its own child had it, as a shell's job has, and it could not restore the modes."""
+        take = ("signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+                "child = os.fork()\n"
+                "os.setpgid(child, child)\n"
+                "if child == 0: signal.pause()\n"
+                "os.tcsetpgrp(0, child)\n")
+        raw = "tty.setraw(0)\n"
+        for action in take, raw, take + raw:
+            with self.subTest(action=action):
+                script = ("import os, signal, sys, tty\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+                          f"{action}os.kill(os.getpid(), signal.SIGKILL)\n")
+                terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?; read line; echo last $line",
+                                            job_control=False)
+                terminal.expect("ready")
+                terminal.write(b"one\n")
+                terminal.expect("code 137")
+                self.assertTrue(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
+                terminal.write(b"two\n")
+                terminal.expect("last two")
+
+    def test_modes_that_a_command_sets(self):
+        """They stay if it ends by itself, as with stty."""
+        terminal = self.on_terminal(f"{SNIB} run a -- stty -echo; echo code $?; read line", job_control=False)
+        terminal.expect("code 0")
+        self.assertFalse(termios.tcgetattr(terminal.descriptor)[3] & termios.ECHO)
+
+
+if __name__ == "__main__":
+    unittest.main()
