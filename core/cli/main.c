@@ -1,5 +1,6 @@
 /* main.c - the snib command: its arguments and its help. */
 #include "cli.h"
+#include "signals.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -529,6 +530,7 @@ int main(int argc, char **argv)
     uint64_t given = 0;
     int id;
     fill_descriptors();
+    signals_begin();
     setlocale(LC_CTYPE, "C.UTF-8");
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

@@ -1,6 +1,8 @@
 /* signals.c - see signals.h. */
 #include "signals.h"
 
+#include "cli.h"
+
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -9,6 +11,20 @@
 bool signals_is_first(void)
 {
     return getpid() == 1;
+}
+
+/* A signal that would have ended this process if it were not process 1. */
+static void on_end(int sig)
+{
+    _exit(EXIT_SIGNAL + sig);
+}
+
+void signals_begin(void)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    for (size_t i = 0; signals_is_first() && i < sizeof ends / sizeof ends[0]; i++)
+        if (signal(ends[i], on_end) == SIG_IGN)
+            signal(ends[i], SIG_IGN);
 }
 
 static void reap(pid_t spared)

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* signals_begin - let the usual signals end process 1, too, until signals_open(). */
+void signals_begin(void);
+
 /* signals_open - block these signals and make them readable.  A signal that was ignored when snib started, as
  * with nohup, stays ignored.  old_mask: the mask before.  Returns a descriptor, or -1 with errno. */
 int signals_open(const int *numbers, size_t n, sigset_t *old_mask);

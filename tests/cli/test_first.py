@@ -76,6 +76,16 @@ class First(CommandCase):
         self.assertEqual(self.end(process), (0, ""))
         self.assertFree("a")
 
+    def test_signals_end_the_other_commands(self):
+        """The kernel sends process 1 no signal that it does not handle."""
+        self.snib("latch", "l", "set", "1")
+        for name in ("TERM", "INT", "HUP", "QUIT"):
+            process = self.contain(SNIB, "latch", "l", "wait")
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+            os.kill(self.first(process), getattr(signal, "SIG" + name))
+            self.assertEqual(self.end(process), (128 + getattr(signal, "SIG" + name), ""))
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscription to end")
+
     def test_orphans_are_reaped(self):
         """Those of an entry point's shell, whose parents have ended; many, and whatever snib does."""
         pipe = f"{self.folder.name}/pipe"
