@@ -345,6 +345,8 @@ static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error
     int code = SNIB_OK;
     if (kind == SNIB_LATCH)
         return try_latch(lock, err);
+    if (kind == SNIB_SEMAPHORE) /* it has no lease, so a doctor that was ended has left it taken */
+        snib_lock_force_release(lock, err);
     if (kind == SNIB_PERMITS)
         code = snib_permits_count(lock, SNIB_COUNT_INIT, 1, &left, err);
     else if (kind == SNIB_SEMAPHORE)

@@ -177,6 +177,12 @@ class Doctor(CommandCase):
         self.assertEqual([b"redisson_lock_token:{snib-doctor-fenced}"],
                          [key if isinstance(key, bytes) else key.encode() for key in self.server("KEYS", "*")])
 
+    def test_what_an_ended_doctor_has_left(self):
+        """A semaphore has no lease, so it would be taken for ever, and no doctor would try it again."""
+        self.server("SET", "snib-doctor-semaphore", "0")
+        self.assertEqual("works", self.findings()["semaphore"]["value"])
+        self.assertEqual(self.server("EXISTS", "snib-doctor-semaphore"), 0)
+
     def test_eviction(self):
         self.server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         self.server("CONFIG", "SET", "maxmemory", "100mb")
