@@ -517,6 +517,11 @@ static int finish(const struct cli *cli, int code)
     return is_bad ? cli_fail_errno(cli, "standard output") : code;
 }
 
+static void on_end(int sig)
+{
+    _exit(EXIT_SIGNAL + sig);
+}
+
 int main(int argc, char **argv)
 {
     const char *url = getenv("SNIB_URL");
@@ -530,7 +535,8 @@ int main(int argc, char **argv)
     uint64_t given = 0;
     int id;
     fill_descriptors();
-    signals_begin();
+    if (signals_is_first()) /* the kernel sends it only what it handles */
+        signals_on_end(on_end);
     setlocale(LC_CTYPE, "C.UTF-8");
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

@@ -1,8 +1,6 @@
 /* signals.c - see signals.h. */
 #include "signals.h"
 
-#include "cli.h"
-
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -13,18 +11,22 @@ bool signals_is_first(void)
     return getpid() == 1;
 }
 
-/* A signal that would have ended this process if it were not process 1. */
-static void on_end(int sig)
-{
-    _exit(EXIT_SIGNAL + sig);
-}
+static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-void signals_begin(void)
+void signals_on_end(void (*on_end)(int sig))
 {
-    static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-    for (size_t i = 0; signals_is_first() && i < sizeof ends / sizeof ends[0]; i++)
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (signal(ends[i], on_end) == SIG_IGN)
             signal(ends[i], SIG_IGN);
+}
+
+void signals_admit(bool admits)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        sigaddset(&set, ends[i]);
+    sigprocmask(admits ? SIG_UNBLOCK : SIG_BLOCK, &set, NULL);
 }
 
 static void reap(pid_t spared)

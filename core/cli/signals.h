@@ -10,8 +10,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* signals_begin - let the usual signals end process 1, too, until signals_open(). */
-void signals_begin(void);
+/* signals_on_end - what SIGTERM, SIGINT, SIGHUP and SIGQUIT do when they are not blocked, unless they are ignored.  It
+ * must not return. */
+void signals_on_end(void (*on_end)(int sig));
+
+/* signals_admit - after signals_open(): unblock these signals for a call that may block, or block them again. */
+void signals_admit(bool admits);
 
 /* signals_open - block these signals and make them readable.  A signal that was ignored when snib started, as
  * with nohup, stays ignored.  old_mask: the mask before.  Returns a descriptor, or -1 with errno. */

@@ -293,7 +293,7 @@ int stats_end(const struct top *top, int code)
     }
     fclose(page.out);
     if (!top->cli->output)
-        fwrite(text, 1, n, stdout);
+        top_put(text, n);
     else if (replace_file(top->cli->output, text, n) != 0)
         code = cli_fail_errno(top->cli, top->cli->output);
     free(text);

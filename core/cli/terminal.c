@@ -15,6 +15,7 @@
 
 #define ENTER "\033[?1049h\033[?25l\033[?7l" /* alternate screen, no cursor, no wrapping */
 #define LEAVE "\033[?7h\033[?25h\033[?1049l"
+#define STALL_MS 100 /* then the terminal takes no more */
 #define ELLIPSIS "\xe2\x80\xa6"
 
 static struct termios before; /* the modes to restore */
@@ -27,16 +28,18 @@ bool terminal_usable(void)
     return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
-/* Write all, as far as the terminal takes it. */
+/* Write all, as far as the terminal takes it, and as long as no signal ends this. */
 static void put_all(const char *text, size_t n)
 {
+    signals_admit(true);
     while (n > 0) {
         ssize_t done = write(STDOUT_FILENO, text, n);
         if (done < 0 && errno != EINTR)
-            return;
+            break;
         text += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
+    signals_admit(false);
 }
 
 /* Whether another process group has the terminal, as after a command that ends with &. */
@@ -70,10 +73,12 @@ void terminal_open(void)
 
 void terminal_close(void)
 {
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (!is_open)
         return;
     is_open = false;
-    put_all(LEAVE, sizeof LEAVE - 1);
+    if (poll(&out, 1, STALL_MS) > 0)
+        put_all(LEAVE, sizeof LEAVE - 1);
     if (has_modes)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }

@@ -15,7 +15,8 @@ bool terminal_usable(void);
  * until it is in the foreground. */
 void terminal_open(void);
 
-/* terminal_close - show again what was there before.  Done at exit(), too; nothing if it is not open. */
+/* terminal_close - show again what was there before.  Done at exit(), too; nothing if it is not open.  A signal's handler
+ * may call it. */
 void terminal_close(void);
 
 /* terminal_size - the present number of columns and rows, at least 1. */

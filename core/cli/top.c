@@ -349,7 +349,7 @@ static int end_refresh(struct top *top)
         top_print_json(top);
     } else if (cli->is_once) {
         char *lines = top_lines(top, INT_MAX, INT_MAX, false);
-        fputs(lines, stdout);
+        top_put(lines, strlen(lines));
         free(lines);
     } else if (is_first) {
         terminal_open();
@@ -418,6 +418,15 @@ static int take_keys(const struct top *top)
     return key < 0 ? 0 : -1;
 }
 
+static bool ends_well; /* see on_end() */
+
+/* A signal has come while output blocks: its reader stalls. */
+static void on_end(int sig)
+{
+    terminal_close();
+    _exit(ends_well ? 0 : EXIT_SIGNAL + sig);
+}
+
 /* Until there is something to do in any case. */
 static int left_ms(const struct top *top)
 {
@@ -463,6 +472,8 @@ int top_run(const struct cli *cli, struct stats *stats)
     int signals = signals_open(handled, sizeof handled / sizeof handled[0], &old_mask);
     if (signals < 0)
         return cli_fail_errno(cli, "signals");
+    signals_on_end(on_end);
+    ends_well = !cli->is_once;
     top.cli = cli;
     top.stats = stats;
     top.address = cli_address(cli->url);

@@ -81,7 +81,8 @@ bool top_has_holders(int columns);
 /* Everything as lines, of at most this many columns and rows; to be freed.  is_screen: for a terminal. */
 char *top_lines(const struct top *top, int columns, int rows, bool is_screen);
 void top_print_json(const struct top *top);
-void top_draw(const struct top *top); /* on the screen, if there is one */
+void top_draw(const struct top *top);     /* on the screen, if there is one */
+void top_put(const char *text, size_t n); /* on standard output; a signal may end it */
 
 /* stats.c */
 /* Remember the clients that a description names. */

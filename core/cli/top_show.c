@@ -1,4 +1,5 @@
 /* top_show.c - snib top's table, on a screen, as text, and as JSON. */
+#include "signals.h"
 #include "terminal.h"
 #include "top.h"
 
@@ -191,6 +192,14 @@ char *top_lines(const struct top *top, int columns, int rows, bool is_screen)
     return all;
 }
 
+void top_put(const char *text, size_t n)
+{
+    signals_admit(true);
+    fwrite(text, 1, n, stdout);
+    fflush(stdout);
+    signals_admit(false);
+}
+
 static cJSON *lock_as_json(const struct lock *lock)
 {
     cJSON *item = cJSON_CreateObject();
@@ -229,8 +238,10 @@ void top_print_json(const struct top *top)
     cJSON *locks = cJSON_AddArrayToObject(object, "locks");
     for (size_t i = 0; i < top->shown_n && (int64_t)i < top->cli->limit; i++)
         cJSON_AddItemToArray(locks, lock_as_json(top->shown[i]));
+    signals_admit(true);
     cli_print_json(object);
     fflush(stdout);
+    signals_admit(false);
 }
 
 void top_draw(const struct top *top)

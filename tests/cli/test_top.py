@@ -3,10 +3,12 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "topology"))
@@ -169,6 +171,26 @@ class Top(CommandCase):
                 self.assertEqual(screen.end(), 0)
                 self.assertTrue(screen.is_as_before())
                 self.assertEqual("".join(screen.lines()), "") # nothing is said
+
+    def test_a_reader_that_stalls(self):
+        """A signal ends it all the same; also stats, and with the code that the signal has otherwise."""
+        self.lock("a")
+        for words, code in ((["top", *SOON], 0), (["top", "--json", *SOON], 0), (["top", "--once"], 128 + signal.SIGTERM),
+                            (["top", "--once", "--json"], 128 + signal.SIGTERM), (["stats"], 128 + signal.SIGTERM)):
+            with self.subTest(words=words):
+                master, terminal = pty.openpty()
+                self.addCleanup(os.close, master)
+                termios.tcflow(terminal, termios.TCOOFF) # all writes block
+                modes = termios.tcgetattr(terminal)
+                process = subprocess.Popen([SNIB, *words], env={**self.env, "TERM": "xterm"}, stdin=terminal, stdout=terminal,
+                                           start_new_session=True)
+                self.addCleanup(process.kill)
+                wait_for(lambda: state(process.pid) == "S" and # not only about to say that it is a terminal
+                         read(f"/proc/{process.pid}/syscall").split()[1:2] == ["0x1"], "it to wait in a write")
+                process.terminate()
+                self.assertEqual(process.wait(60), code)
+                self.assertEqual(termios.tcgetattr(terminal), modes)
+                os.close(terminal)
 
     def test_a_terminal_that_goes_away(self):
         self.lock("a")
