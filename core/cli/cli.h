@@ -262,7 +262,7 @@ void cli_tell_waiting(const struct cli *cli, const char *text, const char *name,
 /* cli_names - all names of the command line with this between them; to be freed. */
 char *cli_names(const struct cli *cli, const char *between);
 
-/* cli_address - a URL without user, password and options; to be freed. */
+/* cli_address - a URL without user, password and options, printable; to be freed. */
 char *cli_address(const char *url);
 
 /* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */

@@ -20,9 +20,11 @@ char *cli_address(const char *url)
     const char *at =
         memrchr(start, '@', strcspn(start, "/?#")); /* the last, as in the URL's parser */
     const char *host = at ? at + 1 : start;
-    char *out;
-    if (asprintf(&out, "%.*s%.*s", (int)(start - url), url, (int)strcspn(host, "?#"), host) < 0)
+    char *address, *out;
+    if (asprintf(&address, "%.*s%.*s", (int)(start - url), url, (int)strcspn(host, "?#"), host) < 0)
         abort();
+    out = cli_printable(address);
+    free(address);
     return out;
 }
 

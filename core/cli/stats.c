@@ -82,7 +82,7 @@ static void put_value(FILE *out, const char *text)
 /* Where the samples go, with the label that all of them have. */
 struct page {
     FILE *out;
-    char *server;
+    const char *server;
     const char *name; /* the metric's */
 };
 
@@ -279,7 +279,7 @@ int stats_end(const struct top *top, int code)
     size_t n;
     if (code != 0 && code != EXIT_SERVER)
         return code;
-    struct page page = {.out = open_memstream(&text, &n), .server = cli_printable(top->address)};
+    struct page page = {.out = open_memstream(&text, &n), .server = top->address};
     if (!page.out)
         abort();
     put_head(&page, "snib_server_up", "gauge",
@@ -297,7 +297,6 @@ int stats_end(const struct top *top, int code)
     else if (replace_file(top->cli->output, text, n) != 0)
         code = cli_fail_errno(top->cli, top->cli->output);
     free(text);
-    free(page.server);
     return code;
 }
 

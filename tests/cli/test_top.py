@@ -149,6 +149,10 @@ class Top(CommandCase):
         url = self.server.url.replace("unix://", "unix://user:secret@")
         done = self.snib("top", "--once", "--json", "--url", url + "?password=hidden&patience=60s")
         self.assertNotRegex(done.stdout + done.stderr, "secret|hidden")
+        path = os.fsencode(self.folder.name) + b"/\xff.sock"
+        os.symlink(self.server.path, path)
+        for words in ["top", "--once", "--json"], ["top", "--once"], ["stats"]:
+            self.assertIn("xff.sock", self.snib(*words, "--url", os.fsdecode(b"unix://" + path)).stdout)
         self.server("CONFIG", "SET", "requirepass", "secret")
         try:
             done = self.snib("top", "--once", "--url", self.server.url.replace("unix://", "unix://:secret@"))
