@@ -130,7 +130,7 @@ static void hear_identity(struct waiting *waiting, const snib_event *event)
 
 static void tell_unknown(struct waiting *waiting)
 {
-    const char *name = waiting->cli->names[0];
+    const char *name = waiting->why[0] ? waiting->unknown : waiting->cli->names[0];
     const char *why = waiting->why[0] ? waiting->why
                                       : "no server reports one; a server that is new to this lock "
                                         "or was restarted votes after one lease";
@@ -139,6 +139,13 @@ static void tell_unknown(struct waiting *waiting)
         abort();
     cli_tell_waiting(waiting->cli, text, name, NULL, NULL);
     free(text);
+}
+
+/* What holds the present name cannot be known. */
+static void note_unknown(struct waiting *waiting, const char *why)
+{
+    snprintf(waiting->why, sizeof waiting->why, "%s", why);
+    waiting->unknown = name_of(waiting);
 }
 
 /* No name was held in this round. */
@@ -161,10 +168,12 @@ void waiting_hear(struct waiting *waiting, const snib_event *event)
         return;
     }
     if (waiting->at >= 0 && event->code != SNIB_OK) {
-        snprintf(waiting->why, sizeof waiting->why, "%s", event->text);
+        note_unknown(waiting, event->text);
     } else if (waiting->at >= 0) {
         cli_read_description(event->texts, &description);
         n = find_holders(&description, &holder);
+        if (strcmp(description.kind, "other") == 0 || strcmp(description.kind, "counter") == 0)
+            note_unknown(waiting, "the key has another program's data, which may be its lock");
     }
     if (event->code == SNIB_OK)
         snib_texts_free(event->texts);

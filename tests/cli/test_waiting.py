@@ -110,6 +110,17 @@ class Waiting(CommandCase):
             self.assertEqual(self.end(process), (0, ""))
             self.assertFree("a")
 
+    def test_data_of_another_program(self):
+        """Such as a lock of another library, whose value is a number."""
+        self.server("SET", "number", "4711", "PX", "60000")
+        self.server("HSET", "fields", "a", "b")
+        for words, name in (["number", "--plain"], "number"), (["fields"], "fields"), (["free", "fields"], "fields"):
+            with self.subTest(words=words):
+                waiter = self.start("hold", *words)
+                self.assertEqual(waiter.stdout.readline(), f"snib: waiting for {name}, its holder is unknown: "
+                                 "the key has another program's data, which may be its lock\n")
+                waiter.terminate()
+
     def test_holder_that_may_not_be_asked_for(self):
         guarded = Server()
         self.addCleanup(guarded.stop)
