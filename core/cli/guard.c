@@ -58,6 +58,7 @@
 #define DEAF_NS (1LL * SECOND_NS)    /* time to die of SIGKILL before a process is reported */
 #define SILENCE_NS (1LL * SECOND_NS) /* the least that counts, but less with a short lease: */
 #define SILENCE_MIN_NS (SECOND_NS / 20)
+#define STOPS_MAX 50 /* that a stopped snib is told: the link must have room for the end */
 #define LATE_NS (SECOND_NS / 20) /* a timer that is later shows that this process stood still */
 
 struct ward {
@@ -75,6 +76,8 @@ struct ward {
     bool is_orphan; /* the link was closed */
     bool is_over;   /* COMMAND has ended: only its rest is left */
     bool is_told_deaf;
+    int stops_n;         /* stops since snib's last word */
+    int64_t continued;   /* signals from snib that continue COMMAND */
     int64_t deadline_ns; /* of the hold */
     int64_t most_ns;     /* that was ever left of it, when snib said so */
     int64_t silent_ns;   /* when snib's silence counts; INT64_MAX: never */
@@ -90,7 +93,7 @@ static int64_t kill_after_ns(const struct ward *ward)
 
 static void say(const struct ward *ward, enum guard_word word, int32_t value)
 {
-    struct guard_message message = {.word = word, .value = value};
+    struct guard_message message = {.word = word, .value = value, .continued = ward->continued};
     ssize_t n = send(ward->link, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)n; /* snib has ended or is stopped: the link will show it */
 }
@@ -335,9 +338,10 @@ static bool reap(struct ward *ward)
     bool was_over = ward->is_over;
     int result;
     while ((result = waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG)) == 0 && info.si_pid) {
-        if (info.si_pid == ward->command && info.si_code == CLD_STOPPED)
+        bool is_stop = info.si_code == CLD_STOPPED;
+        if (info.si_pid == ward->command && is_stop && ward->stops_n++ < STOPS_MAX)
             say(ward, GUARD_STOPPED, info.si_status);
-        else if (info.si_pid == ward->command)
+        else if (info.si_pid == ward->command && !is_stop)
             on_ended(ward, &info);
         info.si_pid = 0;
     }
@@ -358,6 +362,7 @@ static void forward(struct ward *ward, int sig)
     bool is_request_to_end = sig == SIGTERM || sig == SIGHUP;
     for (int i = 0; i < 1 + is_request_to_end; i++) {
         int next = i == 0 ? sig : SIGCONT; /* a stopped process does not act on it */
+        ward->continued += next == SIGCONT;
         if (ward->command > 0)
             kill(-ward->command, next);
         else if (ward->is_over)
@@ -373,6 +378,7 @@ static void listen_to_snib(struct ward *ward)
     struct guard_message message;
     ssize_t n;
     while ((n = recv(ward->link, &message, sizeof message, MSG_DONTWAIT)) == sizeof message) {
+        ward->stops_n = 0;
         if (message.word == GUARD_GO)
             start(ward, &message);
         else if (message.word == GUARD_HELD)

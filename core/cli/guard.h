@@ -41,6 +41,7 @@ struct guard_message {
     int32_t word; /* enum guard_word */
     int32_t value;
     int64_t token;
+    int64_t continued;   /* GUARD_STOPPED: how often snib had asked to continue it before */
     int64_t deadline_ns; /* on CLOCK_BOOTTIME; INT64_MAX: none */
 };
 

@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,13 +89,16 @@ static bool is_read(void)
 /* Write a message; with --json as this object, which is freed. */
 static void put(const struct cli *cli, cJSON *object, const char *text)
 {
-    char *line = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
-    bool is_dropped = is_brief && !is_read();
-    if (!is_dropped && cli->is_json)
-        fprintf(stderr, "%s\n", line ? line : "{}");
-    else if (!is_dropped)
-        fprintf(stderr, "snib: %s\n", text);
-    cJSON_free(line);
+    char *json = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
+    char *line;
+    int n = json ? asprintf(&line, "%s\n", json) : asprintf(&line, "snib: %s\n", text);
+    if (n < 0)
+        abort();
+    /* A pipe that takes something takes so much without waiting. */
+    for (int at = 0; at < n && !(is_brief && !is_read()); at += PIPE_BUF)
+        fwrite(line + at, 1, (size_t)(n - at < PIPE_BUF ? n - at : PIPE_BUF), stderr);
+    free(line);
+    cJSON_free(json);
     cJSON_Delete(object);
 }
 

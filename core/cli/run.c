@@ -54,6 +54,7 @@ struct run {
     struct termios modes; /* before it was lent */
     int code;             /* COMMAND's exit code */
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
+    int64_t continued;    /* signals to the guardian that continue COMMAND */
     int forwarded;        /* the last signal that was forwarded */
     int key;              /* the signal of a key that ended COMMAND, and is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
@@ -101,6 +102,8 @@ static void take_terminal_back(struct run *run, bool is_killed)
 static void tell_guard(struct run *run, enum guard_word word, int value)
 {
     struct guard_message message = {.word = word, .value = value};
+    run->continued += word == GUARD_SIGNAL &&
+                      (value == SIGCONT || value == SIGTERM || value == SIGHUP); /* see forward() */
     guard_tell(&run->guard, &message);
 }
 
@@ -232,7 +235,9 @@ static int take_words(struct run *run)
         } else if (message.word == GUARD_FAILED) {
             on_failed(run, message.value);
         } else if (message.word == GUARD_STOPPED) {
-            on_stopped(run, message.value);
+            if (message.continued == run->continued) /* else it has been continued since */
+                on_stopped(run, message.value);
+            return -1; /* if snib was stopped, its SIGCONT comes first */
         } else if (message.word == GUARD_ENDED) {
             on_ended(run, message.value, 0);
         } else if (message.word == GUARD_KILLED) {

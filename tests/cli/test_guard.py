@@ -272,6 +272,21 @@ class Guard(CommandCase):
         self.go()
         self.assertEqual(self.end(process)[0], 0)
 
+    def test_stopped_snib_and_many_stops(self):
+        """They do not fill the link, on which the command's end is told."""
+        process = self.hold("many", "--lease", "1h", script=f"echo ready; {self.until_go()}; exit 3")
+        command = children(children(process.pid)[0])[0]
+        process.send_signal(signal.SIGSTOP)
+        for _ in range(500):
+            os.kill(command, signal.SIGSTOP)
+            wait_for(lambda: state(command) == "T", "the stop")
+            os.kill(command, signal.SIGCONT)
+            wait_for(lambda: state(command) != "T", "it to go on")
+        self.go()
+        wait_for(lambda: not alive("many"), "its end")
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.end(process), (3, ""))
+
     def test_a_hold_at_risk(self):
         """While snib says that the lock is held, nothing is ended before the lease, although nobody renews it."""
         server = Server()

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """snib hold: a lock without a command, until a signal comes."""
+import fcntl
 import json
+import os
 import re
+import select
 import signal
+import subprocess
 import unittest
 
-from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase
+from command import BUSY, LEASE, LOST, SERVER, SNIB, TIMEDOUT, USAGE, CommandCase
 from server import Server, wait_for
 
 OTHER = "11111111-1111-8111-8111-111111111111:1"
@@ -97,6 +101,22 @@ class Hold(CommandCase):
         code, text = self.end(process)
         self.assertEqual(code, LOST)
         self.assertIn("lost", text)
+
+    def test_a_message_that_is_longer_than_the_pipe_takes(self):
+        """The rest is dropped: to wait for a reader is to heed neither a loss nor a signal."""
+        reader, pipe = os.pipe()
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 8192)
+        os.write(pipe, b"x" * 4096)
+        names = [f"{n:0400}" for n in range(100)]
+        process = subprocess.Popen([SNIB, "hold", *names], env=self.env, stderr=pipe)
+        self.addCleanup(process.kill)
+        wait_for(lambda: self.server("EXISTS", names[-1]), "the lock")
+        wait_for(lambda: select.select([], [pipe], [], 0)[1] == [], "the message")
+        process.terminate()
+        self.assertEqual(process.wait(60), 0)
+        self.assertIn(b"holding", os.read(reader, 8192))
+        os.close(reader)
+        os.close(pipe)
 
     def test_lost(self):
         process = self.held("a", "--lease", LEASE)

@@ -12,6 +12,7 @@ import unittest
 
 from command import SNIB, CommandCase
 from server import wait_for
+from test_guard import state
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -54,6 +55,12 @@ def reap(pid):
 def parent(pid):
     with open(f"/proc/{pid}/stat") as file:
         return int(file.read().rpartition(")")[2].split()[1])
+
+
+def switches(pid):
+    """How often it has stopped running."""
+    with open(f"/proc/{pid}/status") as file:
+        return sum(int(number) for number in re.findall(r"ctxt_switches:\s+(\d+)", file.read()))
 
 
 # Reads lines from the terminal.
@@ -180,6 +187,23 @@ class JobControl(CommandCase):
                     wait_for(lambda: self.server("EXISTS", "a") == 0, "the end")
                     terminal.write(b"three\n") # the shell has the terminal again
                     terminal.expect("last three")
+
+    def test_stopped_more_than_once(self):
+        """While snib is stopped, the command is continued by itself and asks for the terminal: that is over with fg."""
+        terminal = self.reading("{}; echo stopped $?; read line; fg; echo code $?", READER)
+        command = os.tcgetpgrp(terminal.descriptor)
+        terminal.write(b"\x1a")
+        terminal.expect("stopped 148")
+        for _ in range(3):
+            before = switches(command)
+            os.kill(command, signal.SIGCONT)
+            wait_for(lambda: state(command) == "T" and switches(command) > before, "it to be stopped again")
+        terminal.write(b"\n")
+        terminal.expect("snib run")
+        terminal.write(b"two\n")
+        terminal.expect("got two")
+        terminal.write(b"\x04")
+        terminal.expect("code 0")
 
     def test_stop_of_the_rest(self):
         script = "(while kill -0 $$; do sleep .02; done 2>/dev/null; echo ready; exec sleep 1000) & exit"
