@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,15 +90,33 @@ static struct process *read_all(size_t *out_n)
     return all;
 }
 
+/* Descriptors for the time when this process has no others left: for /proc and a file in it, or a process and that. */
+static int spare[2] = {-1, -1};
+
+static void free_spare(void)
+{
+    for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++)
+        if (spare[i] >= 0)
+            close(spare[i]);
+}
+
+static void take_spare(void)
+{
+    for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++)
+        spare[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 void kin_adopt(void)
 {
     siginfo_t info;
+    free_spare();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     free(kin_older);
     kin_older = NULL;
     kin_older_n = 0;
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) /* there are some */
         kin_older = read_all(&kin_older_n);
+    take_spare();
 }
 
 /* Whether it was a child of this process before kin_adopt(). */
@@ -143,13 +162,11 @@ static int signal_process(const struct process *process, int sig)
     return error;
 }
 
-int kin_signal(int sig, pid_t *out_deaf)
+static int signal_kin(int sig, pid_t *out_deaf)
 {
     size_t n;
     int living = 0;
     struct process *all = read_all(&n);
-    if (out_deaf)
-        *out_deaf = 0;
     if (!all)
         return -1;
     mark_kin(all, n);
@@ -161,6 +178,16 @@ int kin_signal(int sig, pid_t *out_deaf)
             *out_deaf = all[i].pid;
     }
     free(all);
+    return living;
+}
+
+int kin_signal(int sig, pid_t *out_deaf)
+{
+    if (out_deaf)
+        *out_deaf = 0;
+    free_spare();
+    int living = signal_kin(sig, out_deaf);
+    take_spare();
     return living;
 }
 

@@ -162,6 +162,21 @@ class Guard(CommandCase):
         self.assertIn("guardian", text)
         self.free_and_dead("guardian")
 
+    def test_killed_guardian_and_no_descriptors_left(self):
+        """/proc can be read all the same, so that nothing of the command runs on without the lock."""
+        for limit in range(8, 18):
+            with self.subTest(limit=limit):
+                name = f"few{limit}"
+                process = subprocess.Popen(
+                    ["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', SNIB, "run", name, "--url", f"{self.server.url}?patience=1s",
+                     "--", "sh", "-c", "sleep 1000 >/dev/null & echo ready; sleep 1000"],
+                    env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self.started.append(process)
+                if process.stdout.readline():
+                    os.kill(children(process.pid)[0], signal.SIGKILL)
+                self.assertNotEqual(process.wait(60), 0)
+                self.assertEqual(alive(name), [])
+
     def test_guardian_leaves_older_children_alone(self):
         # A shell that becomes snib by exec has children that do not belong to COMMAND.
         process = subprocess.Popen(
