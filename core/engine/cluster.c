@@ -4,7 +4,7 @@
  *
  *     MOVED        another node serves the slot: its names move there, with the request
  *     ASK          the keys have moved ahead: ASKING and this request go there, nothing else moves
- *     TRYAGAIN, CLUSTERDOWN, a key that is not local
+ *     TRYAGAIN, CLUSTERDOWN, a key that is not local, ASK for a node that is not connected
  *                  no node would: it is resent after a pause (pause.c)
  *
  * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
@@ -166,10 +166,15 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
 static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
+    uint32_t n = 1;
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link)
+        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link) {
+            const struct snib__node *before = op->node;
             op->node = cluster_asks(e, op);
-    snib__node_reroute(e, c->member[0].node, now);
+            n = op->node == before ? n : c->n;
+        }
+    for (uint32_t i = 0; i < n; i++)
+        snib__node_reroute(e, c->member[i].node, now);
 }
 
 /* ---- requesting the map ---- */
@@ -463,9 +468,10 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__node_again(e, request, now);
     else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
         return true;
-    else if (snib__node_send_to(e, to, request, now) < 0) {
+    /* It does not wait for that node: the keys may go there never, and nobody else's name is there. */
+    else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
-        return cluster_pause(e, request, NULL, 0, now);
+        return cluster_pause(e, request, text, n, now);
     }
     return true;
 }
@@ -504,6 +510,8 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         return true;
     if (!member || (asking && cluster_looks_around(request)))
         return cluster_pause(e, request, text, n, now);
+    if (asking)
+        c->member[member].named_at = now;
     request->asking = asking;
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
@@ -570,8 +578,9 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
 {
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
-    if (!node->idle || cluster_is_spare(c, &node->address) ||
-        snib__node_oldest(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
+    if (!node->idle || now < member->named_at + CLUSTER_CALM ||
+        cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
+        node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)

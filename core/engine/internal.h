@@ -438,6 +438,8 @@ void snib__node_again(struct snib__engine *e, const struct snib__request *reques
 int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
 struct snib__op *snib__request_op(const struct snib__request *request);
+/* The node that a request is for; it has a subject. */
+struct snib__node *snib__request_node(const struct snib__request *request);
 /* Discard any reply for this subject. */
 void snib__node_forget(struct snib__engine *e, void *subject);
 /* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */

@@ -413,7 +413,8 @@ static void node_lane_logged_out(struct snib__engine *e, struct snib__link *link
         snib__node_again(e, request, now);
 }
 
-/* Keep the request for the node found next, like one that was never sent. */
+/* Keep the request for the node found next, like one that was never sent.  One that only ASK has brought here, or whose
+ * name has moved meanwhile, goes to the node of its name. */
 static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, int32_t error, const char *text,
                           uint32_t n, snib__time now)
@@ -421,6 +422,9 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     struct snib__conn *conn = &link->conn;
     struct snib__node *node = link->node;
     struct snib__link *first = &node->links[SNIB__COMMAND];
+    bool again =
+        request->subject && request->kind != SNIB__REQ_RENEW && !snib__request_own(request);
+    bool here = again && snib__request_node(request) == node;
     snib__request_note_link(request, NULL);
     if (error == SNIB_EAUTH && link != first && !snib__durable_is(link) && snib__node_ready(node)) {
         node_lane_logged_out(e, link, request, now);
@@ -429,13 +433,15 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
+    else if (here && snib__node_later(node, request) < 0)
         snib__conn_expect(conn, request); /* handle it with the unanswered requests */
     if (link != first)
         memcpy(first->conn.words, conn->words, sizeof conn->words);
     if (link != first && first->conn.state != SNIB__CONN_DOWN)
         snib__link_close(e, first, error, now); /* the whole node is affected */
     snib__link_close(e, link, error, now);
+    if (again && !here)
+        snib__node_again(e, request, now);
 }
 
 /* The server did not know the script: load it and resend the requests that need it.

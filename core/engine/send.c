@@ -200,7 +200,6 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
     return 0;
 }
 
-/* The node that a request is for. */
 static struct snib__node *send_node_of(int kind, void *subject)
 {
     if (kind == SNIB__REQ_ASK)
@@ -210,6 +209,11 @@ static struct snib__node *send_node_of(int kind, void *subject)
     if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind >= SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
+}
+
+struct snib__node *snib__request_node(const struct snib__request *request)
+{
+    return send_node_of(request->kind, request->subject);
 }
 
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,

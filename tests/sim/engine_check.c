@@ -190,6 +190,8 @@ static const char *check_node(const struct snib__node *node)
     for (uint32_t i = 0; i < node->todo_n; i++) {
         gaps += node->todo[i].subject == NULL;
         MUST(i >= node->todo_first || !node->todo[i].subject);
+        /* Otherwise nobody need be waiting for this node, and nothing would end the wait. */
+        MUST(!node->todo[i].subject || snib__request_node(&node->todo[i]) == node);
     }
     MUST(gaps == node->todo_gaps);
     MUST(node->todo_n <= node->todo_cap);

@@ -343,11 +343,16 @@ static int target_of(const struct slot *slot)
     return topo.shards[slot->to].authority;
 }
 
-static snib__time move_pause(void)
+/* Some moves stay half done for a while; the target of some of these dies, for longer than many are patient. */
+static snib__time move_pause(const struct slot *slot)
 {
     bool half = topo_has(TOPO_HALF_SLOT) && topo_chance(3);
     if (half) {
         fault_happens(TOPO_HALF_SLOT);
+    }
+    if (half && topo_has(TOPO_KILL) && !topo.calm && topo_chance(3)) {
+        fault_happens(TOPO_KILL);
+        server_kill(target_of(slot), true); /* it returns when all faults end */
     }
     return half ? topo_draw(4 * topo.lease) : topo_draw(20 * SNIB__MS);
 }
@@ -403,10 +408,11 @@ static void begin_move(const struct topo_event *event)
     slot->turn = ++cluster.turns;
     topo_trace("slot %d goes from server %d to %d", slot->number, source_of(slot), target_of(slot));
     on_the_way(event->a, source_of(slot), target_of(slot));
-    topo_later(topo.now + move_pause(), MOVE_KEY, event->a, 0, slot->turn);
+    topo_later(topo.now + move_pause(slot), MOVE_KEY, event->a, 0, slot->turn);
 }
 
-/* Move the next key; a copy left by an earlier attempt is replaced. */
+/* Move the next key; a copy left by an earlier attempt is replaced.  Those who move slots lose patience with a target
+ * that does not come back. */
 static void move_key(const struct topo_event *event)
 {
     struct slot *slot = &cluster.slots[event->a];
@@ -416,6 +422,9 @@ static void move_key(const struct topo_event *event)
     }
     int source = source_of(slot), target = target_of(slot);
     if (!server_reaches(source, target)) {
+        if (topo_has(TOPO_HALF_SLOT) && topo_chance(10)) {
+            give_up(event->a);
+        }
         topo_later(topo.now + 50 * SNIB__MS, MOVE_KEY, event->a, 0, event->c);
         return;
     }
@@ -433,7 +442,7 @@ static void move_key(const struct topo_event *event)
                   key.name.n);
     server_executed(source);
     server_executed(target);
-    topo_later(topo.now + move_pause(), MOVE_KEY, event->a, 0, event->c);
+    topo_later(topo.now + move_pause(slot), MOVE_KEY, event->a, 0, event->c);
 }
 
 /* The target takes the slot; then the source is told. */

@@ -1,5 +1,5 @@
 /* astray.c - redirections that are useless or late: for requests that concern no name, for
- * collected requests. */
+ * collected requests, to nodes that cannot be reached. */
 #include "nodes.h"
 
 static struct snib__engine *begin_durable(const char *map)
@@ -51,7 +51,7 @@ static void asked_acquisition_is_collected(void **state)
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
     pass(engine, now + SECOND);
     assert_true(op->done && op->code == SNIB_OK);
-    assert_int_equal(peers[0].scripts, sent + 1);
+    assert_int_equal(peers[0].scripts, sent + 2); /* the first time nobody was connected to it */
     assert_int_equal(peers[1].asking, 1);
     snib__engine_free(engine);
 }
@@ -89,12 +89,170 @@ static void readers_are_not_looked_for_too_early(void **state)
     }
 }
 
+/* ---- ASK for a node that cannot be reached ----------------------------------------------------- */
+
+static char target[64];
+
+/* From now on "a" has all requests for the slot of "bar" go to a node that is dead, or connects to nobody. */
+static void ask_in_vain(char host, bool dead)
+{
+    sprintf(target, "ASK %d %c:6379", snib__slot("bar", 3), host);
+    peers[0].says = target;
+    peers[0].times = -1;
+    peers[host - 'a'].down = dead;
+    peers[host - 'a'].hangs = !dead;
+}
+
+static struct snib__op *let_go(struct snib__engine *engine, struct snib__hold *hold)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+    assert_non_null(op);
+    return op;
+}
+
+/* Nothing was carried out, and the caller learns it when its patience ends, whether the node has slots or not. */
+static void node_that_cannot_be_asked(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 8; variant++) {
+        const char host = variant & 1 ? 'b' : 'c';
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        struct snib__hold *hold = held(engine, "bar");
+        ask_in_vain(host, variant & 2);
+        struct snib__op *op = variant & 4 ? let_go(engine, hold)
+                                          : acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + 4500 * SNIB__MS);
+        assert_false(op->done);
+        assert_in_range(peers[host - 'a'].connects, 1, 100);
+        pass(engine, now + SECOND);
+        assert_true(op->done && op->code == SNIB_ECONNECT);
+        assert_string_equal(op->words, target);
+        snib__engine_free(engine);
+    }
+}
+
+/* The slot stays where it is after all: what waited goes on there, and so does what waited for that. */
+static void move_that_is_given_up(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        struct snib__hold *hold = held(engine, "bar");
+        ask_in_vain('b', variant & 1);
+        struct snib__op *op = variant & 2 ? let_go(engine, hold)
+                                          : acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        struct snib__op *next =
+            acquire(engine, gate(engine, SNIB_MUTEX, variant & 2 ? "bar" : "{bar}2"), 0);
+        pass(engine, now + 2 * SECOND);
+        assert_false(op->done);
+        peers[0].says = NULL;
+        pass(engine, now + 200 * SNIB__MS);
+        assert_true(op->done && op->code == SNIB_OK);
+        if (!(variant & 2))
+            let_go(engine, op->hold);
+        serve(engine);
+        assert_true(next->done && next->code == SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* The node is reached, but serves nothing yet, and is gone before it does. */
+static void node_that_is_asked_while_it_loads(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{bar}1");
+    held(engine, "foo");
+    ask_in_vain('b', false);
+    peers[1].says = "LOADING Redis is loading the dataset in memory";
+    peers[1].times = 1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    serve(engine);
+    assert_int_equal(peers[1].asking, 1);
+    assert_false(op->done);
+    peers[0].says = NULL;
+    pass(engine, now + 200 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Two requests are under way: the first is told that the name has moved, the second that the old master loads.  That one
+ * is not connected again, but nothing waits for it. */
+static void refusal_by_a_former_master(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    held(engine, "foo");
+    moved(text, "bar", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    peers[0].then = "LOADING Redis is loading the dataset in memory";
+    peers[0].hangs = true; /* from now on */
+    struct snib__op *first = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}1"), 0);
+    struct snib__op *second = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + 200 * SNIB__MS);
+    assert_true(first->done && first->code == SNIB_OK);
+    assert_true(second->done && second->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* A question that has no gate waits for a dead node, too, and is asked of the next one. */
+static void question_about_a_name_follows_it(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    held(engine, "foo");
+    crash(engine, 'b');
+    struct snib__op *op = snib__engine_describe(engine, "foo", 3, 100, now, &code);
+    pass(engine, now + 500 * SNIB__MS);
+    assert_false(op->done);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 500 * SNIB__MS);
+    assert_true(op->done);
+    snib__engine_free(engine);
+}
+
+/* A node that has no slots yet is no node to leave while keys go there: it takes a while to connect, and the map, which
+ * does not name it, is asked for meanwhile. */
+static void node_without_slots_is_connected_for_long_enough(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__hold *hold = held(engine, "bar");
+    ask_in_vain('c', false);
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + SECOND);
+    assert_false(op->done);
+    peers[2].hangs = false;
+    for (struct snib__link *link = snib__engine_links(engine); link; link = snib__link_next(link))
+        if (link->connecting)
+            snib__engine_link_up(engine, link, now);
+    pass(engine, now + SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_in_range(peers[2].connects, 1, 4);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_questions_are_not_redirected),
         cmocka_unit_test(asked_acquisition_is_collected),
         cmocka_unit_test(readers_are_not_looked_for_too_early),
+        cmocka_unit_test(node_that_cannot_be_asked),
+        cmocka_unit_test(move_that_is_given_up),
+        cmocka_unit_test(node_that_is_asked_while_it_loads),
+        cmocka_unit_test(refusal_by_a_former_master),
+        cmocka_unit_test(question_about_a_name_follows_it),
+        cmocka_unit_test(node_without_slots_is_connected_for_long_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

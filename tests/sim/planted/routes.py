@@ -733,4 +733,32 @@ MUTANTS = [
         "false;",
         "unit_doubt",
     ),
+    Mutant(
+        "a request waits for the node that a slot may move to",
+        "engine/cluster.c",
+        "else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0)",
+        "else if (snib__node_send_to(e, to, request, now) < 0)",
+        "sim/topology",
+    ),
+    Mutant(
+        "what a node refuses waits for it when its name has moved",
+        "engine/node.c",
+        "bool here = again && snib__request_node(request) == node;",
+        "bool here = again;",
+        "unit_astray",
+    ),
+    Mutant(
+        "a question without a gate waits for the node that it would not choose any more",
+        "engine/cluster.c",
+        "n = op->node == before ? n : c->n;",
+        "(void)before;",
+        "unit_astray",
+    ),
+    Mutant(
+        "a node without slots is left while keys go there",
+        "engine/cluster.c",
+        "now < member->named_at + CLUSTER_CALM ||",
+        "",
+        "unit_astray",
+    ),
 ]
