@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define CHAN_OWED_MAX 16384 /* replies due; beyond this waiters sleep without a subscription */
+#define CHAN_CIRCLE 4       /* redirects in a row that are followed at once */
 
 static struct snib__link *chan_link(struct snib__node *node)
 {
@@ -242,6 +243,8 @@ void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct s
     chan_go(e, chan, node);
     for (struct snib__waitq *other = chan->waitqs; other; other = other->chan_next)
         other->own_messages = 0;
+    if (chan->redirects > CHAN_CIRCLE)
+        return;
     if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
     if (waitq->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
@@ -337,9 +340,13 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
+    bool behind = chan->redirects > CHAN_CIRCLE; /* and so are the waiters' own channels */
     chan->state = SNIB__CHAN_ON;
+    chan->redirects = 0;
     for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
         next = waitq->chan_next;
+        if (waitq->gate->kind->discipline == SNIB__QUEUED && behind)
+            snib__place_relisten(e, waitq->gate);
         if (waitq->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, waitq->gate, now);
         else if (waitq->head)
@@ -395,7 +402,7 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
 }
 
 /* A sharded channel belongs to another node, or to none at present: subscribe
- * there, or before the next sleep. */
+ * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
@@ -407,8 +414,11 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
             if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
-                (down || chan->waitqs->gate->slot == slot))
+                (down || chan->waitqs->gate->slot == slot)) {
                 chan->state = SNIB__CHAN_OFF;
+                if (chan->redirects <= CHAN_CIRCLE)
+                    chan->redirects++;
+            }
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }

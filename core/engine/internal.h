@@ -106,6 +106,7 @@ struct snib__chan {             /* one subscription, for all gates that are woke
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
+    uint8_t redirects;       /* since it was on */
     struct snib__node *node; /* the node whose link carries the subscription */
     char text[];
 };

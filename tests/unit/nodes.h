@@ -27,14 +27,14 @@ struct peer {
     int scripts, asked, connects, asking;           /* what it has seen */
     bool asking_on;                                 /* ASKING came just before */
     int renewals, renewed_keys, releases, lease_ms; /* of the last renewal */
-    const char *channel;                            /* a channel that another node serves, ... */
-    const char *refusal;                            /* ... and its reply to that */
-    int listened;                                   /* subscriptions requested */
-    int probed;                                     /* queries for its epoch */
-    int identities;                                 /* times that a client said who it is */
-    const char *own;                                /* one of the client's own commands ... */
-    const char *own_says;                           /* ... is answered with this error */
-    char last[600]; /* the last script with all its arguments, as sent */
+    const char *channel;  /* a channel that another node serves; "": all; */
+    const char *refusal;  /* and its reply to that */
+    int listened;         /* subscriptions requested */
+    int probed;           /* queries for its epoch */
+    int identities;       /* times that a client said who it is */
+    const char *own;      /* one of the client's own commands ... */
+    const char *own_says; /* ... is answered with this error */
+    char last[600];       /* the last script with all its arguments, as sent */
 };
 
 static struct peer peers[8];
@@ -76,7 +76,8 @@ static inline void channel_says(struct peer *one, char words[WORDS][96], char *o
     for (size_t i = 0; i <= strlen(words[0]); i++)
         verb[i] = (char)tolower(words[0][i]);
     one->listened++;
-    if (one->channel && strcmp(one->channel, words[1]) == 0)
+    if (one->channel && (!one->channel[0] || strcmp(one->channel, words[1]) == 0) &&
+        !strstr(verb, "unsub"))
         sprintf(out, "-%s\r\n", one->refusal);
     else
         sprintf(out, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n:1\r\n", strlen(verb), verb,
@@ -123,7 +124,8 @@ static inline void loaded(struct snib__link *link, char *out)
 {
     const struct snib__conn *conn = &link->conn;
     assert_int_equal(conn->ring[conn->ring_head].kind, CONN_LOAD);
-    sprintf(out, "$40\r\n%s\r\n", snib__script_texts[conn->ring[conn->ring_head].script].sha1);
+    sprintf(out, "$40\r\n%s\r\n",
+            snib__script_of(conn->ring[conn->ring_head].script, conn->publish)->sha1);
 }
 
 /* The next command unchanged, before it is taken; a script is kept. */

@@ -746,6 +746,40 @@ static void misplaced_channel_goes_alone(void **state)
     }
 }
 
+/* Two nodes that each name the other for a channel are asked a few times, and again when a waiter goes to sleep.  When one
+ * of them serves it, it is subscribed to, and so is the channel of a fair lock's waiter itself. */
+static void channel_that_goes_in_a_circle(void **state)
+{
+    (void)state;
+    char there[64], back[64];
+    for (int fair = 0; fair < 2; fair++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        engine->config.publish = SNIB_PUBLISH_SHARDED;
+        held(engine, "bar");
+        held(engine, "foo");
+        /* another client has it, for a day, and one of Redisson's is in front of the fair lock */
+        peers[0].then = peers[1].then = fair ? "*3\r\n:86400000\r\n:1\r\n:3000" : ":86400000";
+        moved(there, "bar", 'b');
+        moved(back, "bar", 'a');
+        peers[0].channel = peers[1].channel = "";
+        peers[0].refusal = there;
+        peers[1].refusal = back;
+        struct snib__gate *bar = gate(engine, fair ? SNIB_FAIR : SNIB_MUTEX, "{bar}2");
+        struct snib__op *op = acquire(engine, bar, 0);
+        serve(engine);
+        assert_in_range(peers[0].listened + peers[1].listened, 4, 16);
+        pass(engine, now + 30 * SECOND);
+        assert_in_range(peers[0].listened + peers[1].listened, 10, fair ? 100 : 30);
+        assert_false(op->done);
+        peers[0].channel = peers[1].channel = NULL;
+        peers[0].listened = peers[1].listened = 0;
+        pass(engine, now + 4 * SECOND);
+        assert_int_equal(chan_state(bar), SNIB__CHAN_ON);
+        assert_int_equal(peers[0].listened + peers[1].listened, 1 + fair);
+        snib__engine_free(engine);
+    }
+}
+
 /* A slot moves after the last waiter for a name has gone, and before its old node has confirmed that nobody listens
  * there: the next waiter listens at the new node. */
 static void channel_that_is_left_follows_its_name(void **state)
@@ -893,6 +927,7 @@ int main(void)
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
         cmocka_unit_test(misplaced_channel_goes_alone),
+        cmocka_unit_test(channel_that_goes_in_a_circle),
         cmocka_unit_test(channel_that_is_left_follows_its_name),
         cmocka_unit_test(hold_is_confirmed_after_each_move),
     };

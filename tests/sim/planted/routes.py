@@ -761,4 +761,18 @@ MUTANTS = [
         "",
         "unit_astray",
     ),
+    Mutant(
+        "a channel that two nodes redirect to each other is followed without end",
+        "engine/chan.c",
+        "if (chan->redirects > CHAN_CIRCLE) return;",
+        "",
+        "unit_redirects",
+    ),
+    Mutant(
+        "after a circle a fair lock's waiter does not listen to its own channel",
+        "engine/chan.c",
+        "bool behind = chan->redirects > CHAN_CIRCLE;",
+        "bool behind = false;",
+        "unit_redirects",
+    ),
 ]
