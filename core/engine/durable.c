@@ -362,6 +362,7 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
+    link->proven = false;
     link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
     d->backoff = link->backoff;

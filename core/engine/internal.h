@@ -232,14 +232,17 @@ struct snib__link { /* one connection to a node */
     struct snib__conn conn;
     struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
-    void *carrier;       /* the driver's */
-    uint8_t kind;        /* enum snib__link_kind */
-    bool wanted;         /* it is needed */
-    bool connect;        /* wish */
-    bool close;          /* wish */
-    bool connecting;     /* the driver is connecting it */
-    bool proven;         /* a request was answered since it was to connect: it works */
-    snib__time next_try; /* while down */
+    void *carrier;   /* the driver's */
+    uint8_t kind;    /* enum snib__link_kind */
+    bool wanted;     /* it is needed */
+    bool connect;    /* wish */
+    bool close;      /* wish */
+    bool connecting; /* the driver is connecting it */
+    bool proven;     /* a request was answered since it was to connect: it works */
+    union {
+        snib__time next_try; /* while down */
+        snib__time ready_at; /* while ready */
+    };
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */

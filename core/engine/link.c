@@ -13,7 +13,9 @@
 
 #define LINK_BACKOFF_MIN (10 * SNIB__MS)
 #define LINK_BACKOFF_MAX (2000 * SNIB__MS)
-#define LINK_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
+#define LINK_BACKOFF_BRIEF (250 * SNIB__MS) /* at most, after a connection that did not last */
+#define LINK_LASTS (1000 * SNIB__MS)        /* after this a connection that answers is a good one */
+#define LINK_EAGER (50 * SNIB__MS)          /* a new operation shortens the back-off to this */
 
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind)
@@ -237,6 +239,7 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
+    link->ready_at = now;
     if (snib__route_misfits(e, link)) {
         snib__link_close(e, link, SNIB_ETOPOLOGY, now);
         return;
@@ -258,6 +261,23 @@ void snib__link_explain(struct snib__link *link, const char *sentence)
     snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
 
+/* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
+ * soon, though it answers. */
+static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
+    if (link->proven && now >= link->ready_at + LINK_LASTS)
+        link->backoff = 0;
+    link->backoff = link->backoff < most ? link->backoff : most;
+    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
+     * once. */
+    link->next_try = now + link->backoff / 2 +
+                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
+    link->backoff = link->backoff == 0         ? LINK_BACKOFF_MIN
+                    : link->backoff * 2 > most ? most
+                                               : link->backoff * 2;
+}
+
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
@@ -272,13 +292,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
-     * once. */
-    link->next_try = now + link->backoff / 2 +
-                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
-    link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
-                    : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
-                                                           : link->backoff * 2;
+    link_back_off(e, link, now);
     /* the route reconnects sentinels itself */
     bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
@@ -325,11 +339,10 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 }
 
 /* The first reply on a connection.  A connection that accepts the handshake and ends at the first
- * request is as useless as none: back-off keeps growing, and patience still ends. */
+ * request is as useless as none: back-off keeps growing to its end, and patience still ends. */
 static void link_proven(struct snib__link *link)
 {
     link->proven = true;
-    link->backoff = 0;
     if (link->kind == SNIB__COMMAND && !snib__lane_is(link))
         link->node->dull_since = SNIB__NEVER;
 }

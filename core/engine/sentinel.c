@@ -47,17 +47,19 @@ enum sentinel_outcome {
 
 struct sentinel {
     struct snib__node *node;
-    bool asked;    /* and it has not answered yet */
-    bool others;   /* asked for the other sentinels on this connection */
-    bool switched; /* it has announced a switch: its next answer is about that */
-    bool deaf;     /* it refuses the subscription */
+    bool asked;           /* and it has not answered yet */
+    bool others;          /* asked for the other sentinels on this connection */
+    snib__time others_at; /* ... or on an earlier one: when it was last */
+    bool switched;        /* it has announced a switch: its next answer is about that */
+    bool deaf;            /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
     uint64_t epoch; /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* skipped by polls until then, after a failure */
     bool heard;                  /* subscribed to, or about to be */
-    bool confirmed;              /* a subscription is confirmed on this connection */
+    bool confirmed;              /* a subscription is confirmed on this connection, ... */
+    snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
     int32_t code; /* REFUSED */
 };
@@ -138,8 +140,10 @@ static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib
     one->has_epoch = false;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
-    if (sent && !one->others)
+    if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+        one->others_at = now;
+    }
     if (!sent)
         snib__link_close(e, &one->node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
 }
@@ -297,6 +301,14 @@ static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int ou
 
 /* ---- what they report ---- */
 
+/* It has not been asked since it was last connected to.  One that ends each connection when it has answered is asked in its
+ * turn like the others. */
+static bool sentinel_is_unheard(const struct sentinel *one, snib__time now)
+{
+    bool lately = one->others_at && now < one->others_at + SENTINEL_POLL;
+    return !one->others && !one->asked && !lately && now >= one->shun_until;
+}
+
 /* The master is where this sentinel says. */
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
 {
@@ -317,7 +329,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
     }
     bool unheard = false; /* ask each of these once, soon: one of them may know better */
     for (uint32_t i = 0; i < map->n; i++)
-        unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
+        unheard |= sentinel_is_unheard(&map->all[i], now);
     sentinels_end_round(e,
                         unheard                  ? 0
                         : snib__node_ready(home) ? SENTINEL_POLL
@@ -490,6 +502,8 @@ static void sentinels_listen(struct snib__engine *e, snib__time now)
 
 static void sentinel_deafened(struct sentinel *one, snib__time now)
 {
+    if (one->confirmed && now >= one->confirmed_at + SENTINEL_POLL)
+        one->listen_pause = 0;
     one->heard = false;
     one->confirmed = false;
     one->listen = now + one->listen_pause;
@@ -530,11 +544,13 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
         sentinel_refused(e, one);
         return;
     }
-    one->listen_pause = 0;
     if (n != 4 || reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(link->conn.resp, &reply[1]);
-    one->confirmed |= strcmp(what, "subscribe") == 0;
+    if (!one->confirmed && strcmp(what, "subscribe") == 0) {
+        one->confirmed = true;
+        one->confirmed_at = now;
+    }
     if (strcmp(what, "message") == 0 && reply[3].type == SNIB__RESP_STRING &&
         sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
                             snib__resp_text(link->conn.resp, &reply[3]))) {

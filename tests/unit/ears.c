@@ -168,6 +168,26 @@ static void refused_subscription(void **state)
     snib__engine_free(engine);
 }
 
+/* Sentinels that end each connection when they have answered, of one kind or of both, are asked and subscribed to with
+ * pauses; the master is known all the same, and a failover is found. */
+static void sentinels_that_hang_up(void **state)
+{
+    (void)state;
+    for (int kinds = 1; kinds < 4; kinds++) {
+        struct snib__engine *engine = world(3);
+        for (int i = 0; i < 3; i++)
+            peers[i].ends = kinds;
+        struct snib__hold *hold = held(engine, "m", 0);
+        pass(engine, 10 * SECOND);
+        for (int i = 0; i < 3; i++)
+            assert_in_range(peers[i].connects, 5, 40);
+        tell_all(3, "m2", 2);
+        PASS_UNTIL(engine, at(engine, "m2"), 1500 * SNIB__MS);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- Sentinels that others report ------------------------------------------------------------------ */
 
 static void others_are_learnt(void **state)
@@ -255,6 +275,7 @@ int main(void)
         cmocka_unit_test(not_more_than_five_are_listened_to),
         cmocka_unit_test(deaf_sentinels_leave_room),
         cmocka_unit_test(refused_subscription),
+        cmocka_unit_test(sentinels_that_hang_up),
         cmocka_unit_test(others_are_learnt),
         cmocka_unit_test(question_that_was_under_way_is_asked_again),
         cmocka_unit_test(others_are_asked_for_on_each_connection),

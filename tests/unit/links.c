@@ -691,6 +691,58 @@ static void new_operation_shortens_the_pause(void **state)
     snib__engine_free(engine);
 }
 
+/* Connect whenever the client wants; the connection answers one request, and ends after a while.  How often in a time. */
+static int connects(struct snib__engine *engine, snib__time time, snib__time lasts)
+{
+    int32_t code, times = 0;
+    for (const snib__time until = now + time; now < until; times++) {
+        await_connect(engine);
+        connect_link(engine);
+        struct snib__op *op = snib__engine_ping(engine, 0, now, &code);
+        answer_own(engine);
+        answer(engine, "+PONG\r\n");
+        ended(engine, op, SNIB_OK);
+        now += lasts;
+        snib__engine_tick(engine, now);
+        cut_link(engine);
+    }
+    return times;
+}
+
+/* A server that ends each connection as soon as it has answered is not connected to without a pause; nor is the pause as
+ * long as for a server that is down, or reached at once by those that had no trouble before. */
+static void connections_that_do_not_last(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    held(engine, SNIB_MUTEX, "m", "$-1\r\n");
+    cut_link(engine);
+    assert_in_range(connects(engine, 10 * SECOND, 0), 40, 90);
+    snib__engine_free(engine);
+}
+
+/* After a long outage the next short breaks cost little: the first connection need not have lasted, and one that has makes
+ * all as it was. */
+static void outage_is_forgotten(void **state)
+{
+    (void)state;
+    for (int lasts = 0; lasts < 2; lasts++) {
+        struct snib__engine *engine = begin();
+        held(engine, SNIB_MUTEX, "m", "$-1\r\n");
+        cut_link(engine);
+        for (int attempt = 0; attempt < 12; attempt++) {
+            await_connect(engine);
+            snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND));
+            cut_link(engine);
+        }
+        connects(engine, 1, lasts ? SECOND : 10 * SNIB__MS);
+        const snib__time since = now;
+        await_connect(engine);
+        assert_true(now <= since + (lasts ? 10 : 250) * SNIB__MS);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- What is left on a connection that cannot be killed ----------------------------------------- */
 
 /* Connect to a server that answers one of the connection's own requests with an error: CLIENT ID,
@@ -777,6 +829,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_goes_with_the_connection),
+        cmocka_unit_test(connections_that_do_not_last),
+        cmocka_unit_test(outage_is_forgotten),
         cmocka_unit_test(connection_that_cannot_be_ended),
         cmocka_unit_test(semaphore_release_is_sent_once),
         cmocka_unit_test(refused_after_a_lost_answer),

@@ -32,6 +32,7 @@ struct peer {
     const char *others;             /* hosts, a letter and a digit each */
     const char *odd, *odd_says;     /* a word of SENTINEL, and the whole reply to it; NULL */
     bool no_subscribing, no_luxury; /* no channel at all; only +switch-master */
+    int ends; /* it ends each connection of this kind after its answer: 1, of commands; 2, of messages */
     /* what it has seen */
     int connects, asked, subscribed, renewals, releases;
     bool promotions; /* +promoted-slave is subscribed to */
@@ -178,6 +179,9 @@ static inline bool serve(struct snib__engine *engine, struct snib__link *link)
     one->bytes += size - snib__buf_size(&link->conn.out);
     peer_says(one, link, words, reply);
     snib__engine_input(engine, link, reply, strlen(reply), now);
+    const char *last = link->kind == SNIB__PUBSUB ? "+promoted-slave" : "SENTINELS";
+    if (one->ends & 1 << link->kind && strcmp(words[1], last) == 0)
+        snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 0, now);
     return true;
 }
 

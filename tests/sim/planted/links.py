@@ -273,9 +273,23 @@ MUTANTS = [
     Mutant(
         "the pauses between attempts to connect stay long",
         "engine/link.c",
-        "link->backoff = 0; if (link->kind",
-        "if (link->kind",
-        "unit_engine",
+        "if (link->proven && now >= link->ready_at + LINK_LASTS) link->backoff = 0;",
+        "",
+        "unit_links",
+    ),
+    Mutant(
+        "after a long outage a connection that breaks soon is made again after seconds",
+        "engine/link.c",
+        "link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;",
+        "LINK_BACKOFF_MAX;",
+        "unit_links",
+    ),
+    Mutant(
+        "a server that ends each connection after one reply is connected to without a pause",
+        "engine/link.c",
+        "link->proven && now >= link->ready_at + LINK_LASTS",
+        "link->proven",
+        "unit_links",
     ),
     Mutant(
         "a subscription that could not be ended stays",
@@ -349,8 +363,8 @@ MUTANTS = [
     Mutant(
         "why a handshake failed is told of the next one too",
         "engine/link.c",
-        "link->conn.failure = 0; /* The first",
-        "/* The first",
+        "link->conn.failure = 0; link_back_off(",
+        "link_back_off(",
         "unit_links",
     ),
     Mutant(

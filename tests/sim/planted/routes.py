@@ -775,4 +775,18 @@ MUTANTS = [
         "bool behind = false;",
         "unit_redirects",
     ),
+    Mutant(
+        "a sentinel that hangs up after its answers is asked again at once",
+        "engine/sentinel.c",
+        "bool lately = one->others_at && now < one->others_at + SENTINEL_POLL;",
+        "bool lately = false;",
+        "unit_ears",
+    ),
+    Mutant(
+        "a sentinel that hangs up on those that listen is subscribed to again at once",
+        "engine/sentinel.c",
+        "now >= one->confirmed_at + SENTINEL_POLL)",
+        "now >= one->confirmed_at)",
+        "unit_ears",
+    ),
 ]
