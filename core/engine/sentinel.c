@@ -10,7 +10,9 @@
  * Each failover has a configuration epoch higher than all before it.  A sentinel that was cut off
  * reports an older one until it catches up, so an epoch lower than one already seen is not
  * believed; and a master that replies is left only for a higher epoch, or when a sentinel has just
- * announced the switch.
+ * announced the switch, and so is one that has been tried for the first time and has not failed yet.
+ * Otherwise two sentinels that disagree would take the client from each address before a distant
+ * server there could reply.
  *
  * While anything is held, awaited or being released, one sentinel is asked per second, in turn.  Up
  * to five are subscribed to, because the sentinel that led a failover announces it a second or two
@@ -70,6 +72,7 @@ struct sentinels {
     uint32_t turn;    /* the last one asked */
     uint32_t left;    /* how many the round has still to ask */
     bool round;       /* a round is running */
+    bool failed;      /* home is down, and was tried at this address */
     uint64_t epoch;   /* the highest that was believed */
     snib__time late;  /* when the next one is asked in parallel */
     snib__time next;  /* when the next round begins */
@@ -252,6 +255,8 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
         const struct sentinel *one = &map->all[i];
+        if (one->epoch >= map->epoch)
+            continue;
         uint32_t alike = 0;
         for (uint32_t j = 0; j < map->n; j++) {
             const struct sentinel *other = &map->all[j];
@@ -326,6 +331,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
         home->words[0] = 0;
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);
+        map->failed = false;
     }
     bool unheard = false; /* ask each of these once, soon: one of them may know better */
     for (uint32_t i = 0; i < map->n; i++)
@@ -343,7 +349,7 @@ static bool sentinel_believed(const struct snib__engine *e, const struct sentine
     if (one->epoch < sentinels_of(e)->epoch)
         return false;
     return !home->addressed || snib__address_equal(&one->address, &home->address) ||
-           one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
+           one->epoch > sentinels_of(e)->epoch || one->switched || sentinels_of(e)->failed;
 }
 
 /* Both queries have been answered. */
@@ -574,6 +580,8 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct sentinel *one = sentinel_of(e, link->node);
+    if (!one && link->kind == SNIB__COMMAND)
+        sentinels_of(e)->failed = false;
     for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 2; i++)
         snib__chan_say(link->node, "SUBSCRIBE", sentinel_news[i], strlen(sentinel_news[i]));
     if (one && link->kind == SNIB__COMMAND && one->asked)
@@ -586,6 +594,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
     struct sentinels *map = sentinels_of(e);
     struct sentinel *one = sentinel_of(e, link->node);
     if (!one) { /* the master */
+        map->failed |= link->kind == SNIB__COMMAND;
         if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
             map->next = now;
     } else if (link->kind == SNIB__PUBSUB) {

@@ -463,6 +463,49 @@ static void stale_sentinels_are_not_believed(void **state)
     snib__engine_free(engine);
 }
 
+/* Of sentinels with the same epoch one or two name a server that does not answer, and one the master, which is so distant
+ * that a connection takes longer than the time between two questions.  Each gets the time that it needs, also when those
+ * that are left agree. */
+static void distant_master_is_reached(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 5; variant++) {
+        struct snib__engine *engine = world(variant < 2 ? 2 : 3);
+        engine->config.patience = 60 * SECOND;
+        struct peer *knows = &peers[variant < 2 ? variant : variant - 2];
+        knows->master = "m2";
+        peer("m1")->state = SILENT;
+        peer("m2")->far = 900 * SNIB__MS;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        PASS_UNTIL(engine, peer("m2")->connects, 15 * SECOND);
+        crash(engine, knows->host);
+        PASS_UNTIL(engine, op->done, 2 * SECOND);
+        assert_true(at(engine, "m2"));
+        pass(engine, 20 * SECOND);
+        assert_int_equal(peer("m2")->connects, 1);
+        released(engine, acquired(engine, op), SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* A sentinel whose answer comes when the server of another one is tried for the second time is believed. */
+static void second_try_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(2);
+    engine->config.patience = 60 * SECOND;
+    peer("m1")->state = SILENT;
+    peer("s1")->state = SILENT;
+    peer("s1")->master = "m2";
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    PASS_UNTIL(engine, peer("m1")->connects == 2, 5 * SECOND);
+    peer("s1")->state = UP;
+    PASS_UNTIL(engine, op->done, 1500 * SNIB__MS);
+    assert_true(at(engine, "m2"));
+    released(engine, acquired(engine, op), SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* Sentinels that were set up afresh count their epochs from 0: if most of them agree they are
  * believed. */
 static void epochs_may_begin_anew(void **state)
@@ -640,6 +683,8 @@ int main(void)
         cmocka_unit_test(what_was_lost_is_given_back_to_the_next_master),
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
+        cmocka_unit_test(distant_master_is_reached),
+        cmocka_unit_test(second_try_is_not_waited_for),
         cmocka_unit_test(epochs_may_begin_anew),
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),

@@ -19,8 +19,9 @@ enum state {
 struct peer {
     char host[8];
     enum state state;
-    const char *mode;   /* in INFO; NULL: INFO is not allowed */
-    const char *locked; /* an error that answers everything */
+    snib__time far, near_at; /* connecting to it takes so long; the last attempt succeeds then */
+    const char *mode;        /* in INFO; NULL: INFO is not allowed */
+    const char *locked;      /* an error that answers everything */
     /* servers */
     bool replica;
     bool server;  /* although its name is a sentinel's */
@@ -168,9 +169,13 @@ static inline bool serve(struct snib__engine *engine, struct snib__link *link)
         one->connects++;
         if (one->state == DOWN)
             snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, ECONNREFUSED, now);
+        else if (one->far)
+            one->near_at = now + one->far;
         else
             snib__engine_link_up(engine, link, now);
     }
+    if (link->connecting && one->far && now >= one->near_at)
+        snib__engine_link_up(engine, link, now);
     if (link->conn.state == SNIB__CONN_DOWN || one->state != UP)
         return wish != SNIB__WISH_NOTHING;
     size_t size = snib__buf_size(&link->conn.out);

@@ -386,8 +386,8 @@ MUTANTS = [
     Mutant(
         "of two sentinels that disagree the last is believed",
         "engine/sentinel.c",
-        "one->epoch > sentinels_of(e)->epoch || one->switched || !",
-        "one->epoch >= sentinels_of(e)->epoch || one->switched || !",
+        "one->epoch > sentinels_of(e)->epoch || one->switched ||",
+        "one->epoch >= sentinels_of(e)->epoch || one->switched ||",
         "unit_sentinel",
     ),
     Mutant(
@@ -788,5 +788,26 @@ MUTANTS = [
         "now >= one->confirmed_at + SENTINEL_POLL)",
         "now >= one->confirmed_at)",
         "unit_ears",
+    ),
+    Mutant(
+        "a master that is being connected to is left for what another sentinel says",
+        "engine/sentinel.c",
+        "one->switched || sentinels_of(e)->failed;",
+        "one->switched || !snib__node_ready(home);",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a master that is being connected to is left for what most sentinels say",
+        "engine/sentinel.c",
+        "if (one->epoch >= map->epoch) continue;",
+        "",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a master that could not be reached is not left while it is tried again",
+        "engine/sentinel.c",
+        "one->switched || sentinels_of(e)->failed;",
+        "one->switched || (!snib__node_ready(home) && !home->links[SNIB__COMMAND].connecting && home->links[SNIB__COMMAND].conn.state == SNIB__CONN_DOWN);",
+        "unit_sentinel",
     ),
 ]
