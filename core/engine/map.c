@@ -129,9 +129,10 @@ static void map_note_spare(struct snib__cluster *c, const struct snib__address *
         c->spare[c->spares_n++] = *address;
 }
 
-/* Read [from, to, master, replica...] into the draft.  False: it has another form. */
+/* Read [from, to, master, replica...] into the draft.  False: it has another form, more slots than are left, or one master
+ * too many. */
 static bool map_range(struct snib__engine *e, const struct snib__node *from,
-                      const struct snib__value *reply, uint32_t n, uint32_t at)
+                      const struct snib__value *reply, uint32_t n, uint32_t at, int64_t *left)
 {
     struct snib__cluster *c = e->map;
     struct snib__address address;
@@ -139,13 +140,15 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
         reply[at + 1].type != SNIB__RESP_INTEGER || reply[at + 2].type != SNIB__RESP_INTEGER)
         return false;
     int64_t first = reply[at + 1].integer, last = reply[at + 2].integer;
-    if (first < 0 || last < first || last >= SNIB__SLOTS)
+    if (first < 0 || last < first || last >= SNIB__SLOTS || last - first >= *left)
         return false;
+    *left -= last - first + 1;
     uint32_t nodes = reply[at].count - 2;
     uint16_t member = 0;
     at += 3;
-    if (map_address(e, from, reply, n, at, &address))
-        member = snib__cluster_member(e, &address);
+    if (map_address(e, from, reply, n, at, &address) &&
+        (member = snib__cluster_member(e, &address)) == 0)
+        return false;
     c->member[member].told = true;
     for (int64_t slot = first; slot <= last; slot++)
         c->draft[slot] = member;
@@ -157,10 +160,21 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
+/* Nodes that only a refused map has named make room for others. */
+static bool map_refused(struct snib__cluster *c)
+{
+    for (uint32_t i = 1; i < c->n; i++) {
+        c->member[i].told = false;
+        c->member[i].node->idle |= c->member[i].slots == 0;
+    }
+    return false;
+}
+
 static bool map_read(struct snib__engine *e, const struct snib__node *from,
                      const struct snib__value *reply, uint32_t n)
 {
     struct snib__cluster *c = e->map;
+    int64_t left = SNIB__SLOTS; /* each is named once: a map of 80,000 ranges is not read */
     if (reply->type != SNIB__RESP_ARRAY)
         return false;
     memset(c->draft, 0, sizeof c->draft);
@@ -168,8 +182,8 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].told = false;
     for (uint32_t i = 0, at = 1; i < reply->count; i++, at = map_skip(reply, n, at))
-        if (!map_range(e, from, reply, n, at))
-            return false;
+        if (!map_range(e, from, reply, n, at, &left))
+            return map_refused(c);
     return true;
 }
 

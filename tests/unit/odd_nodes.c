@@ -22,6 +22,8 @@ static void maps_of_another_form(void **state)
         "*1\r\n$5\r\nabcde\r\n",
         "*2\r\n*3\r\n:0\r\n:16383\r\n" NODE ":1\r\n",
         "*1\r\n*2\r\n:0\r\n" NODE,
+        "*2\r\n*3\r\n:0\r\n:16383\r\n" NODE "*3\r\n:866\r\n:866\r\n" NODE,
+        "*2\r\n*3\r\n:0\r\n:8192\r\n" NODE "*3\r\n:8192\r\n:16383\r\n" NODE,
     };
     for (size_t i = 0; i < COUNT(maps); i++) {
         struct snib__engine *engine = begin_cluster("a:0-16383");
@@ -35,6 +37,40 @@ static void maps_of_another_form(void **state)
         assert_int_equal(peers[1].scripts, 0);
         snib__engine_free(engine);
     }
+}
+
+/* A map names more masters than a cluster can have: it is not believed, and the next one is. */
+static void map_of_too_many_masters(void **state)
+{
+    (void)state;
+    static char map[200000];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "m");
+    peers[0].silent = true;
+    ((struct snib__cluster *)engine->map)->wanted = true;
+    struct snib__link *link = &snib__gate_find(engine, SNIB_MUTEX, "m", 1)->node->links[0];
+    struct snib__conn *conn = &link->conn;
+    for (int steps = 0; conn->ring_count < 2; steps++) { /* its epoch, and its map */
+        assert_true(steps < 1000);
+        pass(engine, now + 20 * SNIB__MS);
+    }
+    char *at = map + sprintf(map, "$25\r\ncluster_current_epoch:6\r\n\r\n*2000\r\n");
+    for (int i = 0; i < 2000; i++)
+        at += sprintf(at, "*3\r\n:%d\r\n:%d\r\n*2\r\n$5\r\nh%04d\r\n:6379\r\n", i, i, i);
+    assert_int_equal(conn->ring[conn->ring_head].kind, SNIB__REQ_ROUTE);
+    snib__buf_consume(&conn->out, snib__buf_size(&conn->out));
+    snib__engine_input(engine, link, map, strlen(map), now);
+    assert_int_equal(conn->ring_count, 0);
+    assert_int_equal(((struct snib__cluster *)engine->map)->n, SNIB__MEMBERS_MAX);
+    assert_int_equal(served_by(engine, "m"), 'a');
+    peers[0].silent = false;
+    common_epoch = 7;
+    map_of(common, "c:0-16383");
+    for (int steps = 0; served_by(engine, "m") != 'c'; steps++) {
+        assert_true(steps < 200);
+        pass(engine, now + 100 * SNIB__MS);
+    }
+    snib__engine_free(engine);
 }
 
 /* A range whose master has no usable address: nobody serves it for the present. */
@@ -106,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_of_another_form),
+        cmocka_unit_test(map_of_too_many_masters),
         cmocka_unit_test(masters_of_another_form),
         cmocka_unit_test(redirections_of_another_form),
     };

@@ -810,4 +810,25 @@ MUTANTS = [
         "one->switched || (!snib__node_ready(home) && !home->links[SNIB__COMMAND].connecting && home->links[SNIB__COMMAND].conn.state == SNIB__CONN_DOWN);",
         "unit_sentinel",
     ),
+    Mutant(
+        "a map may name a slot as often as it likes",
+        "engine/map.c",
+        "last >= SNIB__SLOTS || last - first >= *left)",
+        "last >= SNIB__SLOTS)",
+        "unit_odd_nodes",
+    ),
+    Mutant(
+        "a map of more masters than there can be leaves slots without one",
+        "engine/map.c",
+        "(member = snib__cluster_member(e, &address)) == 0)",
+        "(member = snib__cluster_member(e, &address)) > c->n)",
+        "unit_odd_nodes",
+    ),
+    Mutant(
+        "the addresses in a map that is not believed leave no room for others",
+        "engine/map.c",
+        "c->member[i].node->idle |= c->member[i].slots == 0;",
+        "",
+        "unit_odd_nodes",
+    ),
 ]
