@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "058872dbc12eae3d"
+#define SNIB_BUILD_ID "3092dca1d94782c1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -14692,6 +14692,7 @@ struct snib__chan {             /* one subscription, for all gates that are woke
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
+    uint8_t redirects;       /* since it was on */
     struct snib__node *node; /* the node whose link carries the subscription */
     char text[];
 };
@@ -14817,14 +14818,17 @@ struct snib__link { /* one connection to a node */
     struct snib__conn conn;
     struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
-    void *carrier;       /* the driver's */
-    uint8_t kind;        /* enum snib__link_kind */
-    bool wanted;         /* it is needed */
-    bool connect;        /* wish */
-    bool close;          /* wish */
-    bool connecting;     /* the driver is connecting it */
-    bool proven;         /* a request was answered since it was to connect: it works */
-    snib__time next_try; /* while down */
+    void *carrier;   /* the driver's */
+    uint8_t kind;    /* enum snib__link_kind */
+    bool wanted;     /* it is needed */
+    bool connect;    /* wish */
+    bool close;      /* wish */
+    bool connecting; /* the driver is connecting it */
+    bool proven;     /* a request was answered since it was to connect: it works */
+    union {
+        snib__time next_try; /* while down */
+        snib__time ready_at; /* while ready */
+    };
     snib__time backoff;
     snib__time used_at; /* a further lane: when it was last used to send */
     uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
@@ -15024,6 +15028,8 @@ void snib__node_again(struct snib__engine *e, const struct snib__request *reques
 int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
 struct snib__op *snib__request_op(const struct snib__request *request);
+/* The node that a request is for; it has a subject. */
+struct snib__node *snib__request_node(const struct snib__request *request);
 /* Discard any reply for this subject. */
 void snib__node_forget(struct snib__engine *e, void *subject);
 /* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */
@@ -20896,6 +20902,7 @@ void snib__board_end(struct snib__engine *e)
 #include <string.h>
 
 #define CHAN_OWED_MAX 16384 /* replies due; beyond this waiters sleep without a subscription */
+#define CHAN_CIRCLE 4       /* redirects in a row that are followed at once */
 
 static struct snib__link *chan_link(struct snib__node *node)
 {
@@ -21120,6 +21127,8 @@ void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct s
     chan_go(e, chan, node);
     for (struct snib__waitq *other = chan->waitqs; other; other = other->chan_next)
         other->own_messages = 0;
+    if (chan->redirects > CHAN_CIRCLE)
+        return;
     if (snib__chan_wanted(chan))
         snib__chan_subscribe(e, chan, now);
     if (waitq->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
@@ -21215,9 +21224,13 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
+    bool behind = chan->redirects > CHAN_CIRCLE; /* and so are the waiters' own channels */
     chan->state = SNIB__CHAN_ON;
+    chan->redirects = 0;
     for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
         next = waitq->chan_next;
+        if (waitq->gate->kind->discipline == SNIB__QUEUED && behind)
+            snib__place_relisten(e, waitq->gate);
         if (waitq->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, waitq->gate, now);
         else if (waitq->head)
@@ -21273,7 +21286,7 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
 }
 
 /* A sharded channel belongs to another node, or to none at present: subscribe
- * there, or before the next sleep. */
+ * there, or before the next sleep.  Nodes that go on redirecting it to each other are asked at each sleep only. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
@@ -21285,8 +21298,11 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
             if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waitqs &&
-                (down || chan->waitqs->gate->slot == slot))
+                (down || chan->waitqs->gate->slot == slot)) {
                 chan->state = SNIB__CHAN_OFF;
+                if (chan->redirects <= CHAN_CIRCLE)
+                    chan->redirects++;
+            }
     struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
@@ -21474,7 +21490,7 @@ bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *h
  *
  *     MOVED        another node serves the slot: its names move there, with the request
  *     ASK          the keys have moved ahead: ASKING and this request go there, nothing else moves
- *     TRYAGAIN, CLUSTERDOWN, a key that is not local
+ *     TRYAGAIN, CLUSTERDOWN, a key that is not local, ASK for a node that is not connected
  *                  no node would: it is resent after a pause (pause.c)
  *
  * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
@@ -21504,6 +21520,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
+    snib__time named_at;  /* when an ASK last named it */
 };
 
 /* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
@@ -21698,10 +21715,15 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
 static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
+    uint32_t n = 1;
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link)
+        if (op->stage == SNIB__STAGE_ASKING && !op->gate && !op->link) {
+            const struct snib__node *before = op->node;
             op->node = cluster_asks(e, op);
-    snib__node_reroute(e, c->member[0].node, now);
+            n = op->node == before ? n : c->n;
+        }
+    for (uint32_t i = 0; i < n; i++)
+        snib__node_reroute(e, c->member[i].node, now);
 }
 
 /* ---- requesting the map ---- */
@@ -21995,9 +22017,10 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__node_again(e, request, now);
     else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
         return true;
-    else if (snib__node_send_to(e, to, request, now) < 0) {
+    /* It does not wait for that node: the keys may go there never, and nobody else's name is there. */
+    else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
-        return cluster_pause(e, request, NULL, 0, now);
+        return cluster_pause(e, request, text, n, now);
     }
     return true;
 }
@@ -22036,6 +22059,8 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         return true;
     if (!member || (asking && cluster_looks_around(request)))
         return cluster_pause(e, request, text, n, now);
+    if (asking)
+        c->member[member].named_at = now;
     request->asking = asking;
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
 }
@@ -22102,8 +22127,9 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
 {
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
-    if (!node->idle || cluster_is_spare(c, &node->address) ||
-        snib__node_oldest(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
+    if (!node->idle || now < member->named_at + CLUSTER_CALM ||
+        cluster_is_spare(c, &node->address) || snib__node_oldest(node) != SNIB__NEVER ||
+        node->links[SNIB__PUBSUB].owed > 0)
         return;
     snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)
@@ -22565,6 +22591,7 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
+    link->proven = false;
     link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
     d->backoff = link->backoff;
@@ -24778,7 +24805,9 @@ snib__time snib__lane_deadline(const struct snib__link *link)
 
 #define LINK_BACKOFF_MIN (10 * SNIB__MS)
 #define LINK_BACKOFF_MAX (2000 * SNIB__MS)
-#define LINK_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
+#define LINK_BACKOFF_BRIEF (250 * SNIB__MS) /* at most, after a connection that did not last */
+#define LINK_LASTS (1000 * SNIB__MS)        /* after this a connection that answers is a good one */
+#define LINK_EAGER (50 * SNIB__MS)          /* a new operation shortens the back-off to this */
 
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind)
@@ -25002,6 +25031,7 @@ static void link_relogged(struct snib__engine *e, struct snib__link *link)
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
+    link->ready_at = now;
     if (snib__route_misfits(e, link)) {
         snib__link_close(e, link, SNIB_ETOPOLOGY, now);
         return;
@@ -25023,6 +25053,23 @@ void snib__link_explain(struct snib__link *link, const char *sentence)
     snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
 
+/* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
+ * soon, though it answers. */
+static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
+    if (link->proven && now >= link->ready_at + LINK_LASTS)
+        link->backoff = 0;
+    link->backoff = link->backoff < most ? link->backoff : most;
+    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
+     * once. */
+    link->next_try = now + link->backoff / 2 +
+                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
+    link->backoff = link->backoff == 0         ? LINK_BACKOFF_MIN
+                    : link->backoff * 2 > most ? most
+                                               : link->backoff * 2;
+}
+
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
@@ -25037,13 +25084,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
-     * once. */
-    link->next_try = now + link->backoff / 2 +
-                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
-    link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
-                    : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
-                                                           : link->backoff * 2;
+    link_back_off(e, link, now);
     /* the route reconnects sentinels itself */
     bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
@@ -25090,11 +25131,10 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 }
 
 /* The first reply on a connection.  A connection that accepts the handshake and ends at the first
- * request is as useless as none: back-off keeps growing, and patience still ends. */
+ * request is as useless as none: back-off keeps growing to its end, and patience still ends. */
 static void link_proven(struct snib__link *link)
 {
     link->proven = true;
-    link->backoff = 0;
     if (link->kind == SNIB__COMMAND && !snib__lane_is(link))
         link->node->dull_since = SNIB__NEVER;
 }
@@ -25444,9 +25484,10 @@ static void map_note_spare(struct snib__cluster *c, const struct snib__address *
         c->spare[c->spares_n++] = *address;
 }
 
-/* Read [from, to, master, replica...] into the draft.  False: it has another form. */
+/* Read [from, to, master, replica...] into the draft.  False: it has another form, more slots than are left, or one master
+ * too many. */
 static bool map_range(struct snib__engine *e, const struct snib__node *from,
-                      const struct snib__value *reply, uint32_t n, uint32_t at)
+                      const struct snib__value *reply, uint32_t n, uint32_t at, int64_t *left)
 {
     struct snib__cluster *c = e->map;
     struct snib__address address;
@@ -25454,13 +25495,15 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
         reply[at + 1].type != SNIB__RESP_INTEGER || reply[at + 2].type != SNIB__RESP_INTEGER)
         return false;
     int64_t first = reply[at + 1].integer, last = reply[at + 2].integer;
-    if (first < 0 || last < first || last >= SNIB__SLOTS)
+    if (first < 0 || last < first || last >= SNIB__SLOTS || last - first >= *left)
         return false;
+    *left -= last - first + 1;
     uint32_t nodes = reply[at].count - 2;
     uint16_t member = 0;
     at += 3;
-    if (map_address(e, from, reply, n, at, &address))
-        member = snib__cluster_member(e, &address);
+    if (map_address(e, from, reply, n, at, &address) &&
+        (member = snib__cluster_member(e, &address)) == 0)
+        return false;
     c->member[member].told = true;
     for (int64_t slot = first; slot <= last; slot++)
         c->draft[slot] = member;
@@ -25472,10 +25515,21 @@ static bool map_range(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
+/* Nodes that only a refused map has named make room for others. */
+static bool map_refused(struct snib__cluster *c)
+{
+    for (uint32_t i = 1; i < c->n; i++) {
+        c->member[i].told = false;
+        c->member[i].node->idle |= c->member[i].slots == 0;
+    }
+    return false;
+}
+
 static bool map_read(struct snib__engine *e, const struct snib__node *from,
                      const struct snib__value *reply, uint32_t n)
 {
     struct snib__cluster *c = e->map;
+    int64_t left = SNIB__SLOTS; /* each is named once: a map of 80,000 ranges is not read */
     if (reply->type != SNIB__RESP_ARRAY)
         return false;
     memset(c->draft, 0, sizeof c->draft);
@@ -25483,8 +25537,8 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     for (uint32_t i = 0; i < c->n; i++)
         c->member[i].told = false;
     for (uint32_t i = 0, at = 1; i < reply->count; i++, at = map_skip(reply, n, at))
-        if (!map_range(e, from, reply, n, at))
-            return false;
+        if (!map_range(e, from, reply, n, at, &left))
+            return map_refused(c);
     return true;
 }
 
@@ -26088,7 +26142,8 @@ static void node_lane_logged_out(struct snib__engine *e, struct snib__link *link
         snib__node_again(e, request, now);
 }
 
-/* Keep the request for the node found next, like one that was never sent. */
+/* Keep the request for the node found next, like one that was never sent.  One that only ASK has brought here, or whose
+ * name has moved meanwhile, goes to the node of its name. */
 static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, int32_t error, const char *text,
                           uint32_t n, snib__time now)
@@ -26096,6 +26151,9 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     struct snib__conn *conn = &link->conn;
     struct snib__node *node = link->node;
     struct snib__link *first = &node->links[SNIB__COMMAND];
+    bool again =
+        request->subject && request->kind != SNIB__REQ_RENEW && !snib__request_own(request);
+    bool here = again && snib__request_node(request) == node;
     snib__request_note_link(request, NULL);
     if (error == SNIB_EAUTH && link != first && !snib__durable_is(link) && snib__node_ready(node)) {
         node_lane_logged_out(e, link, request, now);
@@ -26104,13 +26162,15 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
+    else if (here && snib__node_later(node, request) < 0)
         snib__conn_expect(conn, request); /* handle it with the unanswered requests */
     if (link != first)
         memcpy(first->conn.words, conn->words, sizeof conn->words);
     if (link != first && first->conn.state != SNIB__CONN_DOWN)
         snib__link_close(e, first, error, now); /* the whole node is affected */
     snib__link_close(e, link, error, now);
+    if (again && !here)
+        snib__node_again(e, request, now);
 }
 
 /* The server did not know the script: load it and resend the requests that need it.
@@ -28091,7 +28151,6 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
     return 0;
 }
 
-/* The node that a request is for. */
 static struct snib__node *send_node_of(int kind, void *subject)
 {
     if (kind == SNIB__REQ_ASK)
@@ -28101,6 +28160,11 @@ static struct snib__node *send_node_of(int kind, void *subject)
     if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE || kind >= SNIB__REQ_IDENTITY)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
+}
+
+struct snib__node *snib__request_node(const struct snib__request *request)
+{
+    return send_node_of(request->kind, request->subject);
 }
 
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
@@ -28244,7 +28308,9 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
  * Each failover has a configuration epoch higher than all before it.  A sentinel that was cut off
  * reports an older one until it catches up, so an epoch lower than one already seen is not
  * believed; and a master that replies is left only for a higher epoch, or when a sentinel has just
- * announced the switch.
+ * announced the switch, and so is one that has been tried for the first time and has not failed yet.
+ * Otherwise two sentinels that disagree would take the client from each address before a distant
+ * server there could reply.
  *
  * While anything is held, awaited or being released, one sentinel is asked per second, in turn.  Up
  * to five are subscribed to, because the sentinel that led a failover announces it a second or two
@@ -28280,17 +28346,19 @@ enum sentinel_outcome {
 
 struct sentinel {
     struct snib__node *node;
-    bool asked;    /* and it has not answered yet */
-    bool others;   /* asked for the other sentinels on this connection */
-    bool switched; /* it has announced a switch: its next answer is about that */
-    bool deaf;     /* it refuses the subscription */
+    bool asked;           /* and it has not answered yet */
+    bool others;          /* asked for the other sentinels on this connection */
+    snib__time others_at; /* ... or on an earlier one: when it was last */
+    bool switched;        /* it has announced a switch: its next answer is about that */
+    bool deaf;            /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
     uint64_t epoch; /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* skipped by polls until then, after a failure */
     bool heard;                  /* subscribed to, or about to be */
-    bool confirmed;              /* a subscription is confirmed on this connection */
+    bool confirmed;              /* a subscription is confirmed on this connection, ... */
+    snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
     int32_t code; /* REFUSED */
 };
@@ -28301,6 +28369,7 @@ struct sentinels {
     uint32_t turn;    /* the last one asked */
     uint32_t left;    /* how many the round has still to ask */
     bool round;       /* a round is running */
+    bool failed;      /* home is down, and was tried at this address */
     uint64_t epoch;   /* the highest that was believed */
     snib__time late;  /* when the next one is asked in parallel */
     snib__time next;  /* when the next round begins */
@@ -28371,8 +28440,10 @@ static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib
     one->has_epoch = false;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
-    if (sent && !one->others)
+    if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+        one->others_at = now;
+    }
     if (!sent)
         snib__link_close(e, &one->node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
 }
@@ -28481,6 +28552,8 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
         const struct sentinel *one = &map->all[i];
+        if (one->epoch >= map->epoch)
+            continue;
         uint32_t alike = 0;
         for (uint32_t j = 0; j < map->n; j++) {
             const struct sentinel *other = &map->all[j];
@@ -28530,6 +28603,14 @@ static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int ou
 
 /* ---- what they report ---- */
 
+/* It has not been asked since it was last connected to.  One that ends each connection when it has answered is asked in its
+ * turn like the others. */
+static bool sentinel_is_unheard(const struct sentinel *one, snib__time now)
+{
+    bool lately = one->others_at && now < one->others_at + SENTINEL_POLL;
+    return !one->others && !one->asked && !lately && now >= one->shun_until;
+}
+
 /* The master is where this sentinel says. */
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
 {
@@ -28547,10 +28628,11 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
         home->words[0] = 0;
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);
+        map->failed = false;
     }
     bool unheard = false; /* ask each of these once, soon: one of them may know better */
     for (uint32_t i = 0; i < map->n; i++)
-        unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
+        unheard |= sentinel_is_unheard(&map->all[i], now);
     sentinels_end_round(e,
                         unheard                  ? 0
                         : snib__node_ready(home) ? SENTINEL_POLL
@@ -28564,7 +28646,7 @@ static bool sentinel_believed(const struct snib__engine *e, const struct sentine
     if (one->epoch < sentinels_of(e)->epoch)
         return false;
     return !home->addressed || snib__address_equal(&one->address, &home->address) ||
-           one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
+           one->epoch > sentinels_of(e)->epoch || one->switched || sentinels_of(e)->failed;
 }
 
 /* Both queries have been answered. */
@@ -28723,6 +28805,8 @@ static void sentinels_listen(struct snib__engine *e, snib__time now)
 
 static void sentinel_deafened(struct sentinel *one, snib__time now)
 {
+    if (one->confirmed && now >= one->confirmed_at + SENTINEL_POLL)
+        one->listen_pause = 0;
     one->heard = false;
     one->confirmed = false;
     one->listen = now + one->listen_pause;
@@ -28763,11 +28847,13 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
         sentinel_refused(e, one);
         return;
     }
-    one->listen_pause = 0;
     if (n != 4 || reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(link->conn.resp, &reply[1]);
-    one->confirmed |= strcmp(what, "subscribe") == 0;
+    if (!one->confirmed && strcmp(what, "subscribe") == 0) {
+        one->confirmed = true;
+        one->confirmed_at = now;
+    }
     if (strcmp(what, "message") == 0 && reply[3].type == SNIB__RESP_STRING &&
         sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
                             snib__resp_text(link->conn.resp, &reply[3]))) {
@@ -28791,6 +28877,8 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct sentinel *one = sentinel_of(e, link->node);
+    if (!one && link->kind == SNIB__COMMAND)
+        sentinels_of(e)->failed = false;
     for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 2; i++)
         snib__chan_say(link->node, "SUBSCRIBE", sentinel_news[i], strlen(sentinel_news[i]));
     if (one && link->kind == SNIB__COMMAND && one->asked)
@@ -28803,6 +28891,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
     struct sentinels *map = sentinels_of(e);
     struct sentinel *one = sentinel_of(e, link->node);
     if (!one) { /* the master */
+        map->failed |= link->kind == SNIB__COMMAND;
         if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
             map->next = now;
     } else if (link->kind == SNIB__PUBSUB) {
