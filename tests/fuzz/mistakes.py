@@ -176,8 +176,8 @@ MISTAKES = [
     Mistake(
         "there is one slot more",
         "engine/map.c",
-        "if (first < 0 || last < first || last >= SNIB__SLOTS)",
-        "if (first < 0 || last < first || last > SNIB__SLOTS)",
+        "if (first < 0 || last < first || last >= SNIB__SLOTS ||",
+        "if (first < 0 || last < first || last > SNIB__SLOTS ||",
         "cluster",
     ),
     Mistake(
