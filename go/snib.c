@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3092dca1d94782c1"
+#define SNIB_BUILD_ID "0c5e911e24c282eb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15214,6 +15214,7 @@ void snib__gate_join(struct snib__hold *hold);
 void snib__gate_part(struct snib__hold *hold);
 void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
 void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
+bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -23438,6 +23439,28 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
+/* The owner has had the lock since the operation began, so it has it again.  Its own place, or an attempt that may have
+ * worked, is given back. */
+bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *own = op->hold;
+    if (!gate_held_by(e, op->gate, op->owner, now))
+        return false;
+    bool there = own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(op->gate->waitq, op);
+    if (!there) {
+        gate_reenter(e, op, now);
+        return true;
+    }
+    snib__place_left(e, own);
+    own->op = NULL;
+    op->hold = NULL;
+    gate_reenter(e, op, now);
+    snib__gate_undo(e, own, now, now);
+    return true;
+}
+
 /* A lock that this process holds is busy, and one that it waits for since the server said that it is
  * held: no need to ask the server.  Before its first reply to the others nothing is known. */
 static bool gate_is_busy(const struct snib__gate *gate)
@@ -23552,10 +23575,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;
          other = next) {
         next = other->next;
-        if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
-            continue;
-        snib__waitq_remove(waitq, other);
-        gate_reenter(e, other, now);
+        if (other->owner == hold->owner && other->hold && other->hold->phase != SNIB__TRYING)
+            snib__gate_joins(e, other, now); /* else when its attempt has been refused */
     }
     if (waitq && !waitq->head)
         snib__waitq_rest(e, gate, now);
@@ -27348,6 +27369,10 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_undo(e, hold, now, now); /* leave the queue */
         return;
     }
+    if (op->owner && !op->once) /* it has a place since this request, if not before */
+        hold->flags |= SNIB__SEATED;
+    if (snib__gate_joins(e, op, now))
+        return;
     if (op->once) {
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
@@ -29077,7 +29102,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     }
     bool awake = hold->flags & SNIB__AWAKE, left = !op;
-    if (!op || op->once) {
+    if (op && op->owner && snib__gate_joins(e, op, now)) {
+        left = true; /* a writer may have come between the two */
+    } else if (!op || op->once) {
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);

@@ -265,6 +265,28 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
+/* The owner has had the lock since the operation began, so it has it again.  Its own place, or an attempt that may have
+ * worked, is given back. */
+bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *own = op->hold;
+    if (!gate_held_by(e, op->gate, op->owner, now))
+        return false;
+    bool there = own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
+    if (op->stage == SNIB__STAGE_QUEUED)
+        snib__waitq_remove(op->gate->waitq, op);
+    if (!there) {
+        gate_reenter(e, op, now);
+        return true;
+    }
+    snib__place_left(e, own);
+    own->op = NULL;
+    op->hold = NULL;
+    gate_reenter(e, op, now);
+    snib__gate_undo(e, own, now, now);
+    return true;
+}
+
 /* A lock that this process holds is busy, and one that it waits for since the server said that it is
  * held: no need to ask the server.  Before its first reply to the others nothing is known. */
 static bool gate_is_busy(const struct snib__gate *gate)
@@ -379,10 +401,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     for (struct snib__op *other = waitq && hold->owner ? waitq->head : NULL, *next; other;
          other = next) {
         next = other->next;
-        if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
-            continue;
-        snib__waitq_remove(waitq, other);
-        gate_reenter(e, other, now);
+        if (other->owner == hold->owner && other->hold && other->hold->phase != SNIB__TRYING)
+            snib__gate_joins(e, other, now); /* else when its attempt has been refused */
     }
     if (waitq && !waitq->head)
         snib__waitq_rest(e, gate, now);

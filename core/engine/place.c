@@ -264,6 +264,10 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_undo(e, hold, now, now); /* leave the queue */
         return;
     }
+    if (op->owner && !op->once) /* it has a place since this request, if not before */
+        hold->flags |= SNIB__SEATED;
+    if (snib__gate_joins(e, op, now))
+        return;
     if (op->once) {
         snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);

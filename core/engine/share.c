@@ -118,7 +118,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     }
     bool awake = hold->flags & SNIB__AWAKE, left = !op;
-    if (!op || op->once) {
+    if (op && op->owner && snib__gate_joins(e, op, now)) {
+        left = true; /* a writer may have come between the two */
+    } else if (!op || op->once) {
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
         snib__gate_forget_hold(e, hold);

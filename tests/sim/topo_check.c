@@ -614,12 +614,17 @@ void check_step(void)
 
 /* ---- The end ------------------------------------------------------------------------------------ */
 
-/* Token counters stay for ever. */
+static bool begins(const model_key *key, const char *word)
+{
+    return key->name.n > strlen(word) && memcmp(key->name.p, word, strlen(word)) == 0;
+}
+
+/* Token counters stay for ever; half a fair lock's queue, which a failover or a move has left, ends minutes later. */
 static bool may_stay(const model_key *key)
 {
-    static const char counter[] = "redisson_lock_token:";
-    return key->name.n > sizeof counter - 1 &&
-           memcmp(key->name.p, counter, sizeof counter - 1) == 0;
+    bool ends = key->expires_ns != UINT64_MAX;
+    return begins(key, "redisson_lock_token:") ||
+           (ends && (begins(key, "redisson_lock_queue:") || begins(key, "redisson_lock_timeout:")));
 }
 
 static void check_server_end(int at)

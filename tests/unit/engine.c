@@ -405,6 +405,55 @@ static void too_many_times(void **state)
     snib__engine_free(engine);
 }
 
+/* Two operations of one owner wait: when one of them has the lock, the other has it, too, and gives back what it has at the
+ * server.  It would wait for itself. */
+static void owner_that_waits_twice(void **state)
+{
+    (void)state;
+    static const char queued[] = "*3\r\n:20000\r\n:0\r\n:1000\r\n";
+    static const struct {
+        int32_t kind;
+        const char *refused, *granted;
+        int release; /* of the second one's; -1: none */
+    } locks[] = {{SNIB_FAIR, queued, "$1\r\n0\r\n", SNIB__SCRIPT_FAIR_RELEASE},
+                 {SNIB_READ, ":5000\r\n", "$-1\r\n", -1}};
+    for (size_t i = 0; i < 2 * sizeof locks / sizeof *locks; i++) {
+        const bool in_flight = i % 2;
+        struct snib__engine *engine = begin();
+        struct snib__gate *lock = gate(engine, locks[i / 2].kind, "l");
+        struct snib__op *first = acquire(engine, lock, 7);
+        struct snib__op *next = acquire(engine, lock, 7);
+        connect_link(engine);
+        for (int k = 0; k < 2; k++) {
+            answer_own(engine);
+            answer(engine, locks[i / 2].refused);
+        }
+        connect_pubsub(engine);
+        say_on_channel(engine, lock, NULL);
+        answer_own(engine);
+        if (locks[i / 2].kind == SNIB_FAIR && !in_flight) {
+            answer(engine, locks[i / 2].refused); /* both have a place */
+            answer(engine, locks[i / 2].refused);
+            now += 2 * SECOND;
+            snib__engine_tick(engine, now); /* and one of them asks for both */
+        }
+        answer_own(engine);
+        answer(engine, locks[i / 2].granted);
+        if (!next->done) {
+            answer_own(engine);
+            answer(engine, locks[i / 2].refused);
+        }
+        struct snib__hold *hold = acquired(engine, first);
+        assert_ptr_equal(acquired(engine, next), hold);
+        assert_int_equal(hold->users, 2);
+        if (locks[i / 2].release >= 0)
+            assert_int_equal(oldest_script(engine), locks[i / 2].release);
+        else
+            assert_int_equal(on_the_way(engine), 0);
+        snib__engine_free(engine);
+    }
+}
+
 /* The mark of a preferred writer lasts until the writer asks again, however seldom that is. */
 static void mark_outlives_the_pause(void **state)
 {
@@ -526,6 +575,7 @@ int main(void)
         cmocka_unit_test(fixed_during_a_renewal),
         cmocka_unit_test(too_many_times),
         cmocka_unit_test(limit_is_full),
+        cmocka_unit_test(owner_that_waits_twice),
         cmocka_unit_test(mark_outlives_the_pause),
         cmocka_unit_test(endless_lease),
         cmocka_unit_test(next_waiter_wants_less),

@@ -589,4 +589,25 @@ MUTANTS = [
         "snib__gate_forget_hold(e, hold); snib__gate_put(e, gate); return;",
         "sim/walk",
     ),
+    Mutant(
+        "an owner waits for its own fair lock, if its attempt was in flight at the grant",
+        "engine/place.c",
+        "if (snib__gate_joins(e, op, now))",
+        "if (now == 0 && snib__gate_joins(e, op, now))",
+        "unit_engine",
+    ),
+    Mutant(
+        "an owner waits for its own fair lock, if it had a second place",
+        "engine/gate.c",
+        "other->hold && other->hold->phase != SNIB__TRYING)",
+        "other->hold && other->hold->phase == SNIB__NEW)",
+        "unit_engine",
+    ),
+    Mutant(
+        "an owner's second read waits for a writer that waits for the first",
+        "engine/share.c",
+        "if (op && op->owner && snib__gate_joins(e, op, now))",
+        "if (op && op->owner && now == 0 && snib__gate_joins(e, op, now))",
+        "unit_engine",
+    ),
 ]
