@@ -424,12 +424,15 @@ static void owner_that_waits_twice(void **state)
         struct snib__op *first = acquire(engine, lock, 7);
         struct snib__op *next = acquire(engine, lock, 7);
         connect_link(engine);
-        for (int k = 0; k < 2; k++) {
+        const bool waits = locks[i / 2].kind == SNIB_FAIR || !in_flight;
+        for (int k = 0; waits && k < 2; k++) {
             answer_own(engine);
             answer(engine, locks[i / 2].refused);
         }
-        connect_pubsub(engine);
-        say_on_channel(engine, lock, NULL);
+        if (waits) {
+            connect_pubsub(engine);
+            say_on_channel(engine, lock, NULL);
+        }
         answer_own(engine);
         if (locks[i / 2].kind == SNIB_FAIR && !in_flight) {
             answer(engine, locks[i / 2].refused); /* both have a place */
