@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0c5e911e24c282eb"
+#define SNIB_BUILD_ID "a22586e9cf808575"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29854,6 +29854,7 @@ void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
+#define WAIT_MARKED (4000 * SNIB__MS) /* keeps the mark of a preferred writer alive, see write.c */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
@@ -30075,6 +30076,8 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
+    bool marked = waitq->head && (waitq->head->hold->options & SNIB_LOCK_PREFER_WRITER);
+    cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;
@@ -32464,20 +32467,11 @@ const struct snib__lock_kind snib__spin = {
  * Channel   the readers', message "1" at every release that leaves the process
  */
 
-#define WRITE_MARK_MS 5000   /* a waiting writer's mark lasts so long, */
-#define WRITE_MARGIN_MS 2000 /* ... or until its next question, and a little more */
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see WAIT_MARKED in waitq.c */
 
 static bool write_fenced(const struct snib__hold *hold)
 {
     return (hold->options & SNIB_LOCK_FENCED) != 0;
-}
-
-static int64_t write_mark(const struct snib__engine *engine, const struct snib__hold *hold)
-{
-    int64_t asks = (int64_t)(engine->config.recheck / SNIB__MS) + WRITE_MARGIN_MS;
-    if (!(hold->options & SNIB_LOCK_PREFER_WRITER))
-        return 0;
-    return asks > WRITE_MARK_MS ? asks : WRITE_MARK_MS;
 }
 
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
@@ -32489,7 +32483,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, write_mark(engine, hold)) < 0)
+        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }

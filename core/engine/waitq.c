@@ -16,6 +16,7 @@
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
+#define WAIT_MARKED (4000 * SNIB__MS) /* keeps the mark of a preferred writer alive, see write.c */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
@@ -237,6 +238,8 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
+    bool marked = waitq->head && (waitq->head->hold->options & SNIB_LOCK_PREFER_WRITER);
+    cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;

@@ -8,20 +8,11 @@
 #include "locks/rw.h"
 #include "net/script.h"
 
-#define WRITE_MARK_MS 5000   /* a waiting writer's mark lasts so long, */
-#define WRITE_MARGIN_MS 2000 /* ... or until its next question, and a little more */
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see WAIT_MARKED in waitq.c */
 
 static bool write_fenced(const struct snib__hold *hold)
 {
     return (hold->options & SNIB_LOCK_FENCED) != 0;
-}
-
-static int64_t write_mark(const struct snib__engine *engine, const struct snib__hold *hold)
-{
-    int64_t asks = (int64_t)(engine->config.recheck / SNIB__MS) + WRITE_MARGIN_MS;
-    if (!(hold->options & SNIB_LOCK_PREFER_WRITER))
-        return 0;
-    return asks > WRITE_MARK_MS ? asks : WRITE_MARK_MS;
 }
 
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
@@ -33,7 +24,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, write_mark(engine, hold)) < 0)
+        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }

@@ -535,9 +535,9 @@ MUTANTS = [
     ),
     Mutant(
         "a preferred writer that asks seldom is not preferred between its questions",
-        "locks/write.c",
-        "return asks > WRITE_MARK_MS ? asks : WRITE_MARK_MS;",
-        "return asks < 0 ? asks : WRITE_MARK_MS;",
+        "engine/waitq.c",
+        "cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;",
+        "cap = marked && cap == 0 ? WAIT_MARKED : cap;",
         "unit_engine",
     ),
     Mutant(
