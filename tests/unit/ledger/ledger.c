@@ -213,7 +213,8 @@ static void end_call(const struct snib__engine *e)
     add_number("paused", e->paused_n);
     add_number("releasing", e->releasing);
     sum.memory = e->memory > sum.memory ? e->memory : sum.memory;
-    if ((uint64_t)(e->gates_n + e->chans_n) * (e->live_n + 1) > CHECKED_MAX && sum.calls % 64)
+    uint64_t effort = (uint64_t)(e->gates_n + e->chans_n) * (e->live_n + 1);
+    if (sum.calls % (effort / CHECKED_MAX + 1))
         return; /* it would take long */
     add_stats(&e->stats);
     add_holds(e);
