@@ -7,6 +7,7 @@ import math
 import sys
 import warnings
 from _tracemalloc import is_tracing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,9 +85,13 @@ class BaseHold(_core.Droppable):
 
     __reduce_ex__ = stays
 
-    def _abandon(self) -> None:
-        """Called when an OWNED hold is dropped, and again if a signal interrupted it."""
-        if not _core.hold_abandon(self._handle):  # it was lost, or is released just now
+    def _abandon(self, abandon: Callable[[_core.HoldHandle], bool] = _core.hold_abandon) -> None:
+        """Called when an OWNED hold is dropped, and again if a signal interrupted it.
+
+        `abandon` is never given: this module is empty when a program that embeds Python drops the
+        last holds.
+        """
+        if not abandon(self._handle):  # it was lost, or is released just now
             return
         self._stage = LEAVING
         place = f", acquired at {self._place}," if self._place else ""

@@ -582,6 +582,32 @@ def test_exit_handlers_of_others_come_to_an_end(server: Server, how: str) -> Non
     assert said == ["Lost", "the handler has ended"]
 
 
+EMPTIED = """
+def drop():
+    global hold
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "snib":
+            vars(module).update(dict.fromkeys(vars(module)))
+    hold = None
+
+client = snib.connect(URL, lease=600)
+hold = client.lock("x").hold()
+child = os.fork()
+if not child:
+    drop()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+client.close()
+drop()
+os._exit(0)
+"""
+
+
+def test_a_hold_that_is_dropped_when_modules_are_empty(server: Server) -> None:
+    """As in a worker of uWSGI, which keeps the application longer than the interpreter keeps snib's modules."""
+    Program("import os, warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n" + EMPTIED, server.url).end()
+
+
 EMBEDDED = """
 #include <Python.h>
 #include <pthread.h>
