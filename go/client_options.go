@@ -216,7 +216,7 @@ func PublishIdentity(yes bool) Option {
 }
 
 // Debug is the option debug: look for mistakes in the use of locks, such as orders that can deadlock, and log
-// warnings that name their places. It defaults to no.
+// warnings that name their places; with memory:// it is on unless set. It defaults to no.
 func Debug(yes bool) Option {
 	return func(o *clientOptions) { o.debug = flag(yes) }
 }

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a22586e9cf808575"
+#define SNIB_BUILD_ID "e8d3f71eebb9d62f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -378,7 +378,7 @@ typedef struct snib_client_options {
     int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
     int32_t debug; /* 1: look for mistakes in the use of locks, see snib_debug_here(); -1: do not, even if
-                    * the URL says so; default -1 */
+                    * the URL says so; default -1; with memory:// 1 */
     int64_t debug_hold_ms; /* with debug: report holds that are older; default 60000; -1: none */
 } snib_client_options;
 
@@ -1242,6 +1242,7 @@ SNIB_API void snib_debug_here(const char *place, uint64_t actor);
 struct snib__url {
     int topology; /* enum snib__topology */
     bool tls;     /* for every connection; each address has it, too */
+    bool memory;  /* the server is one of the test kit */
     bool has_database;
     uint32_t addresses_n;
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
@@ -7823,7 +7824,8 @@ X(label, label, TEXT, READY, 0, 0, 0, "",
 X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
 X(debug, debug, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
-  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places")
+  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places; "
+  "with memory:// it is on unless set")
 X(debug_hold, debug_hold_ms, DURATION, READY, 1, 86400000, 60000, "none:-1",
   "with debug: warn of a hold that is older than this")
 #undef X
@@ -7906,7 +7908,8 @@ X(label, label, TEXT, READY, 0, 0, 0, "",
 X(identity, identity, CHOICE, READY, 0, 0, 1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "tell those who ask who holds a lock this process's host, pid, program and label, once it has held one for a while")
 X(debug, debug, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
-  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places")
+  "look for mistakes in the use of locks, such as orders that can deadlock, and log warnings that name their places; "
+  "with memory:// it is on unless set")
 X(debug_hold, debug_hold_ms, DURATION, READY, 1, 86400000, 60000, "none:-1",
   "with debug: warn of a hold that is older than this")
 #undef X
@@ -8194,6 +8197,8 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
     }
     for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
         code = option_merge(&options_table[i], o, query, url, err);
+    if (o->debug == 0 && url->memory)
+        o->debug = 1; /* whoever tests looks for mistakes */
     if (code == SNIB_OK)
         code = options_agree(o, url, err);
     if (code == SNIB_OK)
@@ -10448,6 +10453,7 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
         return SNIB_EURL;
     out->topology = scheme->topology;
     out->tls = scheme->tls;
+    out->memory = scheme->is_memory;
     int code = url_read(scheme, url + strlen(scheme->name) + 3, out, given, err);
     if (code != SNIB_OK)
         snib__url_free(out);

@@ -392,6 +392,7 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
         return SNIB_EURL;
     out->topology = scheme->topology;
     out->tls = scheme->tls;
+    out->memory = scheme->is_memory;
     int code = url_read(scheme, url + strlen(scheme->name) + 3, out, given, err);
     if (code != SNIB_OK)
         snib__url_free(out);

@@ -13,6 +13,7 @@
 struct snib__url {
     int topology; /* enum snib__topology */
     bool tls;     /* for every connection; each address has it, too */
+    bool memory;  /* the server is one of the test kit */
     bool has_database;
     uint32_t addresses_n;
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */

@@ -4186,7 +4186,7 @@ typedef struct snib_client_options {
     int32_t identity;  /* 1: others can ask who this client is; -1: they cannot, even if the URL says
                         * so; default 1 */
     int32_t debug; /* 1: look for mistakes in the use of locks, see snib_debug_here(); -1: do not, even if
-                    * the URL says so; default -1 */
+                    * the URL says so; default -1; with memory:// 1 */
     int64_t debug_hold_ms; /* with debug: report holds that are older; default 60000; -1: none */
 } snib_client_options;
 

@@ -66,7 +66,8 @@ class Options:
     identity            tell those who ask who holds a lock this process's host, pid, program
                         and label, once it has held one for a while (yes)
     debug               look for mistakes in the use of locks, such as orders that can deadlock,
-                        and log warnings that name their places (no)
+                        and log warnings that name their places; with memory:// it is on unless
+                        set (no)
     debug_hold          with debug: warn of a hold that is older than this (1m)
 
     credentials: a function without arguments, called at each connect on a separate thread, which

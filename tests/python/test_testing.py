@@ -55,6 +55,22 @@ def test_a_silent_server_and_the_clock(memory: snib.testing.Server, user: snib.C
         pass
 
 
+def test_mistakes_are_looked_for(memory: snib.testing.Server, caplog: pytest.LogCaptureFixture) -> None:
+    def warned() -> bool:
+        return any("debug: lock order" in record.getMessage() for record in caplog.records)
+
+    for url, expected in ((memory.url + "?debug=no", False), (memory.url, True)):
+        with snib.connect(url) as client:
+            a, b = client.lock("a"), client.lock("b")
+            with a, b:
+                pass
+            with b, a:
+                pass
+            if expected:
+                eventually(warned)
+        assert warned() is expected  # a closed client has told everything
+
+
 def test_small_steps_of_the_clock_are_renewed(memory: snib.testing.Server, user: snib.Client) -> None:
     with user.lock("name").hold() as hold:
         for _ in range(4):

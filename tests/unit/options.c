@@ -51,6 +51,22 @@ static void defaults(void **state)
     assert_int_equal(o.debug_hold_ms, 60000);
 }
 
+/* Tests look for mistakes, unless they say no. */
+static void default_of_the_test_kit(void **state)
+{
+    (void)state;
+    snib_client_options o, no;
+    snib_client_options_init(&no, sizeof no);
+    no.debug = -1;
+    assert_int_equal(settle("memory://m", NULL, &o), SNIB_OK);
+    assert_int_equal(o.debug, 1);
+    assert_int_equal(settle("memory://m?debug_hold=1s", NULL, &o), SNIB_OK);
+    assert_int_equal(settle("memory://m?debug=no", NULL, &o), SNIB_OK);
+    assert_int_equal(o.debug, -1);
+    assert_int_equal(settle("memory://m", &no, &o), SNIB_OK);
+    assert_int_equal(o.debug, -1);
+}
+
 static void times(void **state)
 {
     (void)state;
@@ -368,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
+        cmocka_unit_test(default_of_the_test_kit),
         cmocka_unit_test(times),
         cmocka_unit_test(bad_options),
         cmocka_unit_test(bad_fields),
