@@ -294,6 +294,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
+        /* It may have been carried out, of several locks in part: that a repetition finds less is no loss. */
+        if (!hold->passed && (snib__doubtful(error) || gate->kind->kind == SNIB__MULTI))
+            hold->acquired_at = 0;
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }

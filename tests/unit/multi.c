@@ -79,11 +79,51 @@ static void renewed_with_another(void **state)
     snib__engine_free(engine);
 }
 
+/* A release that the server has refused may have released some of the members, and one whose reply is in doubt all of them:
+ * its caller has been told, and that a repetition finds less is no loss. */
+static void refused_release_is_no_loss(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t kind;
+        const char *name;
+        size_t len;
+        const char *refusal, *then;
+    } cases[] = {
+        {SNIB__MULTI, members, sizeof members, "-NOPERM no permission\r\n", ":2\r\n"},
+        {SNIB__MULTI, members, sizeof members, "-ERR something odd\r\n", ":0\r\n"},
+        {SNIB_MUTEX, "m", 1, "-ERR something odd\r\n", ":0\r\n"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct snib__acquire how = {.wait = SNIB__NEVER};
+        struct snib__engine *engine = begin();
+        struct snib__gate *gate =
+            snib__gate_get(engine, cases[i].kind, cases[i].name, cases[i].len);
+        struct snib__hold *hold = granted(engine, gate, &how);
+        int32_t code, level;
+        struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+        answer_own(engine);
+        answer(engine, cases[i].refusal);
+        assert_true(op->done && op->code < 0);
+        now += SECOND;
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        answer(engine, cases[i].then);
+        assert_true(snib__engine_quiet(engine));
+        for (const char *text; (text = snib__engine_take_log(engine, &level));)
+            assert_null(strstr(text, "lost"));
+        assert_int_equal(engine->stats.lost_deleted, 0);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_one_of_them),
         cmocka_unit_test(renewed_with_another),
+        cmocka_unit_test(refused_release_is_no_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,8 +191,8 @@ MUTANTS = [
     Mutant(
         "a writer's read has a number of its own",
         "engine/gate.c",
-        "        hold->number = number;",
-        "",
+        "    if (number) { hold->number = number;",
+        "    if (number) {",
     ),
     Mutant(
         "a first lease is not confirmed",
@@ -476,5 +476,12 @@ MUTANTS = [
         "engine/watchdog.c",
         "if (--list->n == 0)",
         "if (--list->n <= 1)",
+    ),
+    Mutant(
+        "what a refused release has released is lost when that is repeated",
+        "engine/release.c",
+        "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) hold->acquired_at = 0;",
+        "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) (void)now;",
+        "unit_multi",
     ),
 ]
