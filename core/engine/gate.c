@@ -272,7 +272,9 @@ bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time no
     struct snib__hold *own = op->hold;
     if (!gate_held_by(e, op->gate, op->owner, now))
         return false;
-    bool there = own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
+    bool carried = snib__outer_is(op->gate);
+    bool there =
+        carried || own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
     if (op->stage == SNIB__STAGE_QUEUED)
         snib__waitq_remove(op->gate->waitq, op);
     if (!there) {
@@ -283,7 +285,10 @@ bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time no
     own->op = NULL;
     op->hold = NULL;
     gate_reenter(e, op, now);
-    snib__gate_undo(e, own, now, now);
+    if (carried)
+        snib__outer_tell(e, own);
+    else
+        snib__gate_undo(e, own, now, now);
     return true;
 }
 
@@ -300,20 +305,66 @@ static bool gate_is_busy(const struct snib__gate *gate)
            (active && active->phase == SNIB__HELD);
 }
 
+/* The gate of the other side of a read/write lock; NULL: there is none. */
+static struct snib__gate *gate_opposite(const struct snib__engine *e, const struct snib__gate *gate)
+{
+    int32_t kind = gate->kind->kind;
+    return kind == SNIB_READ || kind == SNIB_WRITE
+               ? snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name,
+                                 gate->name_len)
+               : NULL;
+}
+
 /* The number of the owner's write hold, reused for its read hold so that the server sees them as
  * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
     int32_t kind = gate->kind->kind;
-    if (owner == 0 || (kind != SNIB_READ && kind != SNIB_WRITE))
-        return 0;
-    const struct snib__gate *other =
-        snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
+    const struct snib__gate *other = owner ? gate_opposite(e, gate) : NULL;
     const struct snib__hold *held = other ? gate_held_by(e, other, owner, now) : NULL;
     if (held && kind == SNIB_WRITE)
         *out_code = SNIB_EUPGRADE;
     return held && kind == SNIB_READ ? held->number : 0;
+}
+
+/* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
+ * has the number of the write hold now; an error: a write ends with it. */
+int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    int32_t code = SNIB_OK;
+    uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
+    if (number == 0 || number == op->hold->number)
+        return code;
+    op->hold->number = number;
+    op->hold->flags |= SNIB__LENT;
+    return SNIB_AGAIN;
+}
+
+/* The same for what the owner of a granted hold waits for in the queue of the other side.  An attempt in flight follows
+ * when it has been refused. */
+static void gate_meet(struct snib__engine *e, const struct snib__hold *granted, snib__time now)
+{
+    struct snib__gate *gate = granted->owner ? gate_opposite(e, granted->gate) : NULL;
+    bool again = false;
+    if (!gate || !gate->waitq)
+        return;
+    snib__gate_ref(gate);
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
+        next = op->next;
+        int32_t code = op->owner == granted->owner ? snib__gate_meets(e, op, now) : SNIB_OK;
+        if (code == SNIB_AGAIN) { /* it goes ahead of the others */
+            again = true;
+            snib__waitq_remove(gate->waitq, op);
+            snib__waitq_insert(gate->waitq, op);
+        } else if (code != SNIB_OK) {
+            snib__gate_leave(e, op, now);
+            snib__op_done(e, op, code);
+        }
+    }
+    if (again)
+        snib__share_advance(e, gate, now);
+    snib__gate_put(e, gate);
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
@@ -404,6 +455,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
         if (other->owner == hold->owner && other->hold && other->hold->phase != SNIB__TRYING)
             snib__gate_joins(e, other, now); /* else when its attempt has been refused */
     }
+    gate_meet(e, hold, now);
     if (waitq && !waitq->head)
         snib__waitq_rest(e, gate, now);
     return true;

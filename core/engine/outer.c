@@ -106,6 +106,11 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     snib__histogram_add(e->stats.wait_time, now - op->started);
     snib__hold_arm(e, hold, now);
     snib__op_done(e, op, SNIB_OK);
+    for (struct snib__hold *peer = hold->gate->peers, *next; peer; peer = next) {
+        next = peer->peer_next;
+        if (peer->op && peer->op->kind == SNIB__OP_ACQUIRE && peer->op->owner == hold->owner)
+            snib__gate_joins(e, peer->op, now); /* its carrier lets go of what it has */
+    }
     return true;
 }
 

@@ -79,7 +79,9 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->waitq && gate->waitq->head) || snib__share_number_busy(op->hold)) {
+    bool lent = op->hold->flags & SNIB__LENT; /* it is granted while others wait */
+    if ((!op->once && !lent && gate->waitq && gate->waitq->head) ||
+        snib__share_number_busy(op->hold)) {
         op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
         share_queue(e, op);
         return;
@@ -126,14 +128,17 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_forget_hold(e, hold);
     } else {
         op->told = true;
+        left = snib__gate_meets(e, op, now) == SNIB_AGAIN;
         share_queue(e, op);
     }
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head)
         return;
     waitq->burst = 1;
-    if (gate->trying > 0)
-        return; /* the last reply decides */
+    if (gate->trying > 0) { /* the last reply decides */
+        waitq->hint |= left;
+        return;
+    }
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
     if ((!awake && snib__chan_on(waitq)) || left)

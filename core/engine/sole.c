@@ -156,10 +156,11 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    if (!op || op->once) {
+    int32_t ends = op ? snib__gate_meets(e, op, now) : SNIB_OK;
+    if (!op || op->once || ends != SNIB_OK) {
         snib__sole_known(e, gate->waitq, sent_at, now);
         if (op)
-            snib__gate_end_op(e, op, SNIB_BUSY);
+            snib__gate_end_op(e, op, ends != SNIB_OK ? ends : SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
         snib__sole_advance(e, gate, now);
         return;

@@ -99,13 +99,21 @@ void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front
         waitq->tail = op;
 }
 
-/* Insert by start time, so that a waiter keeps its turn. */
+/* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
+ * the end of that. */
+static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
+{
+    bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
+    return lent != other_lent ? lent : op->serial < other->serial;
+}
+
+/* Insert in order, so that a waiter keeps its turn. */
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
 {
     struct snib__op *before = waitq->head;
-    if (waitq->tail && waitq->tail->serial < op->serial)
+    if (waitq->tail && wait_is_ahead(waitq->tail, op))
         before = NULL; /* a new one */
-    while (before && before->serial < op->serial)
+    while (before && wait_is_ahead(before, op))
         before = before->next; /* past the few that were refused with it */
     if (!before || before == waitq->head) {
         snib__waitq_push(waitq, op, before != NULL);

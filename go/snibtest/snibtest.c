@@ -4457,7 +4457,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          which must then be released once more.
  *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
- *          itself.
+ *          itself.  All this also holds for an acquire that waits when another one of the owner's succeeds.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the

@@ -69,7 +69,34 @@ static const char *check_rest(const struct snib__gate *gate, const struct snib__
     return NULL;
 }
 
-static const char *check_queue(const struct snib__gate *gate, struct census *census)
+/* The owner's hold of a gate, or NULL. */
+static const struct snib__hold *held_by(const struct snib__gate *gate, uint64_t owner)
+{
+    const struct snib__hold *hold = gate ? snib__gate_first(gate) : NULL;
+    while (hold && (hold->phase != SNIB__HELD || hold->owner != owner))
+        hold = snib__gate_next(gate, hold);
+    return hold;
+}
+
+/* No owner waits for itself, unless its attempt is on its way, after which it does not. */
+static const char *check_owner(const struct snib__engine *e, const struct snib__op *op)
+{
+    const struct snib__gate *gate = op->gate;
+    const int32_t kind = gate->kind->kind;
+    if (op->owner == 0 || op->hold->phase == SNIB__TRYING)
+        return NULL;
+    const struct snib__hold *held = held_by(gate, op->owner);
+    MUST(!held || held->count == UINT32_MAX);
+    if (kind == SNIB_READ)
+        held = held_by(snib__gate_find(e, SNIB_WRITE, gate->name, gate->name_len), op->owner);
+    else if (kind == SNIB_WRITE)
+        held = held_by(snib__gate_find(e, SNIB_READ, gate->name, gate->name_len), op->owner);
+    MUST(!held || (kind == SNIB_READ && held->number == op->hold->number));
+    return NULL;
+}
+
+static const char *check_queue(const struct snib__engine *e, const struct snib__gate *gate,
+                               struct census *census)
 {
     const struct snib__waitq *waitq = gate->waitq;
     const struct snib__op *before = NULL;
@@ -79,6 +106,7 @@ static const char *check_queue(const struct snib__gate *gate, struct census *cen
         MUST(op->prev == before);
         MUST(op->stage == SNIB__STAGE_QUEUED);
         MUST(op->gate == gate);
+        PASS_ON(check_owner(e, op));
     }
     MUST(waitq->tail == before);
     MUST(waitq->queued == n);
@@ -130,7 +158,7 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     MUST(gate->refs >= refs);
     MUST(gate->trying <= trying);
     MUST(gate->unanswered == 0 || gate->lane);
-    return gate->waitq ? check_queue(gate, census) : NULL;
+    return gate->waitq ? check_queue(e, gate, census) : NULL;
 }
 
 static const char *check_lists(const struct snib__engine *e, const struct census *census)

@@ -115,7 +115,7 @@ void walk_happens(int event);
 /* walk_call.c */
 void call_something(void);
 void call_results(void);
-void call_give_back(void); /* everything that is held */
+void call_give_back(void); /* everything that is held, unless its owner waits for more of it */
 
 /* walk_reply.c */
 void reply_links(void); /* what the engine wishes of them */

@@ -141,11 +141,30 @@ static struct walk_hold *some_hold(void)
     return at;
 }
 
+/* Whether the owner of a hold waits for the same lock, or for its other side. */
+static bool wants_more(const struct snib__hold *hold)
+{
+    const struct snib__gate *gate = hold->gate;
+    int kind = gate->kind->kind;
+    int other = kind == SNIB_READ ? SNIB_WRITE : kind == SNIB_WRITE ? SNIB_READ : kind;
+    for (uint32_t i = 0; i < walk.op_count; i++) {
+        const struct snib__op *op = walk.ops[i];
+        bool waits = op->kind == SNIB__OP_ACQUIRE && op->owner != 0 && op->owner == hold->owner;
+        if (waits && op->gate->name[0] == gate->name[0] &&
+            (op->gate == gate || op->gate->kind->kind == other)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Everything that is held, unless its owner waits for more of it first. */
 void call_give_back(void)
 {
     for (uint32_t i = 0; i < WALK_HOLDS; i++) {
         struct walk_hold *at = &walk.holds[i];
-        while (at->hold && at->leaving < at->users && walk.op_count < WALK_OPS) {
+        while (at->hold && !wants_more(at->hold) && at->leaving < at->users &&
+               walk.op_count < WALK_OPS) {
             release(at);
         }
     }

@@ -36,12 +36,29 @@ static bool held(const struct snib__gate *gate)
     return hold != NULL;
 }
 
-static bool is_free(const struct snib__gate *gate)
+/* Whether the client has the other side of a read/write lock, under another number. */
+static bool opposed(const struct snib__hold *hold)
+{
+    int kind = hold->gate->kind->kind;
+    const struct snib__gate *gate =
+        kind == SNIB_READ || kind == SNIB_WRITE
+            ? snib__gate_find(walk.engine, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ,
+                              hold->gate->name, hold->gate->name_len)
+            : NULL;
+    const struct snib__hold *other = gate ? snib__gate_first(gate) : NULL;
+    while (other && (other->phase != SNIB__HELD || other->number == hold->number)) {
+        other = snib__gate_next(gate, other);
+    }
+    return other != NULL;
+}
+
+static bool is_free(const struct snib__hold *hold)
 {
     if (!walk.calm) {
         return walk_chance(walk.yields);
     }
-    return walk.now >= walk.until && (gate->kind->discipline == SNIB__SHARED || !held(gate));
+    return walk.now >= walk.until && !opposed(hold) &&
+           (hold->gate->kind->discipline == SNIB__SHARED || !held(hold->gate));
 }
 
 static int64_t left_ms(void)
@@ -56,7 +73,7 @@ static void to_acquire(const struct snib__hold *hold, char *out)
 {
     int kind = hold->gate->kind->kind;
     unsigned foreign = !walk.calm && walk_chance(4);
-    if (is_free(hold->gate)) {
+    if (is_free(hold)) {
         snprintf(out, WALK_TEXT, "%s",
                  kind == SNIB_FAIR ? (fenced(hold) ? "$1\r\n7" : "$1\r\n0")
                  : fenced(hold)    ? "*1\r\n$1\r\n5"

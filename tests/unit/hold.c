@@ -553,6 +553,36 @@ static void lent_lease_is_not_corrected(void **state)
     snib__engine_free(engine);
 }
 
+/* Two operations of one owner wait for a lock on several servers: when one of them has it, the other has it, too, and its
+ * carrier lets go of what it has.  It would wait for itself. */
+static void carried_twice_for_one_owner(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *several = gate(engine, SNIB__OUTER, "?m");
+    struct snib__outer outers[3] = {0};
+    struct snib__op *ops[3];
+    int32_t code;
+    for (int i = 0; i < 3; i++) { /* the last one is another owner's */
+        struct snib__acquire how = {
+            .owner = i < 2 ? 7 : 8, .wait = SNIB__NEVER, .outer = &outers[i]};
+        ops[i] = snib__engine_acquire(engine, several, &how, now, &code);
+    }
+    while (snib__engine_take_outer(engine))
+        continue;
+    assert_true(snib__outer_granted(engine, &outers[1], now + SECOND, now));
+    struct snib__hold *hold = acquired(engine, ops[1]);
+    assert_ptr_equal(acquired(engine, ops[0]), hold);
+    assert_int_equal(hold->count, 2);
+    assert_int_equal(hold->users, 2);
+    assert_ptr_equal(snib__engine_take_outer(engine), &outers[0]);
+    assert_false(snib__outer_wanted(&outers[0]));
+    snib__outer_ended(engine, &outers[0], SNIB_CANCELLED, now);
+    assert_true(snib__outer_wanted(&outers[2]) && !ops[2]->done);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +598,7 @@ int main(void)
         cmocka_unit_test(older_answer),
         cmocka_unit_test(late_reentry),
         cmocka_unit_test(late_carrier),
+        cmocka_unit_test(carried_twice_for_one_owner),
         cmocka_unit_test(sooner_than_was_said),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),

@@ -175,6 +175,70 @@ static void two_wait_for_one_number(void **state)
     snib__engine_free(engine);
 }
 
+/* A writer's read is granted at once, whatever reads of other owners wait for the end of the write hold. */
+static void writers_read_goes_first(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+    struct snib__hold *writer = granted(engine, gate(engine, SNIB_WRITE, "rw"), &how);
+    struct snib__op *others[2] = {acquire(engine, read, 8), NULL};
+    answer_own(engine);
+    answer(engine, ":5000\r\n");
+    others[1] = acquire(engine, read, 9);
+    assert_int_equal(on_the_way(engine), 0);
+    struct snib__op *op = acquire(engine, read, 7);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$-1\r\n");
+    assert_int_equal(acquired(engine, op)->number, writer->number);
+    answer(engine, ":5000\r\n"); /* as many of the others try as have been granted */
+    assert_false(others[0]->done || others[1]->done);
+    snib__engine_free(engine);
+}
+
+/* One owner waits for both sides, and has one of them now: a read joins the write hold, and a write ends as a new one would.
+ * They would wait for each other.  queued: behind another owner's operation, else with an attempt in flight. */
+static void both_sides(int32_t first, int32_t second, bool queued)
+{
+    struct snib__engine *engine = begin();
+    const int script = first == SNIB_READ ? SNIB__SCRIPT_READ_ACQUIRE : SNIB__SCRIPT_WRITE_ACQUIRE;
+    if (queued) {
+        acquire(engine, gate(engine, second, "rw"), 8);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, ":5000\r\n");
+    }
+    struct snib__op *waits = queued ? acquire(engine, gate(engine, second, "rw"), 7) : NULL;
+    struct snib__op *op = acquire(engine, gate(engine, first, "rw"), 7);
+    struct snib__op *other = queued ? waits : acquire(engine, gate(engine, second, "rw"), 7);
+    if (!queued) {
+        acquire(engine, gate(engine, second, "rw"), 9); /* a read's attempt is in flight, too */
+        connect_link(engine);
+    }
+    for (int n = queued ? 1 : second == SNIB_READ ? 3 : 2; n > 0; n--)
+        answer(engine, oldest_script(engine) == script ? "$-1\r\n" : ":5000\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    if (first == SNIB_WRITE) {
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_ACQUIRE);
+        answer(engine, "$-1\r\n");
+        assert_int_equal(acquired(engine, other)->number, hold->number);
+    } else {
+        assert_ptr_equal(snib__engine_take_done(engine), other);
+        assert_int_equal(other->code, SNIB_EUPGRADE);
+    }
+    snib__engine_free(engine);
+}
+
+static void waits_for_both_sides(void **state)
+{
+    (void)state;
+    for (int queued = 0; queued < 2; queued++) {
+        both_sides(SNIB_READ, SNIB_WRITE, queued);
+        both_sides(SNIB_WRITE, SNIB_READ, queued);
+    }
+}
+
 /* A message that came while an attempt was in flight is news for that operation's next attempt,
  * whatever else is sent and refused meanwhile: the other one may want more permits than there
  * are. */
@@ -253,6 +317,8 @@ int main(void)
         cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
         cmocka_unit_test(two_wait_for_one_number),
+        cmocka_unit_test(writers_read_goes_first),
+        cmocka_unit_test(waits_for_both_sides),
         cmocka_unit_test(news_beside_who_wants_more),
         cmocka_unit_test(own_messages_and_another),
     };

@@ -260,6 +260,20 @@ MUTANTS = [
         "unit_hold",
     ),
     Mutant(
+        "an owner that waits twice for a lock of several servers waits for itself",
+        "engine/outer.c",
+        "snib__gate_joins(e, peer->op, now); /* its carrier",
+        "(void)now; /* its carrier",
+        "unit_hold",
+    ),
+    Mutant(
+        "a carrier goes on although its operation has joined another one's hold",
+        "engine/gate.c",
+        "if (carried) snib__outer_tell(e, own);",
+        "if (carried) (void)own;",
+        "unit_hold",
+    ),
+    Mutant(
         "a vote of a closed client counts as one that cannot be reached",
         "locks/group.c",
         "return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;",

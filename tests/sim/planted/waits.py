@@ -330,8 +330,8 @@ MUTANTS = [
     Mutant(
         "each answer of those that left together decides",
         "engine/share.c",
-        "if (gate->trying > 0) return; /* the last",
-        "if (false) return; /* the last",
+        "if (gate->trying > 0) { /* the last",
+        "if (false) { /* the last",
         "unit_share",
     ),
     Mutant(
@@ -609,5 +609,47 @@ MUTANTS = [
         "if (op && op->owner && snib__gate_joins(e, op, now))",
         "if (op && op->owner && now == 0 && snib__gate_joins(e, op, now))",
         "unit_engine",
+    ),
+    Mutant(
+        "a read and a write of one owner wait for each other",
+        "engine/gate.c",
+        "gate_meet(e, hold, now);",
+        "",
+        "unit_share",
+    ),
+    Mutant(
+        "a write that was refused waits for its owner's own read",
+        "engine/sole.c",
+        "int32_t ends = op ? snib__gate_meets(e, op, now) : SNIB_OK;",
+        "int32_t ends = SNIB_OK;",
+        "unit_share",
+    ),
+    Mutant(
+        "a read that was refused waits for its owner's own write hold",
+        "engine/share.c",
+        "left = snib__gate_meets(e, op, now) == SNIB_AGAIN;",
+        "left = false;",
+        "unit_share",
+    ),
+    Mutant(
+        "a read that joins its owner's write hold is forgotten when another one is refused after it",
+        "engine/share.c",
+        "waitq->hint |= left;",
+        "",
+        "unit_share",
+    ),
+    Mutant(
+        "a read beside its owner's write hold waits behind those that wait for the end of that",
+        "engine/share.c",
+        "bool lent = op->hold->flags & SNIB__LENT;",
+        "bool lent = false;",
+        "unit_share",
+    ),
+    Mutant(
+        "a waiting read joins its owner's write hold behind those that wait for the end of that",
+        "engine/waitq.c",
+        "return lent != other_lent ? lent : op->serial < other->serial;",
+        "return op->serial < other->serial;",
+        "unit_share",
     ),
 ]
