@@ -10,7 +10,8 @@
  * A grant of the server is decided when the WAIT behind it is answered.  Either enough replicas
  * have it; or the hold reports how many; or it is returned and the operation fails, even if the
  * release is never answered, because such a hold is never renewed.  If the link ends before, the
- * grant is in doubt like any unanswered request, and the request is repeated.
+ * grant is in doubt like any unanswered request, and the request is repeated.  What keeps a place in
+ * a fair lock's queue goes past all this, see snib__place_keeps().
  */
 #include "engine/internal.h"
 
@@ -54,7 +55,7 @@ bool snib__durable_takes(const struct snib__engine *e, const struct snib__reques
 {
     const struct snib__hold *hold = request->subject;
     return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
-           !(hold->gate->kind->traits & SNIB__NO_HOLD);
+           !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
 bool snib__durable_pending(const struct snib__node *node)
@@ -431,7 +432,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
             i++;
             continue;
         }
-        bool unsure = hold->flags & SNIB__RESENT;
+        bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);
         op->cause = code;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);

@@ -55,7 +55,8 @@ enum {
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
-    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter; to be confirmed */
+    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter, or before replicas
+                          have it; to be confirmed */
     SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
     SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
@@ -694,6 +695,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
                              const char *what, snib__time now);
 void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
+bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
 
 /* waitq.c */
 /* Operations wait, or something in flight needs it. */

@@ -92,6 +92,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
+/* A place cannot wait behind durable.c's WAIT, which may last for longer: what keeps it, and what takes a first lease, is
+ * sent past that, and once it is granted, asked for again where replicas count. */
+bool snib__place_keeps(const struct snib__hold *hold)
+{
+    return hold->gate->kind->discipline == SNIB__QUEUED && (hold->flags & SNIB__SEATED) &&
+           !(hold->flags & SNIB__FIRST);
+}
+
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -255,6 +263,13 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__op *op = hold->op;
     struct snib__gate *gate = hold->gate;
+    bool again = op && e->config.durability && snib__place_keeps(hold);
+    hold->flags &= (uint16_t)~SNIB__FIRST;
+    if (verdict->yes && again) {
+        hold->flags |= SNIB__FIRST;
+        place_ask(e, hold, now);
+        return;
+    }
     if (verdict->yes) {
         hold->flags &= (uint16_t)~SNIB__PROMISED;
         place_take(e, hold, verdict->token, sent_at, now);

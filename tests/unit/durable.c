@@ -496,6 +496,70 @@ static void uncounted_replicas(void **state)
     snib__engine_free(engine);
 }
 
+/* A waiter for a fair lock has a place, and a release has granted it the lock, while a WAIT has no reply. */
+static struct snib__op *granted_past_a_wait(void)
+{
+    static const char queued[] = "*3\r\n:20000\r\n:0\r\n:1000\r\n";
+    char text[64];
+    struct snib__op *first = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    struct snib__gate *fair = gate(engine, SNIB_FAIR, "f");
+    engine->config.durability_timeout = 10 * SECOND;
+    grant_line();
+    wait_line(":2\r\n");
+    acquired(engine, first);
+    struct snib__op *op = acquire(engine, fair, 0);
+    answer_line_own("");
+    answer_line("", queued);
+    connect_pubsub(engine);
+    say_on_channel(engine, fair, NULL);
+    for (int beat = 0; beat < 5; beat++) {
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_ACQUIRE);
+        answer(engine, queued);
+        now += SECOND;
+        snib__engine_tick(engine, now);
+    }
+    answer(engine, queued);
+    snprintf(text, sizeof text, "%llu:0:3000:1000", (unsigned long long)op->hold->number);
+    say_on_channel(engine, fair, text);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_ACQUIRE);
+    answer(engine, "$1\r\n0\r\n");
+    assert_false(op->done);
+    return op;
+}
+
+/* A WAIT may last for longer than a place without a beat: beats go past it, and so does the request for the whole lease of
+ * what a release has granted.  What they are granted is asked for once more where replicas count. */
+static void place_outlives_a_wait(void **state)
+{
+    (void)state;
+    struct snib__op *op = granted_past_a_wait();
+    wait_line(":2\r\n");
+    answer_line_own("");
+    answer_line("", "$1\r\n0\r\n");
+    assert_int_equal(under_way(SNIB__REQ_COUNT), 1); /* it is some time since that was asked */
+    answer_line("", "$20\r\nconnected_slaves:2\r\n\r\n");
+    assert_false(op->done);
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    snib__engine_free(engine);
+}
+
+/* If that connection cannot be made again, it is not said that nothing was done. */
+static void granted_but_not_to_replicas(void **state)
+{
+    (void)state;
+    struct snib__op *op = granted_past_a_wait();
+    engine->config.patience = SECOND; /* the link for messages is not answered */
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+    for (int attempts = 0; !op->done; attempts++) {
+        assert_true(attempts < 20);
+        await_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+    }
+    assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +583,8 @@ int main(void)
         cmocka_unit_test(replicas_that_have_gone),
         cmocka_unit_test(patience_with_the_line_begins_anew),
         cmocka_unit_test(uncounted_replicas),
+        cmocka_unit_test(place_outlives_a_wait),
+        cmocka_unit_test(granted_but_not_to_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

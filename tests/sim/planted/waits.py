@@ -652,4 +652,25 @@ MUTANTS = [
         "return op->serial < other->serial;",
         "unit_share",
     ),
+    Mutant(
+        "a place ends behind a wait for replicas",
+        "engine/place.c",
+        "(hold->flags & SNIB__SEATED) && !(hold->flags & SNIB__FIRST);",
+        "false && (hold->flags & SNIB__SEATED) && !(hold->flags & SNIB__FIRST);",
+        "unit_durable",
+    ),
+    Mutant(
+        "a fair lock that was granted past the wait for replicas counts at once",
+        "engine/place.c",
+        "if (verdict->yes && again) {",
+        "if (false && again) {",
+        "unit_durable",
+    ),
+    Mutant(
+        "of a fair lock that replicas do not have in time it is said that it was never granted",
+        "engine/durable.c",
+        "bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);",
+        "bool unsure = hold->flags & SNIB__RESENT;",
+        "unit_durable",
+    ),
 ]
