@@ -25,12 +25,16 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The operation's patience with servers that do not serve the name starts or ends here. */
+/* The operation's patience with servers that do not serve the name starts or ends here, and with it what they said. */
 static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
 {
     if (!op || refused == (op->refused_since != 0))
         return;
     op->refused_since = refused ? now : 0;
+    if (!refused) {
+        free(op->words);
+        op->words = NULL;
+    }
     snib__op_arm(e, op);
 }
 
@@ -63,12 +67,7 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = pause_gate(request);
-    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
-    if (op && op->refused_since) {
-        free(op->words);
-        op->words = NULL;
-        pause_mark(e, op, false, now);
-    }
+    pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
     if (gate && gate->waitq && gate->waitq->refused)
         pause_mark_all(e, gate->waitq, false, now);
 }

@@ -55,6 +55,8 @@ static const char *const event_names[WALK_EVENTS] = {
     [WALK_CLOCK] = "set clocks",
     [WALK_SHORT] = "without memory",
     [WALK_HASTY] = "hasty ends",
+    [WALK_REDIRECT] = "redirects",
+    [WALK_NOWHERE] = "served nowhere",
     [WALK_LEFT] = "foreign ends",
     [WALK_SERVED] = "served at last",
 };
@@ -201,6 +203,9 @@ static void plan_engine(void)
     if (walk_chance(4)) {
         plan_durability(&config);
     }
+    if (walk_chance(3)) {
+        cluster_plan(&config);
+    }
     walk.engine = snib__engine_new(&config);
     snib__engine_log_level(walk.engine, walk.trace ? SNIB_LOG_INFO : SNIB_LOG_WARNING);
 }
@@ -217,6 +222,7 @@ static void begin(uint64_t seed, bool trace)
     walk.replicas = !walk_chance(4);
     walk.commands = walk_chance(3);
     walk.refuses = 1U << (3 + walk_draw(6));
+    walk.strays = 2U << walk_draw(6);
     walk.yields = 2 + (unsigned)walk_draw(3);
     walk.cuts = 16U << walk_draw(5);
     walk.leaps = 2U << walk_draw(4);

@@ -7,6 +7,7 @@
  * walk_call.c     what callers do, and what becomes of their operations
  * walk_reply.c    connections, and replies to what is on its way
  * walk_message.c  subscriptions, and messages
+ * walk_cluster.c  maps, redirects, and what no node serves
  * walk_end.c      the end: all that waits is served, and nothing is left
  */
 #ifndef SNIB_TESTS_WALK_H
@@ -50,12 +51,14 @@ enum walk_event {
     WALK_CUT_WAITED,  /* ... or at a lock of many */
     WALK_CUT_DURABLE, /* of the link for durability, with requests on it */
     WALK_CUT_PUBSUB,
-    WALK_SERVER, /* another one answers */
-    WALK_CLOCK,  /* the server's was set */
-    WALK_SHORT,  /* there was no memory */
-    WALK_HASTY,  /* the engine was closed in the middle of everything */
-    WALK_LEFT,   /* at the end somebody else still had the locks */
-    WALK_SERVED, /* what still waited then has got its lock */
+    WALK_SERVER,   /* another one answers */
+    WALK_CLOCK,    /* the server's was set */
+    WALK_SHORT,    /* there was no memory */
+    WALK_HASTY,    /* the engine was closed in the middle of everything */
+    WALK_REDIRECT, /* to any node of a cluster */
+    WALK_NOWHERE,  /* no node of it serves the request */
+    WALK_LEFT,     /* at the end somebody else still had the locks */
+    WALK_SERVED,   /* what still waited then has got its lock */
     WALK_EVENTS
 };
 
@@ -83,6 +86,8 @@ struct walk {
     int64_t clock;    /* by how much its clock was set, in seconds */
     bool replicas;    /* it has some */
     bool commands;    /* it has DELEX */
+    bool cluster;     /* the servers are its nodes */
+    unsigned strays;  /* ... and send one request in so many elsewhere */
     unsigned refuses; /* one reply in so many is an error */
     unsigned yields;  /* one attempt in so many is granted */
     unsigned cuts;    /* one step in so many ends a connection */
@@ -127,6 +132,12 @@ uint64_t reply_ms(void); /* the server's time */
 /* walk_message.c */
 void message_answer(struct snib__link *link);
 void message_say(void);
+
+/* walk_cluster.c */
+void cluster_plan(struct snib__config *config);
+void cluster_answer(uint64_t what, char *out);
+const char *cluster_refusal(const struct snib__request *request);
+const char *cluster_misplaced(const char *channel);
 
 /* walk_end.c */
 void end_check(void);

@@ -1,5 +1,6 @@
 /* walk_message.c - the link for messages: subscriptions are confirmed or refused, and messages come that may be those of
  * any release, or of none. */
+#include "net/script.h"
 #include "walk.h"
 
 #include <ctype.h>
@@ -42,6 +43,7 @@ void message_answer(struct snib__link *link)
 {
     char words[WORDS][SNIB__CHANNEL_MAX], text[2 * SNIB__CHANNEL_MAX + 100];
     bool greeting = link->conn.state == SNIB__CONN_HANDSHAKE;
+    const char *elsewhere = NULL;
     if (!take_command(snib__link_output(link), words)) {
         return;
     }
@@ -52,6 +54,9 @@ void message_answer(struct snib__link *link)
         say(link, strcmp(words[0], "ping") == 0 ? "+PONG\r\n" : "+OK\r\n");
     } else if (strcmp(words[0], "ping") == 0) {
         say(link, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    } else if (strcmp(words[0], "ssubscribe") == 0 && (elsewhere = cluster_misplaced(words[1]))) {
+        snprintf(text, sizeof text, "%s\r\n", elsewhere);
+        say(link, text);
     } else if (!walk.calm && strcmp(words[0], "subscribe") == 0 && walk_chance(30)) {
         walk_happens(WALK_DEAF);
         say(link, "-NOPERM this user has no permissions to access one of the channels\r\n");
@@ -93,9 +98,9 @@ static const struct snib__chan *some_channel(void)
 void message_say(void)
 {
     char said[100], text[SNIB__CHANNEL_MAX + 200];
-    struct snib__link *link = snib__engine_link(walk.engine, SNIB__PUBSUB);
     const struct snib__chan *chan = some_channel();
-    if (link->conn.state != SNIB__CONN_READY || chan == NULL) {
+    struct snib__link *link = chan ? &chan->node->links[SNIB__PUBSUB] : NULL;
+    if (!link || link->conn.state != SNIB__CONN_READY) {
         return;
     }
     const struct snib__gate *gate = chan->waitqs->gate;
@@ -106,7 +111,8 @@ void message_say(void)
     }
     walk_happens(WALK_MESSAGE);
     walk_trace("message %s for %.*s", said, gate->name_len, gate->name);
-    snprintf(text, sizeof text, "*3\r\n$7\r\nmessage\r\n$%d\r\n%.*s\r\n$%zu\r\n%s\r\n", chan->len,
-             chan->len, chan->text, strlen(said), said);
+    const char *word = walk.engine->publish == SNIB__SHARDED ? "smessage" : "message";
+    snprintf(text, sizeof text, "*3\r\n$%zu\r\n%s\r\n$%d\r\n%.*s\r\n$%zu\r\n%s\r\n", strlen(word),
+             word, chan->len, chan->len, chan->text, strlen(said), said);
     snib__engine_input(walk.engine, link, text, strlen(text), walk.now);
 }

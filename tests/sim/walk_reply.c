@@ -167,18 +167,20 @@ static void to_question(const struct snib__op *op, char *out)
     }
 }
 
-static void info_text(char *out)
+static void info_text(const struct snib__node *node, char *out)
 {
     char info[400];
-    int n = snprintf(info, sizeof info,
-                     "redis_version:%s\r\nrun_id:r%u\r\nrole:master\r\nmaster_replid:%"
-                     "040x\r\nconnected_slaves:%u\r\n",
-                     walk.commands ? "8.4.0" : "7.2.0", walk.server, 1 + walk.server / 2,
-                     walk.replicas ? 1 + (unsigned)walk_draw(2) : 0);
+    int n = snprintf(
+        info, sizeof info,
+        "redis_version:%s\r\nredis_mode:%s\r\nrun_id:r%u%s\r\nrole:master\r\nmaster_replid:%"
+        "040x\r\nconnected_slaves:%u\r\n",
+        walk.commands ? "8.4.0" : "7.2.0", walk.cluster ? "cluster" : "standalone", walk.server,
+        node->address.host, 1 + walk.server / 2, walk.replicas ? 1 + (unsigned)walk_draw(2) : 0);
     snprintf(out, WALK_TEXT, "$%d\r\n%s", n, info);
 }
 
-static void to_request(const struct snib__request *request, char *out)
+static void to_request(const struct snib__node *node, const struct snib__request *request,
+                       char *out)
 {
     const struct snib__batch *batch = request->subject;
     switch (batch ? request->kind : 0) { /* nobody wants it any more */
@@ -206,7 +208,10 @@ static void to_request(const struct snib__request *request, char *out)
         snprintf(out, WALK_TEXT, ":%u", walk.calm ? 100 : (unsigned)walk_draw(3));
         break;
     case SNIB__REQ_COUNT:
-        info_text(out);
+        info_text(node, out);
+        break;
+    case SNIB__REQ_ROUTE:
+        cluster_answer(request->number, out);
         break;
     default:
         snprintf(out, WALK_TEXT, "%s", request->kind == SNIB__REQ_KILL ? ":1" : "+OK");
@@ -215,14 +220,16 @@ static void to_request(const struct snib__request *request, char *out)
 
 /* ---- Replies -------------------------------------------------------------------------------------- */
 
-static void to_greeting(const struct snib__request *request, char *out)
+static void to_greeting(const struct snib__link *link, const struct snib__request *request,
+                        char *out)
 {
     switch (request->kind) {
     case CONN_LOAD:
-        snprintf(out, WALK_TEXT, "$40\r\n%s", snib__script_texts[request->script].sha1);
+        snprintf(out, WALK_TEXT, "$40\r\n%s",
+                 snib__script_of(request->script, link->conn.publish)->sha1);
         break;
     case CONN_INFO:
-        info_text(out);
+        info_text(link->node, out);
         break;
     case CONN_ID:
     case CONN_KILL:
@@ -256,12 +263,15 @@ static void answer(struct snib__link *link)
     const struct snib__request *request = oldest(link);
     char text[WALK_TEXT];
     unsigned odds = request->kind < 0 ? 50 * walk.refuses : walk.refuses;
-    if (!walk.calm && walk_chance(odds)) {
+    const char *elsewhere = cluster_refusal(request);
+    if (elsewhere) {
+        snprintf(text, sizeof text, "%s", elsewhere);
+    } else if (!walk.calm && walk_chance(odds)) {
         snprintf(text, sizeof text, "%s", refusal());
     } else if (request->kind < 0) {
-        to_greeting(request, text);
+        to_greeting(link, request, text);
     } else {
-        to_request(request, text);
+        to_request(link->node, request, text);
     }
     walk_trace("link %d%s: %d %s: %.*s", link->kind, snib__lane_is(link) ? " (a lane)" : "",
                request->kind, request->script >= 0 ? snib__script_texts[request->script].name : "",

@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant(
         "who was refused once is impatient for ever",
         "engine/pause.c",
-        "pause_mark(e, op, false, now);",
+        "pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);",
         "",
         "unit_redirects",
     ),

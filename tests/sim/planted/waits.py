@@ -673,4 +673,11 @@ MUTANTS = [
         "bool unsure = hold->flags & SNIB__RESENT;",
         "unit_durable",
     ),
+    Mutant(
+        "what a cluster said of a request stays with its operation when another one is served",
+        "engine/pause.c",
+        "if (!refused) { free(op->words); op->words = NULL; }",
+        "",
+        "sim/walk",
+    ),
 ]
