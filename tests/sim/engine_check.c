@@ -152,6 +152,8 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
         if (!snib__gate_sole(gate))
             MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
         trying += hold->phase == SNIB__TRYING;
+        bool waits = snib__outer_is(gate) && hold->op && hold->phase == SNIB__TRYING;
+        MUST(!waits || hold->owner == 0 || !held_by(gate, hold->owner));
     }
     for (const struct snib__op *op = e->live; op; op = op->live_next)
         refs += op->gate == gate;

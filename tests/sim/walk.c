@@ -55,6 +55,7 @@ static const char *const event_names[WALK_EVENTS] = {
     [WALK_CLOCK] = "set clocks",
     [WALK_SHORT] = "without memory",
     [WALK_HASTY] = "hasty ends",
+    [WALK_CARRIED] = "carried",
     [WALK_REDIRECT] = "redirects",
     [WALK_NOWHERE] = "served nowhere",
     [WALK_LEFT] = "foreign ends",
@@ -161,17 +162,26 @@ void sim_free(void *object)
 
 /* ---- One walk ----------------------------------------------------------------------------------- */
 
+static void plan_name(struct walk_gate *gate)
+{
+    static const char members[] = "m{a}\0w{a}b"; /* of one slot */
+    bool many = gate->kind == SNIB__MULTI || gate->kind == SNIB__OUTER;
+    gate->name = many ? members : walk_one("a", "a", "b");
+    gate->length = many ? sizeof members : 1;
+}
+
 /* Few locks, so that operations meet; the first often of a kind with waiters of its own. */
 static void plan_gates(void)
 {
-    static const int kinds[] = {SNIB_MUTEX, SNIB_FAIR,  SNIB_READ,      SNIB_WRITE,   SNIB_FENCED,
-                                SNIB_SPIN,  SNIB_PLAIN, SNIB_SEMAPHORE, SNIB_PERMITS, SNIB_LATCH};
+    static const int kinds[] = {SNIB_MUTEX,   SNIB_FAIR,  SNIB_READ,   SNIB_WRITE,
+                                SNIB_FENCED,  SNIB_SPIN,  SNIB_PLAIN,  SNIB_SEMAPHORE,
+                                SNIB_PERMITS, SNIB_LATCH, SNIB__MULTI, SNIB__OUTER};
     static const int waiting[] = {SNIB_MUTEX, SNIB_FAIR, SNIB_SEMAPHORE};
     walk.gate_count = 1 + (uint32_t)walk_draw(WALK_GATES);
     for (uint32_t i = 0; i < walk.gate_count; i++) {
         int any = kinds[walk_draw(sizeof kinds / sizeof *kinds)];
         walk.gates[i].kind = i == 0 && walk_chance(2) ? waiting[walk_draw(3)] : any;
-        walk.gates[i].name = walk_one("a", "a", "b");
+        plan_name(&walk.gates[i]);
     }
 }
 
@@ -286,6 +296,7 @@ static void step(void)
         reply_cut();
     }
     walk.lacks = 0;
+    outer_go_on();
     call_results();
     end_check();
     walk.hash = (walk.hash ^ walk.now ^ walk.op_count) * 0x100000001b3ULL;

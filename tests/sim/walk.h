@@ -8,6 +8,7 @@
  * walk_reply.c    connections, and replies to what is on its way
  * walk_message.c  subscriptions, and messages
  * walk_cluster.c  maps, redirects, and what no node serves
+ * walk_outer.c    locks on several servers
  * walk_end.c      the end: all that waits is served, and nothing is left
  */
 #ifndef SNIB_TESTS_WALK_H
@@ -21,6 +22,7 @@
 #define WALK_GATES 6
 #define WALK_OPS 32
 #define WALK_HOLDS 32
+#define WALK_OUTERS 64
 #define WALK_TEXT 1024 /* bytes of a reply */
 
 /* What happens in walks, all of it in every thousand. */
@@ -55,6 +57,7 @@ enum walk_event {
     WALK_CLOCK,    /* the server's was set */
     WALK_SHORT,    /* there was no memory */
     WALK_HASTY,    /* the engine was closed in the middle of everything */
+    WALK_CARRIED,  /* a lock on several servers was granted */
     WALK_REDIRECT, /* to any node of a cluster */
     WALK_NOWHERE,  /* no node of it serves the request */
     WALK_LEFT,     /* at the end somebody else still had the locks */
@@ -65,6 +68,12 @@ enum walk_event {
 struct walk_gate {
     int kind;
     const char *name;
+    size_t length;
+};
+
+struct walk_outer {
+    struct snib__outer outer; /* first */
+    bool used;
 };
 
 struct walk_hold {
@@ -82,6 +91,7 @@ struct walk {
     struct snib__op *ops[WALK_OPS];
     uint32_t op_count;
     struct walk_hold holds[WALK_HOLDS];
+    struct walk_outer outers[WALK_OUTERS];
     uint32_t server;  /* which one answers */
     int64_t clock;    /* by how much its clock was set, in seconds */
     bool replicas;    /* it has some */
@@ -138,6 +148,11 @@ void cluster_plan(struct snib__config *config);
 void cluster_answer(uint64_t what, char *out);
 const char *cluster_refusal(const struct snib__request *request);
 const char *cluster_misplaced(const char *channel);
+
+/* walk_outer.c */
+struct snib__outer *outer_new(void); /* NULL: there are too many */
+void outer_unused(struct snib__outer *outer);
+void outer_go_on(void);
 
 /* walk_end.c */
 void end_check(void);

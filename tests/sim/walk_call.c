@@ -8,7 +8,7 @@ static const char *const kind_names[] = {
     [SNIB_MUTEX] = "mutex", [SNIB_FAIR] = "fair",           [SNIB_READ] = "read",
     [SNIB_WRITE] = "write", [SNIB_FENCED] = "fenced",       [SNIB_SPIN] = "spin",
     [SNIB_PLAIN] = "plain", [SNIB_SEMAPHORE] = "semaphore", [SNIB_PERMITS] = "permits",
-    [SNIB_LATCH] = "latch",
+    [SNIB_LATCH] = "latch", [SNIB__MULTI] = "multi",        [SNIB__OUTER] = "several",
 };
 
 /* ---- Starting ----------------------------------------------------------------------------------- */
@@ -34,7 +34,17 @@ static void acquire(struct snib__gate *gate)
     how.max_hold = walk_chance(6) ? walk_between(10 * SNIB__MS, 3 * WALK_SECOND) : 0;
     how.patient = walk_chance(2);
     how.options = gate->kind->traits & SNIB__TOKENS && walk_chance(2) ? SNIB_LOCK_FENCED : 0;
+    if (gate->kind->kind == SNIB__OUTER) {
+        how.wait = SNIB__NEVER; /* the carrier ends it */
+        how.outer = outer_new();
+        if (!how.outer) {
+            return;
+        }
+    }
     struct snib__op *op = snib__engine_acquire(walk.engine, gate, &how, walk.now, &code);
+    if (how.outer) {
+        outer_unused(how.outer);
+    }
     note(op, code,
          how.wait == 0             ? "a try"
          : how.wait == SNIB__NEVER ? "a wait"
@@ -65,12 +75,12 @@ static void ask(struct snib__gate *gate)
 static void start(void)
 {
     const struct walk_gate *drawn = &walk.gates[walk_draw(walk.gate_count)];
-    struct snib__gate *gate = snib__gate_get(walk.engine, drawn->kind, drawn->name, 1);
+    struct snib__gate *gate = snib__gate_get(walk.engine, drawn->kind, drawn->name, drawn->length);
     if (gate == NULL) {
         return;
     }
     snib__engine_call(walk.engine, walk_chance(2));
-    if (walk_chance(12)) {
+    if (walk_chance(12) && drawn->length == 1) {
         ask(gate);
     } else {
         acquire(gate);
@@ -150,8 +160,8 @@ static bool wants_more(const struct snib__hold *hold)
     for (uint32_t i = 0; i < walk.op_count; i++) {
         const struct snib__op *op = walk.ops[i];
         bool waits = op->kind == SNIB__OP_ACQUIRE && op->owner != 0 && op->owner == hold->owner;
-        if (waits && op->gate->name[0] == gate->name[0] &&
-            (op->gate == gate || op->gate->kind->kind == other)) {
+        if (waits && (op->gate == gate || (op->gate->kind->kind == other && other != kind &&
+                                           op->gate->name[0] == gate->name[0]))) {
             return true;
         }
     }

@@ -19,6 +19,7 @@ static void go_on(void)
     for (int rounds = 0; rounds < 4; rounds++) { /* a reply may lead to a request on another link */
         reply_links();
         reply_all();
+        outer_go_on();
         if (!walk.mute && walk_chance(4)) {
             message_say();
         }

@@ -83,6 +83,9 @@ static void to_acquire(const struct snib__hold *hold, char *out)
                  (unsigned long long)reply_ms());
     } else if (kind == SNIB_PLAIN) {
         snprintf(out, WALK_TEXT, "*2\r\n:%lld\r\n:%u", (long long)left_ms(), foreign);
+    } else if (kind == SNIB__MULTI) {
+        snprintf(out, WALK_TEXT, "*2\r\n:%u\r\n:%lld", (unsigned)walk_draw(2),
+                 (long long)left_ms());
     } else {
         bool too_few = kind == SNIB_PERMITS && !walk.calm && walk_chance(12);
         snprintf(out, WALK_TEXT, ":%lld", too_few ? -3LL : (long long)left_ms());
@@ -121,6 +124,8 @@ static void to_release(const struct snib__request *request, char *out)
         snprintf(out, WALK_TEXT, "%s", gone ? walk_one("*2\r\n:1\r\n:0", "*2\r\n:1\r\n:1") : "*0");
     } else if (hold->gate->kind->kind == SNIB_FAIR) {
         to_fair_release(hold->gate, gone, out);
+    } else if (hold->gate->kind->kind == SNIB__MULTI) {
+        snprintf(out, WALK_TEXT, "%s", gone ? walk_one(":0", ":2", ":-2") : walk_one(":1", ":-1"));
     } else {
         snprintf(out, WALK_TEXT, ":%d",
                  gone        ? (int)walk_draw(3) - 2
