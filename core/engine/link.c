@@ -263,10 +263,11 @@ void snib__link_explain(struct snib__link *link, const char *sentence)
 
 /* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
  * soon, though it answers. */
-static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time ready_at,
+                          snib__time now)
 {
     snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
-    if (link->proven && now >= link->ready_at + LINK_LASTS)
+    if (link->proven && now >= ready_at + LINK_LASTS)
         link->backoff = 0;
     link->backoff = link->backoff < most ? link->backoff : most;
     /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
@@ -292,7 +293,8 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    link_back_off(e, link, now);
+    snib__time ready_at = link->ready_at;
+    link->next_try = SNIB__NEVER; /* what is sent again meanwhile does not shorten the pause */
     /* the route reconnects sentinels itself */
     bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
@@ -306,6 +308,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link_back_off(e, link, ready_at, now);
     link->soiled = false;
     link->conn.words[0] = 0; /* about this failure, not the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;

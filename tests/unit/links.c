@@ -721,6 +721,35 @@ static void connections_that_do_not_last(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor do those shorten the pause that wait for such a connection, and are sent again on each: only a new operation does. */
+static void waiters_do_not_shorten_the_pause(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+    int times = 0;
+    for (const snib__time until = now + 10 * SECOND; now < until; times++) {
+        snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 0, now);
+        while (!ear->connect)
+            pass_waiting(engine, now + 10 * SNIB__MS);
+        snib__engine_take_wish(engine, ear);
+        snib__engine_link_up(engine, ear, now);
+    }
+    assert_in_range(times, 8, 20);
+    snib__engine_free(engine);
+    engine = begin();
+    release(engine, held(engine, SNIB_MUTEX, "m", "$-1\r\n"));
+    times = 0;
+    for (const snib__time until = now + 10 * SECOND; now < until; times++) {
+        assert_int_equal(on_the_way(engine), 1);
+        cut_link(engine);
+        await_connect(engine);
+        connect_link(engine);
+    }
+    assert_in_range(times, 8, 20);
+    snib__engine_free(engine);
+}
+
 /* After a long outage the next short breaks cost little: the first connection need not have lasted, and one that has makes
  * all as it was. */
 static void outage_is_forgotten(void **state)
@@ -830,6 +859,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_goes_with_the_connection),
         cmocka_unit_test(connections_that_do_not_last),
+        cmocka_unit_test(waiters_do_not_shorten_the_pause),
         cmocka_unit_test(outage_is_forgotten),
         cmocka_unit_test(connection_that_cannot_be_ended),
         cmocka_unit_test(semaphore_release_is_sent_once),

@@ -273,7 +273,7 @@ MUTANTS = [
     Mutant(
         "the pauses between attempts to connect stay long",
         "engine/link.c",
-        "if (link->proven && now >= link->ready_at + LINK_LASTS) link->backoff = 0;",
+        "if (link->proven && now >= ready_at + LINK_LASTS) link->backoff = 0;",
         "",
         "unit_links",
     ),
@@ -287,7 +287,7 @@ MUTANTS = [
     Mutant(
         "a server that ends each connection after one reply is connected to without a pause",
         "engine/link.c",
-        "link->proven && now >= link->ready_at + LINK_LASTS",
+        "link->proven && now >= ready_at + LINK_LASTS",
         "link->proven",
         "unit_links",
     ),
@@ -363,8 +363,8 @@ MUTANTS = [
     Mutant(
         "why a handshake failed is told of the next one too",
         "engine/link.c",
-        "link->conn.failure = 0; link_back_off(",
-        "link_back_off(",
+        "link->conn.failure = 0; snib__time ready_at",
+        "snib__time ready_at",
         "unit_links",
     ),
     Mutant(
@@ -458,5 +458,19 @@ MUTANTS = [
         "if (resp->reader->pos == resp->reader->len && !resp->reader->err)",
         "if (resp->reader->pos == resp->reader->len)",
         "unit_resp",
+    ),
+    Mutant(
+        "what waits for a connection that ends at once shortens the pause before the next",
+        "engine/link.c",
+        "link_back_off(e, link, ready_at, now); link->soiled",
+        "link_back_off(e, link, ready_at, now); if (link->wanted) snib__link_want(e, link, now); link->soiled",
+        "unit_links",
+    ),
+    Mutant(
+        "a connection that ends is made again at once where something waits for it",
+        "engine/link.c",
+        "link->next_try = SNIB__NEVER; /* what",
+        "(void)0; /* what",
+        "unit_links",
     ),
 ]
