@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e8d3f71eebb9d62f"
+#define SNIB_BUILD_ID "4b41462c4c0df9a1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -649,7 +649,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          which must then be released once more.
  *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
- *          itself.
+ *          itself.  All this also holds for an acquire that waits when another one of the owner's succeeds.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -14647,7 +14647,8 @@ enum {
     SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
-    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter; to be confirmed */
+    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter, or before replicas
+                          have it; to be confirmed */
     SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
     SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
@@ -15221,6 +15222,7 @@ void snib__gate_part(struct snib__hold *hold);
 void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
 void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
 bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
+int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -15285,6 +15287,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
                              const char *what, snib__time now);
 void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
+bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
 
 /* waitq.c */
 /* Operations wait, or something in flight needs it. */
@@ -22247,7 +22250,8 @@ bool snib__sent_once(const struct snib__request *request)
  * A grant of the server is decided when the WAIT behind it is answered.  Either enough replicas
  * have it; or the hold reports how many; or it is returned and the operation fails, even if the
  * release is never answered, because such a hold is never renewed.  If the link ends before, the
- * grant is in doubt like any unanswered request, and the request is repeated.
+ * grant is in doubt like any unanswered request, and the request is repeated.  What keeps a place in
+ * a fair lock's queue goes past all this, see snib__place_keeps().
  */
 
 #include <stdio.h>
@@ -22290,7 +22294,7 @@ bool snib__durable_takes(const struct snib__engine *e, const struct snib__reques
 {
     const struct snib__hold *hold = request->subject;
     return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
-           !(hold->gate->kind->traits & SNIB__NO_HOLD);
+           !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
 bool snib__durable_pending(const struct snib__node *node)
@@ -22667,7 +22671,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
             i++;
             continue;
         }
-        bool unsure = hold->flags & SNIB__RESENT;
+        bool unsure = hold->flags & (SNIB__RESENT | SNIB__FIRST);
         op->cause = code;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
@@ -23452,7 +23456,9 @@ bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time no
     struct snib__hold *own = op->hold;
     if (!gate_held_by(e, op->gate, op->owner, now))
         return false;
-    bool there = own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
+    bool carried = snib__outer_is(op->gate);
+    bool there =
+        carried || own->phase == SNIB__PLACED || (own->flags & (SNIB__RESENT | SNIB__SEATED));
     if (op->stage == SNIB__STAGE_QUEUED)
         snib__waitq_remove(op->gate->waitq, op);
     if (!there) {
@@ -23463,7 +23469,10 @@ bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time no
     own->op = NULL;
     op->hold = NULL;
     gate_reenter(e, op, now);
-    snib__gate_undo(e, own, now, now);
+    if (carried)
+        snib__outer_tell(e, own);
+    else
+        snib__gate_undo(e, own, now, now);
     return true;
 }
 
@@ -23480,20 +23489,66 @@ static bool gate_is_busy(const struct snib__gate *gate)
            (active && active->phase == SNIB__HELD);
 }
 
+/* The gate of the other side of a read/write lock; NULL: there is none. */
+static struct snib__gate *gate_opposite(const struct snib__engine *e, const struct snib__gate *gate)
+{
+    int32_t kind = gate->kind->kind;
+    return kind == SNIB_READ || kind == SNIB_WRITE
+               ? snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name,
+                                 gate->name_len)
+               : NULL;
+}
+
 /* The number of the owner's write hold, reused for its read hold so that the server sees them as
  * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
     int32_t kind = gate->kind->kind;
-    if (owner == 0 || (kind != SNIB_READ && kind != SNIB_WRITE))
-        return 0;
-    const struct snib__gate *other =
-        snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
+    const struct snib__gate *other = owner ? gate_opposite(e, gate) : NULL;
     const struct snib__hold *held = other ? gate_held_by(e, other, owner, now) : NULL;
     if (held && kind == SNIB_WRITE)
         *out_code = SNIB_EUPGRADE;
     return held && kind == SNIB_READ ? held->number : 0;
+}
+
+/* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
+ * has the number of the write hold now; an error: a write ends with it. */
+int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    int32_t code = SNIB_OK;
+    uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
+    if (number == 0 || number == op->hold->number)
+        return code;
+    op->hold->number = number;
+    op->hold->flags |= SNIB__LENT;
+    return SNIB_AGAIN;
+}
+
+/* The same for what the owner of a granted hold waits for in the queue of the other side.  An attempt in flight follows
+ * when it has been refused. */
+static void gate_meet(struct snib__engine *e, const struct snib__hold *granted, snib__time now)
+{
+    struct snib__gate *gate = granted->owner ? gate_opposite(e, granted->gate) : NULL;
+    bool again = false;
+    if (!gate || !gate->waitq)
+        return;
+    snib__gate_ref(gate);
+    for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
+        next = op->next;
+        int32_t code = op->owner == granted->owner ? snib__gate_meets(e, op, now) : SNIB_OK;
+        if (code == SNIB_AGAIN) { /* it goes ahead of the others */
+            again = true;
+            snib__waitq_remove(gate->waitq, op);
+            snib__waitq_insert(gate->waitq, op);
+        } else if (code != SNIB_OK) {
+            snib__gate_leave(e, op, now);
+            snib__op_done(e, op, code);
+        }
+    }
+    if (again)
+        snib__share_advance(e, gate, now);
+    snib__gate_put(e, gate);
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
@@ -23584,6 +23639,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
         if (other->owner == hold->owner && other->hold && other->hold->phase != SNIB__TRYING)
             snib__gate_joins(e, other, now); /* else when its attempt has been refused */
     }
+    gate_meet(e, hold, now);
     if (waitq && !waitq->head)
         snib__waitq_rest(e, gate, now);
     return true;
@@ -25082,10 +25138,11 @@ void snib__link_explain(struct snib__link *link, const char *sentence)
 
 /* When to try next, and how much later if that fails, too.  A server, or what is in front of it, may end each connection
  * soon, though it answers. */
-static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void link_back_off(struct snib__engine *e, struct snib__link *link, snib__time ready_at,
+                          snib__time now)
 {
     snib__time most = link->proven ? LINK_BACKOFF_BRIEF : LINK_BACKOFF_MAX;
-    if (link->proven && now >= link->ready_at + LINK_LASTS)
+    if (link->proven && now >= ready_at + LINK_LASTS)
         link->backoff = 0;
     link->backoff = link->backoff < most ? link->backoff : most;
     /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
@@ -25111,7 +25168,8 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    link_back_off(e, link, now);
+    snib__time ready_at = link->ready_at;
+    link->next_try = SNIB__NEVER; /* what is sent again meanwhile does not shorten the pause */
     /* the route reconnects sentinels itself */
     bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
@@ -25125,6 +25183,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link_back_off(e, link, ready_at, now);
     link->soiled = false;
     link->conn.words[0] = 0; /* about this failure, not the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
@@ -26852,6 +26911,11 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     snib__histogram_add(e->stats.wait_time, now - op->started);
     snib__hold_arm(e, hold, now);
     snib__op_done(e, op, SNIB_OK);
+    for (struct snib__hold *peer = hold->gate->peers, *next; peer; peer = next) {
+        next = peer->peer_next;
+        if (peer->op && peer->op->kind == SNIB__OP_ACQUIRE && peer->op->owner == hold->owner)
+            snib__gate_joins(e, peer->op, now); /* its carrier lets go of what it has */
+    }
     return true;
 }
 
@@ -26965,12 +27029,16 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* The operation's patience with servers that do not serve the name starts or ends here. */
+/* The operation's patience with servers that do not serve the name starts or ends here, and with it what they said. */
 static void pause_mark(struct snib__engine *e, struct snib__op *op, bool refused, snib__time now)
 {
     if (!op || refused == (op->refused_since != 0))
         return;
     op->refused_since = refused ? now : 0;
+    if (!refused) {
+        free(op->words);
+        op->words = NULL;
+    }
     snib__op_arm(e, op);
 }
 
@@ -27003,12 +27071,7 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = pause_gate(request);
-    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
-    if (op && op->refused_since) {
-        free(op->words);
-        op->words = NULL;
-        pause_mark(e, op, false, now);
-    }
+    pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
     if (gate && gate->waitq && gate->waitq->refused)
         pause_mark_all(e, gate->waitq, false, now);
 }
@@ -27203,6 +27266,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
+/* A place cannot wait behind durable.c's WAIT, which may last for longer: what keeps it, and what takes a first lease, is
+ * sent past that, and once it is granted, asked for again where replicas count. */
+bool snib__place_keeps(const struct snib__hold *hold)
+{
+    return hold->gate->kind->discipline == SNIB__QUEUED && (hold->flags & SNIB__SEATED) &&
+           !(hold->flags & SNIB__FIRST);
+}
+
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -27366,6 +27437,13 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__op *op = hold->op;
     struct snib__gate *gate = hold->gate;
+    bool again = op && e->config.durability && snib__place_keeps(hold);
+    hold->flags &= (uint16_t)~SNIB__FIRST;
+    if (verdict->yes && again) {
+        hold->flags |= SNIB__FIRST;
+        place_ask(e, hold, now);
+        return;
+    }
     if (verdict->yes) {
         hold->flags &= (uint16_t)~SNIB__PROMISED;
         place_take(e, hold, verdict->token, sent_at, now);
@@ -27732,6 +27810,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
+        /* It may have been carried out, of several locks in part: that a repetition finds less is no loss. */
+        if (!hold->passed && (snib__doubtful(error) || gate->kind->kind == SNIB__MULTI))
+            hold->acquired_at = 0;
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }
@@ -29069,7 +29150,9 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->waitq && gate->waitq->head) || snib__share_number_busy(op->hold)) {
+    bool lent = op->hold->flags & SNIB__LENT; /* it is granted while others wait */
+    if ((!op->once && !lent && gate->waitq && gate->waitq->head) ||
+        snib__share_number_busy(op->hold)) {
         op->told = gate->waitq && gate->waitq->head && gate->waitq->head->told;
         share_queue(e, op);
         return;
@@ -29116,14 +29199,17 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_forget_hold(e, hold);
     } else {
         op->told = true;
+        left = snib__gate_meets(e, op, now) == SNIB_AGAIN;
         share_queue(e, op);
     }
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head)
         return;
     waitq->burst = 1;
-    if (gate->trying > 0)
-        return; /* the last reply decides */
+    if (gate->trying > 0) { /* the last reply decides */
+        waitq->hint |= left;
+        return;
+    }
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
     if ((!awake && snib__chan_on(waitq)) || left)
@@ -29309,10 +29395,11 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    if (!op || op->once) {
+    int32_t ends = op ? snib__gate_meets(e, op, now) : SNIB_OK;
+    if (!op || op->once || ends != SNIB_OK) {
         snib__sole_known(e, gate->waitq, sent_at, now);
         if (op)
-            snib__gate_end_op(e, op, SNIB_BUSY);
+            snib__gate_end_op(e, op, ends != SNIB_OK ? ends : SNIB_BUSY);
         snib__gate_forget_hold(e, hold);
         snib__sole_advance(e, gate, now);
         return;
@@ -29943,13 +30030,21 @@ void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front
         waitq->tail = op;
 }
 
-/* Insert by start time, so that a waiter keeps its turn. */
+/* Whether one is ahead of another: by start time, but a read under its owner's write hold is ahead of those that wait for
+ * the end of that. */
+static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *other)
+{
+    bool lent = op->hold->flags & SNIB__LENT, other_lent = other->hold->flags & SNIB__LENT;
+    return lent != other_lent ? lent : op->serial < other->serial;
+}
+
+/* Insert in order, so that a waiter keeps its turn. */
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
 {
     struct snib__op *before = waitq->head;
-    if (waitq->tail && waitq->tail->serial < op->serial)
+    if (waitq->tail && wait_is_ahead(waitq->tail, op))
         before = NULL; /* a new one */
-    while (before && before->serial < op->serial)
+    while (before && wait_is_ahead(before, op))
         before = before->next; /* past the few that were refused with it */
     if (!before || before == waitq->head) {
         snib__waitq_push(waitq, op, before != NULL);
