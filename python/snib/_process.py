@@ -27,10 +27,9 @@ _watched = False
 
 def _end_of_child() -> None:
     """A multiprocessing child ends with os._exit(), without atexit handlers."""
-    current = threading.current_thread()
-    for thread in threading.enumerate():  # let them finish under their locks
-        if thread is not current and not thread.daemon:
-            thread.join()
+    # Let threads finish under their locks.  Until Python 3.12 this comes before multiprocessing's own call of it, and
+    # only this call ends the idle threads of an executor.
+    threading._shutdown()  # type: ignore[attr-defined]
     _client._close_all()
 
 

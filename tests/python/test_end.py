@@ -40,6 +40,13 @@ def thread(name):
     threading.Thread(target=work).start()
 
 
+def idle(name):
+    import concurrent.futures
+    global executor  # whose thread waits for more work
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    executor.submit(hold, name).result()
+
+
 def inherited(name):
     assert shared.acquire(timeout=30)
 
@@ -69,7 +76,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("order", ["snib first", "multiprocessing first"])
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("how", ["hold", "fail", "thread", "inherited", "pool", "executor"])
+@pytest.mark.parametrize("how", ["hold", "fail", "thread", "idle", "inherited", "pool", "executor"])
 def test_children_of_multiprocessing(
     server: Server, tmp_path: Path, method: str, how: str, order: str
 ) -> None:
