@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._error import Error
-from ._reader import Reader
+from ._reader import Reader, print_failure
 
 if TYPE_CHECKING:
     from ._client import BaseClient
@@ -82,4 +81,4 @@ def write(
         logger.log(level, text, *arguments, extra=extra, **more)
     except Exception:  # raised by a filter; handlers catch their own
         if logging.raiseExceptions:
-            traceback.print_exc()
+            print_failure()

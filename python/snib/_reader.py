@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -71,4 +72,10 @@ def _call(deliver: Deliver, client: BaseClient) -> None:
     try:
         deliver(client)
     except BaseException:  # a filter's SystemExit, say: the thread goes on, for all other clients
+        print_failure()
+
+
+def print_failure() -> None:
+    """Print the exception that is being handled, unless the program has closed its stderr."""
+    with contextlib.suppress(Exception):
         traceback.print_exc()

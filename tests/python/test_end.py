@@ -149,6 +149,13 @@ TERMS = {
         [],
         5,
     ),
+    "a log that cannot be written": (
+        "third = snib.connect(URL, lease=600, debug=True)\nheld = third.lock('c').hold()\n"
+        "logging.getLogger('snib').addHandler(logging.StreamHandler())\nsys.stderr.close()\n"
+        f"snib.release_on_sigterm()\n{WAIT}",
+        [],
+        -signal.SIGTERM,
+    ),
     "ignored": (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsnib.release_on_sigterm()\nsay('ready')\n"
         "input()\nhold.check()\nsay('held')\nhold.release(); kept.release()",
