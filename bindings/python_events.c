@@ -44,6 +44,16 @@ static void keep_trouble(PyObject **trouble)
         *trouble = value;
 }
 
+/* Returns -1 if there was one, which is set. */
+static int raise_trouble(PyObject *trouble)
+{
+    if (!trouble)
+        return 0;
+    PyErr_SetObject((PyObject *)Py_TYPE(trouble), trouble);
+    Py_DECREF(trouble);
+    return -1;
+}
+
 /* The value, in any case.  If it cannot be made, its operation came to the exception that says why; a
  * signal's handler that raises while an exception is made has to do with no operation. */
 static PyObject *told_value(snib_event *event, int *out_failed, PyObject **trouble)
@@ -93,33 +103,32 @@ static int take(PyObject *object, snib_event *events)
     return count;
 }
 
-/* queue_drain(queue) -> list of events, see event_tuple().  A signal's handler that raised meanwhile is
- * raised by the next call. */
-static PyObject *call_queue_drain(PyObject *module, PyObject *object)
+/* queue_drain(queue, list) -> the list, with the events appended, see event_tuple().  They are there too if a signal's
+ * handler raises meanwhile. */
+static PyObject *call_queue_drain(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
-    static PyObject *trouble;
     snib_event events[events_max];
-    PyObject *list;
+    PyObject *trouble = NULL;
     int count;
 
     (void)module;
-    if (trouble) {
-        PyErr_SetObject((PyObject *)Py_TYPE(trouble), trouble);
-        Py_CLEAR(trouble);
+    if (snib__py_check_count(given, 2))
+        return NULL;
+    if (!PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected a list");
         return NULL;
     }
-    list = PyList_New(0);
-    count = list ? take(object, events) : -1;
+    count = take(args[0], events);
+    if (count < 0)
+        return NULL;
     for (int i = 0; i < count; i++) {
         PyObject *tuple = event_tuple(&events[i], &trouble);
 
-        if (!tuple || PyList_Append(list, tuple))
+        if (!tuple || PyList_Append(args[1], tuple))
             keep_trouble(&trouble);
         Py_XDECREF(tuple);
     }
-    if (count < 0)
-        Py_CLEAR(list);
-    return list;
+    return raise_trouble(trouble) ? NULL : Py_NewRef(args[1]);
 }
 
 /* ---- Futures --------------------------------------------------------------------------------- */
@@ -230,12 +239,7 @@ static PyObject *call_queue_settle(PyObject *module, PyObject *const *args, Py_s
         else if (events[i].kind == SNIB_EVENT_LOST)
             settle_lost(&events[i], args[2], &trouble);
     }
-    if (trouble) {
-        PyErr_SetObject((PyObject *)Py_TYPE(trouble), trouble);
-        Py_DECREF(trouble);
-        return NULL;
-    }
-    return PyLong_FromLong(count);
+    return raise_trouble(trouble) ? NULL : PyLong_FromLong(count);
 }
 
 /* ---- The rest of a queue --------------------------------------------------------------------- */
@@ -267,7 +271,7 @@ static PyObject *call_queue_uncork(PyObject *module, PyObject *object)
 
 PyMethodDef snib__py_event_calls[] = {
     {"queue_fd", call_queue_fd, METH_O, NULL},
-    {"queue_drain", call_queue_drain, METH_O, NULL},
+    {"queue_drain", SNIB__PY_FAST(call_queue_drain), METH_FASTCALL, NULL},
     {"queue_settle", SNIB__PY_FAST(call_queue_settle), METH_FASTCALL, NULL},
     {"queue_cork", call_queue_cork, METH_O, NULL},
     {"queue_uncork", call_queue_uncork, METH_O, NULL},

@@ -68,7 +68,7 @@ def _deliver(client: BaseClient) -> None:
     if queue is None:
         return
     try:
-        events = _core.queue_drain(queue)
+        events = _core.queue_drain(queue, [])
     except Error:  # the client is being closed
         return
     for kind, number, _, _ in events:

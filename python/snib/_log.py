@@ -61,7 +61,7 @@ def deliver(client: BaseClient) -> None:
     if queue is None:
         return
     with contextlib.suppress(Error):  # another thread is delivering them
-        while events := _core.queue_drain(queue):
+        while events := _core.queue_drain(queue, []):
             for _, dropped, level, text in events:
                 _tell(client, level, str(text), dropped)
 

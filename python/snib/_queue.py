@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from itertools import chain
 from threading import get_ident
 from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
@@ -126,8 +125,8 @@ class Queue:
         """
         me = get_ident()
         taken = self._taken.setdefault(me, [])
-        if not taken:  # in one step of the interpreter, between which and the next a handler may run
-            taken.extend(chain.from_iterable(map(_core.queue_drain, (self._handle,))))
+        if not taken:
+            _core.queue_drain(self._handle, taken)
         for at in range(len(taken)):
             if not isinstance(taken[at], Event):  # which an earlier call made
                 taken[at] = self._event(*taken[at])

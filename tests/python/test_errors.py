@@ -256,7 +256,7 @@ def test_functions_of_another_handle(server: Server, client: snib.Client) -> Non
             (_core.client_id, lock._handle),
             (_core.hold_check, None),
             (_core.hold_state, client._handle),
-            (_core.queue_drain, hold._handle),
+            (lambda handle: _core.queue_drain(handle, []), hold._handle),
         ]:
             with pytest.raises(snib.InvalidHandle):
                 call(argument)

@@ -12,6 +12,7 @@ import functools
 import gc
 import itertools
 import os
+import select
 import signal
 import sys
 import time
@@ -23,7 +24,7 @@ import pytest
 import snib
 from snib._reader import Reader
 
-from support import TIDY, Server, eventually
+from support import PATIENCE, TIDY, Server, eventually
 
 PACKAGE = os.path.dirname(snib.__file__)
 
@@ -251,6 +252,39 @@ def test_an_interrupted_drain_loses_no_event(client: snib.Client) -> None:
         if not drained(n):
             break
     assert n > 10
+
+
+def test_an_interrupt_as_an_exception_is_made(server: Server, client: snib.Client) -> None:
+    """The call that makes it raises, no other queue's in another thread; the next one returns the events."""
+    queue = snib.Queue(client)
+    server.admin.set("wrong", "text")
+    tickets = [queue.acquire(client.lock(name)) for name in ("wrong", "x", "y")]
+    made: list[object] = []
+    events: list[snib.Event] = []
+
+    def make(*arguments: Any) -> snib.Error:
+        made.append(arguments)
+        if len(made) == 1:
+            raise Interrupt()
+        return snib._errors.make(*arguments)
+
+    snib._core.set_errors(make)
+    try:
+        with pytest.raises(Interrupt):
+            while not made:
+                assert select.select([queue.fileno()], [], [], PATIENCE)[0]
+                events += queue.drain()
+    finally:
+        snib._core.set_errors(snib._errors.make)
+    while len(events) < len(tickets):
+        events += queue.drain()
+    server.admin.delete("wrong")
+    assert sorted(event.ticket for event in events) == tickets
+    for event in events:
+        if isinstance(event.result, snib.Hold):
+            event.result.release()
+        else:
+            assert isinstance(event.result, snib.WrongType)
 
 
 # ---- Dropped objects -----------------------------------------------------------------------------

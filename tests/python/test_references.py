@@ -130,7 +130,7 @@ def drained(queue: _core.QueueHandle, submit: Callable[[], int]) -> Call:
 
 def drain(queue: _core.QueueHandle) -> None:
     assert select.select([_core.queue_fd(queue)], [], [], PATIENCE)[0]
-    while not _core.queue_drain(queue):  # a reply need not bring an event
+    while not _core.queue_drain(queue, []):  # a reply need not bring an event
         assert select.select([_core.queue_fd(queue)], [], [], PATIENCE)[0]
 
 
@@ -303,7 +303,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             lambda: _core.queue_settle(queue, {}, print),
         ],
         "queue_uncork": [lambda: _core.queue_uncork(queue)],
-        "queue_drain": [lambda: _core.queue_drain(queue)],
+        "queue_drain": [lambda: _core.queue_drain(queue, [])],
         "queue_fd": [lambda: _core.queue_fd(queue)],
         "queue_new": [lambda: _core.queue_new(c)],
         "quorum_new": [lambda: _core.quorum_new((free, busy, fixed), 0, 0, 0)],
