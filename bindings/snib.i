@@ -215,5 +215,6 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(hold_extend_submit)
 %wrap(op_cancel)
 %wrap(queue_new)
+%wrap(queue_wake)
 #define SNIB_API
 %include "snib.h"

@@ -121,16 +121,20 @@ class Queue:
     def drain(self) -> list[Event]:
         """Up to 64 events, oldest first, without waiting.
 
-        If a signal's handler raises meanwhile, the next call returns them.
+        If a signal's handler raises meanwhile, the next call returns them; until then the descriptor is readable.
         """
         me = get_ident()
         taken = self._taken.setdefault(me, [])
-        if not taken:
-            _core.queue_drain(self._handle, taken)
-        for at in range(len(taken)):
-            if not isinstance(taken[at], Event):  # which an earlier call made
-                taken[at] = self._event(*taken[at])
-            self._finish(taken[at])
+        try:
+            if not taken:
+                _core.queue_drain(self._handle, taken)
+            for at in range(len(taken)):
+                if not isinstance(taken[at], Event):  # which an earlier call made
+                    taken[at] = self._event(*taken[at])
+                self._finish(taken[at])
+        except BaseException:
+            _core.queue_wake(self._handle)  # they are still to be drained
+            raise
         del self._taken[me]
         return taken
 

@@ -306,6 +306,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "queue_drain": [lambda: _core.queue_drain(queue, [])],
         "queue_fd": [lambda: _core.queue_fd(queue)],
         "queue_new": [lambda: _core.queue_new(c)],
+        "queue_wake": [lambda: _core.queue_wake(queue)],
         "quorum_new": [lambda: _core.quorum_new((free, busy, fixed), 0, 0, 0)],
         "release": [pair, lambda: _core.release(keep_released)],
         "extend": [lambda: _core.extend(keep, 60000), lambda: _core.extend(keep, 1)],
