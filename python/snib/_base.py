@@ -131,8 +131,8 @@ class BasePermits(BaseHoldable[H]):
         """What one acquire() took, or holds of n permits in all."""
         if n is None:
             return [self._take(caller)]
-        kept = self._kept()
-        holds = kept.take_permits(caller, _kinds.permits(n))
+        kept, n = self._kept(), _kinds.permits(n)
+        holds = kept.take_permits(caller, n) if n <= kept.count() else []
         if holds:
             return holds
         if kept.count() < n:

@@ -133,8 +133,8 @@ def _any_that_fit(order: _Order, wanted: int) -> list[int]:
     sums: dict[int, list[int]] = {0: []}
     for number, permits in order:
         for total, numbers in [*sums.items()]:
-            if total + permits <= wanted:
-                sums.setdefault(total + permits, [*numbers, number])
+            if total + permits <= wanted and total + permits not in sums:
+                sums[total + permits] = [*numbers, number]
     return sums.get(wanted, [])
 
 

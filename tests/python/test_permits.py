@@ -127,6 +127,8 @@ def test_equal_amounts_need_no_search(pool, monkeypatch: pytest.MonkeyPatch) -> 
     pool.release(1)
     assert pool.available() == 3
     assert pool.acquire(n=2) and pool.acquire()
+    with pytest.raises(snib.NotHeld):
+        pool.release(4)
     pool.release(3)
 
 
