@@ -25,13 +25,15 @@ class Reader:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._mutex = threading.Lock()
+        self._epoll: select.epoll | None = None
         self._forget()
         os.register_at_fork(after_in_child=self._forget)  # the thread belongs to the parent
 
     def _forget(self) -> None:
+        if self._epoll is not None:
+            self._epoll.close()  # which the thread's frame keeps, even in a child
         self._mutex = threading.Lock()
-        self._epoll: select.epoll | None = None
+        self._epoll = None
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
 
     def _start(self) -> select.epoll:

@@ -492,6 +492,27 @@ say("parent")
     assert told.count("lost: expired") == 2 and told.endswith("parent\n"), told
 
 
+def test_a_fork_has_no_descriptor(server: Server) -> None:
+    program = Program(
+        """
+import warnings; warnings.simplefilter("ignore")
+def sets():
+    return [n for n in os.listdir("/proc/self/fd") if "eventpoll" in os.path.realpath("/proc/self/fd/" + n)]
+client = snib.connect(URL)
+before = sets()
+client.ping()
+say(bool(sets()))
+pid = os.fork()
+if pid == 0:
+    say(sets() == before)
+    os._exit(0)
+os.waitpid(pid, 0)
+""",
+        server.url,
+    )
+    assert program.end() == "True\nTrue\n"
+
+
 def test_a_child_of_a_c_library(server: Server) -> None:
     """Its copies of the queues' descriptors would wake the thread for ever, because Python does not know of the fork."""
     program = Program(
