@@ -194,7 +194,8 @@ class _Traced(_Entered, Generic[L]):
         }
         self._holders = Holders(lock)
         self._inside = []  # what `with` on the lock itself has entered
-        self._settle()
+        with _harmless:
+            self._settle()
 
     def _settle(self) -> None:
         provider = self._provider

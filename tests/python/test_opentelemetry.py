@@ -496,6 +496,8 @@ def test_a_provider_that_cannot_be_had(client: snib.Client, monkeypatch: pytest.
     monkeypatch.setattr(trace, "get_tracer_provider", fail)
     with lock as hold:
         hold.check()
+    with traced(client.lock("b")) as hold:
+        hold.check()
 
 
 PROVIDER_LATER = """
