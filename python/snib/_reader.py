@@ -32,7 +32,7 @@ class Reader:
     def _forget(self) -> None:
         if self._epoll is not None:
             self._epoll.close()  # which the thread's frame keeps, even in a child
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # which a signal's handler that uses a client may find locked by its thread
         self._epoll = None
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
 

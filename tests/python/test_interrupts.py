@@ -24,7 +24,7 @@ import pytest
 import snib
 from snib._reader import Reader
 
-from support import PATIENCE, TIDY, Server, eventually
+from support import PATIENCE, TIDY, Program, Server, eventually
 
 PACKAGE = os.path.dirname(snib.__file__)
 
@@ -219,6 +219,31 @@ def test_the_start_of_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) 
         assert mask(signal.SIG_BLOCK, ()) == before
     finally:
         mask(signal.SIG_SETMASK, before)
+
+
+def test_a_handler_uses_a_client_at_the_start_of_a_thread(server: Server) -> None:
+    """One that runs as the signals are let through again."""
+    program = Program(
+        """
+from snib import _native
+first, second = snib.connect(URL), snib.connect(URL)
+
+def handler(number, frame):
+    with second.lock("b") as hold: say(hold.state.name)
+
+start = _native.start
+def start_late(*arguments):
+    if signal.getsignal(signal.SIGUSR1) is not handler:
+        signal.signal(signal.SIGUSR1, handler)
+        os.kill(os.getpid(), signal.SIGUSR1)
+    start(*arguments)
+
+_native.start = start_late
+with first.lock("a") as hold: say(hold.state.name)
+""",
+        server.url,
+    )
+    assert program.end() == "VALID\nVALID\n"
 
 
 # ---- Events --------------------------------------------------------------------------------------
