@@ -111,8 +111,10 @@ class Kept(Generic[H]):
         return entry
 
     def clear(self) -> None:
-        for number in self._holds.copy():
-            self._pop(number)
+        """Let go of all but what `with` took, whose blocks find it lost."""
+        for number, entry in self._holds.copy().items():
+            if not entry[3]:
+                self._pop(number)
 
 
 _Order = list[tuple[int, int]]  # numbers of holds, each with its permits

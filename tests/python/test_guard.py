@@ -6,6 +6,7 @@ import asyncio
 import functools
 import random
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -478,6 +479,24 @@ def test_a_client_closed_under_its_own_lock(server: Server, run) -> None:  # noq
         with pytest.raises((snib.Lost, snib.Closed)):
             async with client.lock("name"):
                 await client.close()
+        assert cancels() == 0
+        await asyncio.sleep(0)  # nothing is cancelled later
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["lock", "rlock", "hold"])
+def test_a_client_closed_elsewhere_as_the_body_ends(server: Server, run, kind: str) -> None:  # noqa: F811
+    """The loop has not been told of the loss yet."""
+
+    async def main() -> None:
+        client = aio.connect(server.url)
+        lock = client.lock("name").hold() if kind == "hold" else getattr(client, kind)("name")
+        with pytest.raises(snib.Lost, match="closed"):
+            async with lock:
+                closing = threading.Thread(target=lambda: asyncio.run(client.close()))
+                closing.start()
+                closing.join()
         assert cancels() == 0
         await asyncio.sleep(0)  # nothing is cancelled later
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import snib
+from snib import _kept
 from support import PATIENCE, RENEWED, Server, eventually
 
 
@@ -226,6 +227,20 @@ def test_close_loses_holds_and_releases_them(server: Server) -> None:
     assert hold.lost.is_set()
     assert hold.reason == "closed"
     client.close()
+
+
+@pytest.mark.parametrize("kind", ["lock", "rlock", "fair_lock", "permits", "semaphore", "hold"])
+def test_a_block_whose_client_is_closed_is_lost(server: Server, kind: str) -> None:
+    """Whatever closes it: another thread, or release_on_sigterm()."""
+    client = snib.connect(server.url)
+    lock = client.lock("x") if kind == "hold" else getattr(client, kind)("x")
+    if kind in ("permits", "semaphore"):
+        lock.init(1)
+    with pytest.raises(snib.Lost) as caught, lock.hold() if kind == "hold" else lock:
+        client.close()
+    assert caught.value.reason == "closed"
+    assert client._number not in {kept.client for kept in _kept._strong.values()}
+    server.admin.delete("x", "{x}:timeout")
 
 
 def test_holding_the_gil_keeps_the_lock(server: Server) -> None:
