@@ -270,6 +270,11 @@ class _Held(Generic[H]):
         if self._span is not None:
             self._within = _begin_within(self._span)
 
+    def _end_within(self) -> None:
+        """At the end of the block, in whose context it began; the hold may be released in another."""
+        within, self._within = self._within, None
+        _end_within(within)
+
     def _ending(self) -> _Ending:
         return _Ending(self)
 
@@ -311,12 +316,10 @@ class _Ending:
         self._held = held
 
     def __enter__(self) -> None:
-        held = self._held
-        within, held._within = held._within, None
-        _end_within(within)
-        if held._holder is not None:
+        holder = self._held._holder
+        if holder is not None:
             with _harmless:
-                held._holder.end()
+                holder.end()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._held._end(error)
@@ -350,6 +353,7 @@ class TracedHold(_Held[protocols.Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end_within()
         with self._ending():
             self.hold.__exit__(kind, error, trace)
 
@@ -427,6 +431,7 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end_within()
         with self._ending():
             await self.hold.__aexit__(kind, error, trace)
 
@@ -463,7 +468,9 @@ class AsyncTracedHolding(_Entered):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._forget(self._noted())._ending():
+        held = self._forget(self._noted())
+        held._end_within()
+        with held._ending():
             await self._holding.__aexit__(kind, error, trace)
 
 

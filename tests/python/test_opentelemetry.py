@@ -299,6 +299,35 @@ def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
     assert not client.lock("a").locked()
 
 
+def test_released_in_another_thread(client: snib.Client, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    """The block ends in its own context nevertheless: what follows it is no child of the hold."""
+    lock = traced(client.lock("a"), tracer_provider=spans.provider)
+    for form in (lambda: lock, lock.hold):
+        with pytest.raises(snib.NotHeld), form() as hold:
+            thread = threading.Thread(target=hold.release)
+            thread.start()
+            thread.join()
+        assert trace.get_current_span() is trace.INVALID_SPAN
+    assert sorted(spans.take()) == sorted(RELEASED * 2)
+    assert not caplog.records  # such as "Failed to detach context"
+
+
+def test_released_in_another_task(server: Server, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.lock("a"), tracer_provider=spans.provider)
+            for form in (lambda: lock, lock.hold, None):
+                block = await lock.hold() if form is None else form()
+                with pytest.raises(snib.NotHeld):
+                    async with block as hold:
+                        await asyncio.create_task(hold.release())
+                assert trace.get_current_span() is trace.INVALID_SPAN
+
+    asyncio.run(main())
+    assert sorted(spans.take()) == sorted(RELEASED * 3)
+    assert not caplog.records
+
+
 class Silent:
     """A lock whose holds must not be asked for anything, because nothing would be recorded."""
 
