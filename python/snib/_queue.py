@@ -46,6 +46,8 @@ class Queue:
     """
 
     def __init__(self, client: Client) -> None:
+        if not isinstance(client, Client):  # a lock of snib.aio would be granted, and given back unseen
+            raise TypeError(f"client must be a snib.Client, not {client!r:.80}")
         client._used()
         self._client = client
         self._handle = _core.queue_new(client._handle)

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 import snib
+import snib.aio
 from support import PATIENCE, Server, brief
 
 
@@ -65,6 +66,12 @@ def test_a_hold_released_within_its_block(client: snib.Client) -> None:
         outer.check()
         assert lock.locked()
     assert not lock.locked()
+
+
+def test_clients_of_another_kind(server: Server) -> None:
+    for client in (snib.aio.connect(server.url), None):
+        with pytest.raises(TypeError, match="must be a snib.Client, not"):
+            snib.Queue(client)  # type: ignore[arg-type]
 
 
 def test_a_loss_is_an_event(client: snib.Client) -> None:
