@@ -111,6 +111,8 @@ def leaves_nothing(server: Server, kind: str, use: Callable[[Any], Any], everywh
         keys = ["{x}:timeout"] if kind == "permits" else ["x"]
         if kind == "permits":
             lock.init(1)
+        with Interrupted(sys.maxsize, everywhere):  # in some Pythons a function has steps only when it is traced again
+            use(lock)
         for n in itertools.count():
             kept: list[Any] = []  # the program may still have its hold, which changes nothing
             with Interrupted(n, everywhere) as interrupted:
