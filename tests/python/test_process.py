@@ -820,7 +820,7 @@ def test_the_stub_names_what_the_module_has() -> None:
 
 
 CELERY = """
-import os, sys, celery, snib
+import os, sys, celery, celery.signals, snib
 
 app = celery.Celery("work", broker={broker!r}, backend={broker!r})
 client = snib.connect({url!r}, lease=10)
@@ -828,8 +828,13 @@ lock = client.lock("task")
 hold = client.lock("master").hold() if "worker" in sys.argv else None  # not where tasks are sent
 master = client.id
 
+@celery.signals.worker_process_shutdown.connect
+def end(**_):
+    client.close()
+
 @app.task
 def count():
+    client.lock(f"kept:{{os.getpid()}}").acquire(timeout=0)  # kept from one task to the next
     try:
         hold.check()
         inherited = "works"
@@ -876,4 +881,5 @@ def test_celery(server: Server, tmp_path: Path) -> None:
         worker.terminate()
         assert worker.wait(patience) == 0, path.read_text()
     assert not server.admin.exists("master")
+    assert not server.admin.keys("kept:*")
     server.admin.flushall()
