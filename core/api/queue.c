@@ -423,18 +423,18 @@ static void queue_cut(struct snib__queue *queue)
     if (client->log_queue == queue)
         client->log_queue = NULL;
     snib__client_unask(client, queue);
-    while (queue->lost)
-        snib__queue_drop_lost(queue, queue->lost);
 }
 
-/* Discard undrained results: release what they granted, and end their handles.  Returns whether
- * there are more. */
+/* Discard losses, and undrained results: release what they granted, and end their handles.  Returns
+ * whether there are more. */
 static bool queue_forget(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
     void *ended[QUEUE_ENDED_MAX];
     uint32_t n = 0;
     snib__driver_enter(&client->driver);
+    while (queue->lost)
+        snib__queue_drop_lost(queue, queue->lost);
     while (queue->head && n < QUEUE_ENDED_MAX) {
         struct snib__op *op = queue->head;
         queue->head = op->next;
@@ -459,7 +459,8 @@ void snib__queue_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
-    snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
+    snib__driver_leave(
+        &client->driver); /* pushes cancelled operations, and losses that are not told yet */
     while (queue_forget(queue))
         ;
     snib__sys_close(queue->leader.set);

@@ -3,6 +3,7 @@
 
 #include "api/objects.h"
 #include "driver/sys.h"
+#include "engine/internal.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -229,6 +230,34 @@ static void freed_under_a_consumer(void **state)
     queue = first;
 }
 
+/* A loss that no thread has told yet, because the one that found it receives more first, is told to nobody when the
+ * queue is freed meanwhile. */
+static void freed_before_a_loss_is_told(void **state)
+{
+    (void)state;
+    struct snib__driver *driver = &queue->client->driver;
+    struct snib__engine *engine = driver->engine;
+    snib_queue *other;
+    int32_t code;
+    assert_int_equal(snib_queue_new(client_handle, &other, NULL), SNIB_OK);
+    snib__sys_lock(&driver->mutex);
+    struct snib__hold *hold = snib__hold_new(engine, losses[0].gate);
+    hold->gate->active = hold;
+    hold->lease_ms = 60000;
+    hold->flags |= SNIB__HANDED;
+    hold->sink = snib__queue_enter(other, NULL, &code);
+    hold->tell = 1;
+    snib__hold_granted(engine, hold, snib__now(), snib__now());
+    snib__hold_lose(engine, hold, SNIB_REASON_DELETED, snib__now());
+    snib__sys_unlock(&driver->mutex);
+    snib__handle_put(other);
+    snib_queue_free(other);
+    assert_int_equal(hold->tell, 0);
+    snib__driver_enter(driver);
+    snib__hold_drop(engine, hold, snib__now());
+    snib__driver_leave(driver);
+}
+
 struct op_waiter {
     snib_op *op;
     snib_event event;
@@ -370,6 +399,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
         cmocka_unit_test_setup_teardown(freed_under_a_consumer, start, stop),
+        cmocka_unit_test_setup_teardown(freed_before_a_loss_is_told, start, stop),
         cmocka_unit_test_setup_teardown(freed_while_awaited, start, stop),
         cmocka_unit_test_setup_teardown(large_drain, start, stop),
         cmocka_unit_test(question_is_told_once),

@@ -148,6 +148,13 @@ MUTANTS = [
         "unit_queue",
     ),
     Mutant(
+        "a loss that comes while its queue is freed stays in it",
+        "api/queue.c",
+        "while (queue->lost) snib__queue_drop_lost(queue, queue->lost);",
+        "",
+        "unit_queue",
+    ),
+    Mutant(
         "a grant that nobody fetched is kept",
         "api/queue.c",
         "snib__op_discard(client, op);",
