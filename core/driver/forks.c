@@ -58,19 +58,21 @@ static uint32_t forks_mine(void)
 }
 
 /* Until when a fork waits for those that are inside; 0: there are none. */
-static snib__time forks_until(uint32_t word)
+static snib__time forks_until(uint32_t word, snib__time latest)
 {
     uint32_t n = (word & ~FORKS_CLOSED) - forks_mine();
     if (n == 0)
         return 0;
-    return n > atomic_load(&forks_lookups) ? atomic_load(&forks_entered) + FORKS_CALL
-                                           : atomic_load(&forks_looked) + FORKS_LOOKUP;
+    snib__time until = n > atomic_load(&forks_lookups) ? atomic_load(&forks_entered) + FORKS_CALL
+                                                       : atomic_load(&forks_looked) + FORKS_LOOKUP;
+    return until < latest ? until : latest;
 }
 
 void snib__forks_prepare(void)
 {
     uint32_t word = atomic_fetch_or(&forks_word, FORKS_CLOSED) | FORKS_CLOSED;
-    for (snib__time until; snib__now() < (until = forks_until(word));) {
+    const snib__time latest = snib__now() + FORKS_CALL; /* also if others lose their patience */
+    for (snib__time until; snib__now() < (until = forks_until(word, latest));) {
         snib__park(&forks_word, word, until);
         word = atomic_load(&forks_word);
     }

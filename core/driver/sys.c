@@ -44,7 +44,9 @@ static size_t sys_tls(void)
     static _Atomic size_t known;
     size_t total = known;
     if (total == 0) {
+        snib__forks_enter();
         dl_iterate_phdr(sys_add_tls, &total);
+        snib__forks_leave();
         known = total;
     }
     return total;

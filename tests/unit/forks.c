@@ -6,6 +6,7 @@
 #include "driver/sys.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -140,10 +141,12 @@ int __real_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time unti
 int __wrap_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
 
 static _Atomic int parks;
+static _Thread_local int own_parks;
 
 int __wrap_snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
     parks++;
+    own_parks++;
     return __real_snib__park(word, expected, until);
 }
 
@@ -232,6 +235,88 @@ static void not_for_ever(void **state)
     }
 }
 
+enum { PATIENT = 20 };
+
+/* Calls that begin one after another, until so many have waited for a fork that does not end. */
+static void *calls_again(void *argument)
+{
+    struct call *again = argument;
+    for (int waited = 0; !again->ends && waited < PATIENT;) {
+        int before = own_parks;
+        snib__forks_enter();
+        snib__forks_leave();
+        waited += own_parks != before;
+        again->inside = true;
+        rest();
+    }
+    again->left = true;
+    return NULL;
+}
+
+/* ... nor until no other call goes on meanwhile. */
+static void beside_others(void **state)
+{
+    struct call call = {.lasts_ms = -1}, again = {0};
+    pthread_t calls = call_begin(&call), others;
+    (void)state;
+    assert_int_equal(pthread_create(&others, NULL, calls_again, &again), 0);
+    while (!again.inside)
+        rest();
+    assert_true(in_child(can_call, NULL));
+    assert_false(again.left);
+    assert_false(call.left);
+    again.ends = call.ends = true;
+    pthread_join(others, NULL);
+    pthread_join(calls, NULL);
+}
+
+int __real_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data);
+int __wrap_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data);
+
+static _Atomic bool lists, listed;
+
+/* Has the loader's lock for a while. */
+int __wrap_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+    lists = true;
+    usleep(30000);
+    int result = __real_dl_iterate_phdr(tell, data);
+    listed = true;
+    return result;
+}
+
+static bool has_listed(void *unused)
+{
+    (void)unused;
+    return listed;
+}
+
+static void *nothing(void *unused)
+{
+    return unused;
+}
+
+static void *start_one(void *unused)
+{
+    pthread_t thread;
+    assert_int_equal(snib__sys_thread(nothing, NULL, 256 * 1024, &thread), 0);
+    snib__sys_join(thread);
+    return unused;
+}
+
+/* The first thread asks the loader, whose lock does not survive a fork either. */
+static void the_loader(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    assert_false(listed);
+    assert_int_equal(pthread_create(&thread, NULL, start_one, NULL), 0);
+    while (!lists)
+        rest();
+    assert_true(in_child(has_listed, NULL));
+    pthread_join(thread, NULL);
+}
+
 /* A lookup that lasts does not shorten the wait for another call. */
 static void beside_a_lookup(void **state)
 {
@@ -291,8 +376,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(child_has_none),   cmocka_unit_test(child_keeps_the_programs),
         cmocka_unit_test(child_of_a_child), cmocka_unit_test(waited_for),
-        cmocka_unit_test(not_for_ever),     cmocka_unit_test(beside_a_lookup),
-        cmocka_unit_test(inside_itself),    cmocka_unit_test(calls_wait),
+        cmocka_unit_test(not_for_ever),     cmocka_unit_test(beside_others),
+        cmocka_unit_test(beside_a_lookup),  cmocka_unit_test(inside_itself),
+        cmocka_unit_test(calls_wait),       cmocka_unit_test(the_loader),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }
