@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4b41462c4c0df9a1"
+#define SNIB_BUILD_ID "2b20ba0beb811d8d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1437,6 +1437,7 @@ void snib__unpark_all(_Atomic uint32_t *word);
 #define SNIB__SYS_H
 
 
+#include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -1446,6 +1447,12 @@ void snib__unpark_all(_Atomic uint32_t *word);
 
 /* A recv() that waits returns after this time at the latest. */
 #define SNIB__SOCK_NAP_MS 50
+
+/* Whether a call failed for want of descriptors or memory, of which there may be some the next time. */
+static inline bool snib__sys_short(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
@@ -1736,6 +1743,9 @@ void snib__tls_context_free(struct snib__tls_context *context);
 const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out);
 
+/* A file cannot be read, which is final unless the system is short of something; returns false. */
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+                      const char *path, int error);
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -9573,18 +9583,18 @@ static void queue_cut(struct snib__queue *queue)
     if (client->log_queue == queue)
         client->log_queue = NULL;
     snib__client_unask(client, queue);
-    while (queue->lost)
-        snib__queue_drop_lost(queue, queue->lost);
 }
 
-/* Discard undrained results: release what they granted, and end their handles.  Returns whether
- * there are more. */
+/* Discard losses, and undrained results: release what they granted, and end their handles.  Returns
+ * whether there are more. */
 static bool queue_forget(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
     void *ended[QUEUE_ENDED_MAX];
     uint32_t n = 0;
     snib__driver_enter(&client->driver);
+    while (queue->lost)
+        snib__queue_drop_lost(queue, queue->lost);
     while (queue->head && n < QUEUE_ENDED_MAX) {
         struct snib__op *op = queue->head;
         queue->head = op->next;
@@ -9609,7 +9619,8 @@ void snib__queue_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
-    snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
+    snib__driver_leave(
+        &client->driver); /* pushes cancelled operations, and losses that are not told yet */
     while (queue_forget(queue))
         ;
     snib__sys_close(queue->leader.set);
@@ -11334,19 +11345,21 @@ static uint32_t forks_mine(void)
 }
 
 /* Until when a fork waits for those that are inside; 0: there are none. */
-static snib__time forks_until(uint32_t word)
+static snib__time forks_until(uint32_t word, snib__time latest)
 {
     uint32_t n = (word & ~FORKS_CLOSED) - forks_mine();
     if (n == 0)
         return 0;
-    return n > atomic_load(&forks_lookups) ? atomic_load(&forks_entered) + FORKS_CALL
-                                           : atomic_load(&forks_looked) + FORKS_LOOKUP;
+    snib__time until = n > atomic_load(&forks_lookups) ? atomic_load(&forks_entered) + FORKS_CALL
+                                                       : atomic_load(&forks_looked) + FORKS_LOOKUP;
+    return until < latest ? until : latest;
 }
 
 void snib__forks_prepare(void)
 {
     uint32_t word = atomic_fetch_or(&forks_word, FORKS_CLOSED) | FORKS_CLOSED;
-    for (snib__time until; snib__now() < (until = forks_until(word));) {
+    const snib__time latest = snib__now() + FORKS_CALL; /* also if others lose their patience */
+    for (snib__time until; snib__now() < (until = forks_until(word, latest));) {
         snib__park(&forks_word, word, until);
         word = atomic_load(&forks_word);
     }
@@ -11659,8 +11672,8 @@ static bool login_read(struct snib__question *question)
     snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
     int fd = open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
-        return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
-                          strerror(errno));
+        return login_fail(question, snib__sys_short(errno) ? errno : 0,
+                          "the password file %s cannot be read: %s", quoted, strerror(errno));
     bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
     while (regular && n < SNIB_PASSWORD_MAX &&
            (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
@@ -12465,7 +12478,9 @@ static size_t sys_tls(void)
     static _Atomic size_t known;
     size_t total = known;
     if (total == 0) {
+        snib__forks_enter();
         dl_iterate_phdr(sys_add_tls, &total);
+        snib__forks_leave();
         known = total;
     }
     return total;
@@ -13266,7 +13281,8 @@ enum {
     X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
     X(X509_STORE *, SSL_CTX_get_cert_store, (const SSL_CTX *context))                              \
     X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
-    X(int, SSL_CTX_set_default_verify_paths, (SSL_CTX * context))                                  \
+    X(int, SSL_CTX_set_default_verify_dir, (SSL_CTX * context))                                    \
+    X(int, SSL_CTX_set_default_verify_store, (SSL_CTX * context))                                  \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
     X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \
     X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
@@ -13803,6 +13819,16 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+                      const char *path, int error)
+{
+    char quoted[FILES_QUOTED];
+    snib__tls_fail(out, outcome, "the %s %s cannot be read: %s", what, files_quote(quoted, path),
+                   strerror(error));
+    out->os_error = snib__sys_short(error) ? error : 0;
+    return false;
+}
+
 /* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
  * must be a file. */
 static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
@@ -13812,8 +13838,7 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
     struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
-        return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
-                              files_quote(quoted, path), strerror(errno));
+        return snib__tls_unread(failure, outcome, what, path, errno);
     bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
     close(fd);
     if (out_folder)
@@ -13862,9 +13887,13 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
         return false;
     o->SSL_CTX_set_default_passwd_cb(context, files_password);
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
+    errno = 0;
     bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    const int os_error = good ? 0 : errno;
     o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
     o->SSL_CTX_set_default_passwd_cb(context, NULL);
+    if (snib__sys_short(os_error))
+        return snib__tls_unread(failure, SNIB__TLS_KEY, "key file", path, os_error);
     files_quote(quoted, path);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
@@ -13893,8 +13922,12 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                               "there is a key file without a certificate file; give both");
     if (!files_readable(config->cert_file, "certificate file", SNIB__TLS_CERT, NULL, failure))
         return false;
+    errno = 0;
     if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
         return files_key(o, context, config, failure);
+    if (snib__sys_short(errno))
+        return snib__tls_unread(failure, SNIB__TLS_CERT, "certificate file", config->cert_file,
+                                errno);
     files_quote(quoted, config->cert_file);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
@@ -14211,6 +14244,7 @@ const struct snib__openssl *snib__openssl(void)
  * when it verifies, so it costs nothing to load.
  */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14296,7 +14330,7 @@ static const char *trust_other_bundle(const struct snib__openssl *o)
         "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
         "/etc/ssl/cert.pem",                                 /* Alpine without the package */
     };
-    if (getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR") ||
+    if (secure_getenv("SSL_CERT_FILE") || secure_getenv("SSL_CERT_DIR") ||
         access(o->X509_get_default_cert_file(), R_OK) == 0)
         return NULL;
     for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
@@ -14320,12 +14354,18 @@ static void trust_look(const char *path, struct trust_place *out)
     out->modified = info.st_mtim;
 }
 
+static const char *trust_file(const char *ca)
+{
+    const struct snib__openssl *o = snib__openssl();
+    const char *other = ca ? NULL : trust_other_bundle(o), *file = secure_getenv("SSL_CERT_FILE");
+    return ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file();
+}
+
 static void trust_look_at_all(const char *ca, struct trust_place places[TRUST_PLACES])
 {
     const struct snib__openssl *o = snib__openssl();
-    const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
-    const char *other = ca ? NULL : trust_other_bundle(o);
-    trust_look(ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file(), &places[0]);
+    const char *folder = secure_getenv("SSL_CERT_DIR");
+    trust_look(trust_file(ca), &places[0]);
     trust_look(ca ? NULL : folder ? folder : o->X509_get_default_cert_dir(), &places[1]);
 }
 
@@ -14344,21 +14384,23 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
                        struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
+    const char *file = trust_file(ca);
     char quoted[TRUST_QUOTED];
-    if (!ca) {
-        const char *other = trust_other_bundle(o);
-        o->SSL_CTX_set_default_verify_paths(context);
-        if (other)
-            o->SSL_CTX_load_verify_file(context, other);
-        return true;
-    }
-    snib__quote(quoted, sizeof quoted, ca, strlen(ca));
+    snib__quote(quoted, sizeof quoted, file, strlen(file));
     if (is_folder)
         return o->SSL_CTX_load_verify_dir(context, ca) ||
                snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
-    return o->SSL_CTX_load_verify_file(context, ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA,
-                          "the CA file %s contains no certificate in PEM form", quoted);
+    if (!ca) { /* all of OpenSSL's places but the file */
+        o->SSL_CTX_set_default_verify_dir(context);
+        o->SSL_CTX_set_default_verify_store(context);
+    }
+    errno = 0;
+    if (o->SSL_CTX_load_verify_file(context, file))
+        return true;
+    if (snib__sys_short(errno)) /* a store without its certificates must not be kept */
+        return snib__tls_unread(failure, SNIB__TLS_CA, "CA file", file, errno);
+    return !ca || snib__tls_fail(failure, SNIB__TLS_CA,
+                                 "the CA file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,

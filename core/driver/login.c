@@ -75,8 +75,8 @@ static bool login_read(struct snib__question *question)
     snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
     int fd = open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
-        return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
-                          strerror(errno));
+        return login_fail(question, snib__sys_short(errno) ? errno : 0,
+                          "the password file %s cannot be read: %s", quoted, strerror(errno));
     bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
     while (regular && n < SNIB_PASSWORD_MAX &&
            (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)

@@ -11,6 +11,7 @@
 
 #include "driver/park.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,6 +21,12 @@
 
 /* A recv() that waits returns after this time at the latest. */
 #define SNIB__SOCK_NAP_MS 50
+
+/* Whether a call failed for want of descriptors or memory, of which there may be some the next time. */
+static inline bool snib__sys_short(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
 
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);

@@ -154,6 +154,9 @@ void snib__tls_context_free(struct snib__tls_context *context);
 const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out);
 
+/* A file cannot be read, which is final unless the system is short of something; returns false. */
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+                      const char *path, int error);
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -60,6 +60,16 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+                      const char *path, int error)
+{
+    char quoted[FILES_QUOTED];
+    snib__tls_fail(out, outcome, "the %s %s cannot be read: %s", what, files_quote(quoted, path),
+                   strerror(error));
+    out->os_error = snib__sys_short(error) ? error : 0;
+    return false;
+}
+
 /* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
  * must be a file. */
 static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
@@ -69,8 +79,7 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
     struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
-        return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
-                              files_quote(quoted, path), strerror(errno));
+        return snib__tls_unread(failure, outcome, what, path, errno);
     bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
     close(fd);
     if (out_folder)
@@ -119,9 +128,13 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
         return false;
     o->SSL_CTX_set_default_passwd_cb(context, files_password);
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
+    errno = 0;
     bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    const int os_error = good ? 0 : errno;
     o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
     o->SSL_CTX_set_default_passwd_cb(context, NULL);
+    if (snib__sys_short(os_error))
+        return snib__tls_unread(failure, SNIB__TLS_KEY, "key file", path, os_error);
     files_quote(quoted, path);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
@@ -150,8 +163,12 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                               "there is a key file without a certificate file; give both");
     if (!files_readable(config->cert_file, "certificate file", SNIB__TLS_CERT, NULL, failure))
         return false;
+    errno = 0;
     if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
         return files_key(o, context, config, failure);
+    if (snib__sys_short(errno))
+        return snib__tls_unread(failure, SNIB__TLS_CERT, "certificate file", config->cert_file,
+                                errno);
     files_quote(quoted, config->cert_file);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);

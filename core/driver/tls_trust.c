@@ -10,6 +10,7 @@
 #include "driver/tls_openssl.h"
 #include "net/error.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ static const char *trust_other_bundle(const struct snib__openssl *o)
         "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
         "/etc/ssl/cert.pem",                                 /* Alpine without the package */
     };
-    if (getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR") ||
+    if (secure_getenv("SSL_CERT_FILE") || secure_getenv("SSL_CERT_DIR") ||
         access(o->X509_get_default_cert_file(), R_OK) == 0)
         return NULL;
     for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
@@ -119,12 +120,18 @@ static void trust_look(const char *path, struct trust_place *out)
     out->modified = info.st_mtim;
 }
 
+static const char *trust_file(const char *ca)
+{
+    const struct snib__openssl *o = snib__openssl();
+    const char *other = ca ? NULL : trust_other_bundle(o), *file = secure_getenv("SSL_CERT_FILE");
+    return ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file();
+}
+
 static void trust_look_at_all(const char *ca, struct trust_place places[TRUST_PLACES])
 {
     const struct snib__openssl *o = snib__openssl();
-    const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
-    const char *other = ca ? NULL : trust_other_bundle(o);
-    trust_look(ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file(), &places[0]);
+    const char *folder = secure_getenv("SSL_CERT_DIR");
+    trust_look(trust_file(ca), &places[0]);
     trust_look(ca ? NULL : folder ? folder : o->X509_get_default_cert_dir(), &places[1]);
 }
 
@@ -143,21 +150,23 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
                        struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
+    const char *file = trust_file(ca);
     char quoted[TRUST_QUOTED];
-    if (!ca) {
-        const char *other = trust_other_bundle(o);
-        o->SSL_CTX_set_default_verify_paths(context);
-        if (other)
-            o->SSL_CTX_load_verify_file(context, other);
-        return true;
-    }
-    snib__quote(quoted, sizeof quoted, ca, strlen(ca));
+    snib__quote(quoted, sizeof quoted, file, strlen(file));
     if (is_folder)
         return o->SSL_CTX_load_verify_dir(context, ca) ||
                snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
-    return o->SSL_CTX_load_verify_file(context, ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA,
-                          "the CA file %s contains no certificate in PEM form", quoted);
+    if (!ca) { /* all of OpenSSL's places but the file */
+        o->SSL_CTX_set_default_verify_dir(context);
+        o->SSL_CTX_set_default_verify_store(context);
+    }
+    errno = 0;
+    if (o->SSL_CTX_load_verify_file(context, file))
+        return true;
+    if (snib__sys_short(errno)) /* a store without its certificates must not be kept */
+        return snib__tls_unread(failure, SNIB__TLS_CA, "CA file", file, errno);
+    return !ca || snib__tls_fail(failure, SNIB__TLS_CA,
+                                 "the CA file %s contains no certificate in PEM form", quoted);
 }
 
 bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,

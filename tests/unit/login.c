@@ -6,8 +6,12 @@
 #include "driver/login.h"
 #include "net/conn.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define PASSWORD "Canary-4711"
 
@@ -223,6 +227,34 @@ static void token_of_15_minutes(void **state)
     snib__logins_end(&logins);
 }
 
+/* A password file that there was no descriptor for can be read the next time; one that is not there is the user's
+ * mistake. */
+static void file_without_a_descriptor(void **state)
+{
+    (void)state;
+    struct snib__logins logins = {.source = SNIB__LOGIN_FILE, .file = "/nowhere/password"};
+    const char *username, *password, *why;
+    for (int no_descriptor = 0; no_descriptor < 2; no_descriptor++) {
+        struct rlimit limit, one;
+        int os_error, next = dup(0);
+        close(next);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        one = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+        if (no_descriptor)
+            assert_int_equal(setrlimit(RLIMIT_NOFILE, &one), 0);
+        struct snib__question *question =
+            snib__login_ask(&logins); /* its bell takes the last one */
+        assert_non_null(question);
+        while (!snib__login_done(question))
+            sched_yield();
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_false(snib__login_result(question, &username, &password, &why, &os_error));
+        assert_int_equal(os_error, no_descriptor ? EMFILE : 0);
+        snib__login_drop(&logins, &question);
+    }
+    snib__logins_end(&logins);
+}
+
 /* An answer that comes when nobody waits any more serves the next who ask, as long as it is valid and fresh. */
 static void late_answer_serves_the_next(void **state)
 {
@@ -272,6 +304,7 @@ int main(void)
         cmocka_unit_test(listener_logs_in_anew),
         cmocka_unit_test(repeated_password_is_masked),
         cmocka_unit_test(token_of_15_minutes),
+        cmocka_unit_test(file_without_a_descriptor),
         cmocka_unit_test(late_answer_serves_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -576,6 +577,51 @@ static void trust_is_read_once(void **state)
     snib__tls_trust_free(trust);
 }
 
+/* Read them in a process that has no descriptor left. */
+static bool read_short(const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    struct snib__tls_context context;
+    struct rlimit limit, none;
+    int free_one = dup(0);
+    close(free_one);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)free_one, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool read = snib__tls_context_load(config, &context, failure);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (read)
+        snib__tls_context_free(&context);
+    return read;
+}
+
+/* That is no fault of the files: the next attempt may succeed, and does. */
+static void short_of_descriptors(void **state)
+{
+    (void)state;
+    struct snib__tls_trust *trust = snib__tls_trust_new();
+    struct snib__tls_config configs[] = {{.ca = at("ca.crt")},
+                                         {.ca = at("cas")},
+                                         {.cert_file = at("client.crt"), .insecure = true},
+                                         {.trust = trust}};
+    setenv("SSL_CERT_FILE", at("ca.crt"), 1);
+    setenv("SSL_CERT_DIR", at("none"), 1);
+    configs[2].key_file = at("client.key");
+    for (size_t i = 0; i < COUNT(configs); i++) {
+        struct snib__tls_failure failure = {0};
+        struct end end = {0};
+        assert_false(read_short(&configs[i], &failure));
+        print_message("          %s\n", failure.text);
+        assert_int_equal(failure.code, SNIB_ETLS);
+        assert_int_equal(failure.os_error, EMFILE);
+        assert_non_null(strstr(failure.text, "Too many open files"));
+        assert_int_equal(meet(&end, &configs[i], "localhost"), SNIB__TLS_FINE);
+        part(&end);
+    }
+    unsetenv("SSL_CERT_FILE");
+    unsetenv("SSL_CERT_DIR");
+    snib__tls_trust_free(trust);
+}
+
 /* What that saves, in CPU time. */
 static void cost_of_the_systems_store(void **state)
 {
@@ -719,6 +765,7 @@ int main(void)
         cmocka_unit_test(client_certificates),
         cmocka_unit_test(stores),
         cmocka_unit_test(trust_is_read_once),
+        cmocka_unit_test(short_of_descriptors),
         cmocka_unit_test(cost_of_the_systems_store),
         cmocka_unit_test(ends),
         cmocka_unit_test(key_updates),
