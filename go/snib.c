@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2b20ba0beb811d8d"
+#define SNIB_BUILD_ID "6b1cf75d0084d251"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1679,11 +1679,14 @@ void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 bool snib__tls_files_done(const struct snib__tls_files *files);
 
-/* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
-void snib__tls_files_await(snib__time until);
+/* Count what OpenSSL must outlive: a connection, or a thread that reads files, which nothing joins. */
+void snib__tls_use(void);
+void snib__tls_unuse(void);
+/* Wait until there are none: when OpenSSL is torn down, no thread may use it. */
+void snib__tls_await(snib__time until);
 /* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
 void snib__tls_thread_ends(void);
-void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
+void snib__tls_forked(void); /* in the child of a fork, which has none */
 
 /* ---- A connection ---- */
 
@@ -5532,7 +5535,7 @@ static void exit_fork_parent(void)
 static void exit_fork_child(void)
 {
     exit_first = NULL;
-    snib__tls_files_forked();
+    snib__tls_forked();
     snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
 }
@@ -5599,7 +5602,7 @@ static void exit_without_openssl(void)
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
-    snib__tls_files_await(until);
+    snib__tls_await(until);
 }
 
 void snib__exit_init(void)
@@ -13478,6 +13481,7 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
         return NULL;
     }
     strcpy(tls->host, name); /* fits */
+    snib__tls_use();
     tls->about = (struct snib__tls_context){
         .insecure = context->insecure, .has_cert = context->has_cert, .own_ca = context->own_ca};
     int old = tls_begin();
@@ -13506,6 +13510,7 @@ void snib__tls_free(struct snib__tls *tls)
         snib__openssl()->SSL_free(tls->ssl); /* and its BIO */
         tls_end(old);
     }
+    snib__tls_unuse();
     snib__buf_free(&tls->in);
     snib__buf_free(&tls->out);
     snib__buf_free(&tls->wire);
@@ -14006,18 +14011,29 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
-static _Atomic uint32_t files_threads; /* that may still use OpenSSL */
+static _Atomic uint32_t files_uses; /* of OpenSSL */
 
-void snib__tls_files_await(snib__time until)
+void snib__tls_use(void)
 {
-    for (uint32_t n; (n = atomic_load(&files_threads)) > 0;)
-        if (snib__park(&files_threads, n, until) == SNIB__PARKED_TIMEOUT)
+    atomic_fetch_add(&files_uses, 1);
+}
+
+void snib__tls_unuse(void)
+{
+    atomic_fetch_sub(&files_uses, 1);
+    snib__unpark_all(&files_uses);
+}
+
+void snib__tls_await(snib__time until)
+{
+    for (uint32_t n; (n = atomic_load(&files_uses)) > 0;)
+        if (snib__park(&files_uses, n, until) == SNIB__PARKED_TIMEOUT)
             return;
 }
 
-void snib__tls_files_forked(void)
+void snib__tls_forked(void)
 {
-    atomic_store(&files_threads, 0);
+    atomic_store(&files_uses, 0);
 }
 
 void snib__tls_thread_ends(void)
@@ -14026,13 +14042,6 @@ void snib__tls_thread_ends(void)
     if (snib__openssl())
         snib__openssl()->OPENSSL_thread_stop();
     snib__forks_leave();
-}
-
-static void files_thread_ends(void)
-{
-    snib__tls_thread_ends();
-    atomic_fetch_sub(&files_threads, 1);
-    snib__unpark_all(&files_threads);
 }
 
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
@@ -14090,7 +14099,8 @@ static void *files_main(void *argument)
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
-    files_thread_ends();
+    snib__tls_thread_ends();
+    snib__tls_unuse();
     return NULL;
 }
 
@@ -14102,12 +14112,12 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     atomic_store(&files->refs, 2);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
-    atomic_fetch_add(&files_threads, 1);
+    snib__tls_use();
     if (!error)
         error = snib__sys_thread(files_main, files, 0, NULL);
     if (!error)
         return files;
-    atomic_fetch_sub(&files_threads, 1);
+    snib__tls_unuse();
     atomic_store(&files->refs, 1);
     snib__tls_files_free(files);
     errno = error;

@@ -72,7 +72,7 @@ static void exit_fork_parent(void)
 static void exit_fork_child(void)
 {
     exit_first = NULL;
-    snib__tls_files_forked();
+    snib__tls_forked();
     snib__forks_child();
     pthread_mutex_unlock(&exit_mutex);
 }
@@ -139,7 +139,7 @@ static void exit_without_openssl(void)
     int64_t ms = atomic_load(&exit_ms);
     snib__time until = snib__now() + (snib__time)(ms > 0 ? ms : EXIT_MS) * SNIB__MS;
     exit_close(true);
-    snib__tls_files_await(until);
+    snib__tls_await(until);
 }
 
 void snib__exit_init(void)

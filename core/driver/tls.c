@@ -156,6 +156,7 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
         return NULL;
     }
     strcpy(tls->host, name); /* fits */
+    snib__tls_use();
     tls->about = (struct snib__tls_context){
         .insecure = context->insecure, .has_cert = context->has_cert, .own_ca = context->own_ca};
     int old = tls_begin();
@@ -184,6 +185,7 @@ void snib__tls_free(struct snib__tls *tls)
         snib__openssl()->SSL_free(tls->ssl); /* and its BIO */
         tls_end(old);
     }
+    snib__tls_unuse();
     snib__buf_free(&tls->in);
     snib__buf_free(&tls->out);
     snib__buf_free(&tls->wire);

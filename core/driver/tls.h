@@ -90,11 +90,14 @@ void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
 bool snib__tls_files_done(const struct snib__tls_files *files);
 
-/* Wait until no thread reads files, which nothing joins: when OpenSSL is torn down, none may use it. */
-void snib__tls_files_await(snib__time until);
+/* Count what OpenSSL must outlive: a connection, or a thread that reads files, which nothing joins. */
+void snib__tls_use(void);
+void snib__tls_unuse(void);
+/* Wait until there are none: when OpenSSL is torn down, no thread may use it. */
+void snib__tls_await(snib__time until);
 /* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
 void snib__tls_thread_ends(void);
-void snib__tls_files_forked(void); /* in the child of a fork, which has no such threads */
+void snib__tls_forked(void); /* in the child of a fork, which has none */
 
 /* ---- A connection ---- */
 

@@ -247,18 +247,29 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
-static _Atomic uint32_t files_threads; /* that may still use OpenSSL */
+static _Atomic uint32_t files_uses; /* of OpenSSL */
 
-void snib__tls_files_await(snib__time until)
+void snib__tls_use(void)
 {
-    for (uint32_t n; (n = atomic_load(&files_threads)) > 0;)
-        if (snib__park(&files_threads, n, until) == SNIB__PARKED_TIMEOUT)
+    atomic_fetch_add(&files_uses, 1);
+}
+
+void snib__tls_unuse(void)
+{
+    atomic_fetch_sub(&files_uses, 1);
+    snib__unpark_all(&files_uses);
+}
+
+void snib__tls_await(snib__time until)
+{
+    for (uint32_t n; (n = atomic_load(&files_uses)) > 0;)
+        if (snib__park(&files_uses, n, until) == SNIB__PARKED_TIMEOUT)
             return;
 }
 
-void snib__tls_files_forked(void)
+void snib__tls_forked(void)
 {
-    atomic_store(&files_threads, 0);
+    atomic_store(&files_uses, 0);
 }
 
 void snib__tls_thread_ends(void)
@@ -267,13 +278,6 @@ void snib__tls_thread_ends(void)
     if (snib__openssl())
         snib__openssl()->OPENSSL_thread_stop();
     snib__forks_leave();
-}
-
-static void files_thread_ends(void)
-{
-    snib__tls_thread_ends();
-    atomic_fetch_sub(&files_threads, 1);
-    snib__unpark_all(&files_threads);
 }
 
 /* OpenSSL leaves a key's password on the stack if it did not open the key. */
@@ -331,7 +335,8 @@ static void *files_main(void *argument)
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
-    files_thread_ends();
+    snib__tls_thread_ends();
+    snib__tls_unuse();
     return NULL;
 }
 
@@ -343,12 +348,12 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     atomic_store(&files->refs, 2);
     files->bell = snib__sys_bell();
     int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
-    atomic_fetch_add(&files_threads, 1);
+    snib__tls_use();
     if (!error)
         error = snib__sys_thread(files_main, files, 0, NULL);
     if (!error)
         return files;
-    atomic_fetch_sub(&files_threads, 1);
+    snib__tls_unuse();
     atomic_store(&files->refs, 1);
     snib__tls_files_free(files);
     errno = error;

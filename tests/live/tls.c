@@ -3,6 +3,7 @@
  * next connection on. */
 #include "../support/support.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -665,6 +666,59 @@ static int late_child_main(const char *url, const char *pipe)
     exit(0);
 }
 
+/* One of which a thread reads with OpenSSL while the process exits. */
+static struct {
+    pthread_t thread;
+    _Atomic bool exits, inside;
+} reader;
+
+/* Between the core and OpenSSL, which it is to find intact. */
+int SSL_read(void *ssl, void *bytes, int cap);
+int SSL_read(void *ssl, void *bytes, int cap)
+{
+    static int (*own)(void *, void *, int);
+    bool stays = reader.exits && pthread_equal(pthread_self(), reader.thread);
+    if (!own)
+        *(void **)&own = dlsym(RTLD_NEXT, "SSL_read");
+    reader.inside = stays;
+    if (stays)
+        usleep(300000); /* nothing else shows that the exit waits */
+    int n = own(ssl, bytes, cap);
+    if (stays)
+        reader.inside = false;
+    return n;
+}
+
+static void *reader_main(void *client)
+{
+    while (snib_client_ping(client, -1, NULL) == SNIB_OK)
+        ;
+    return NULL;
+}
+
+static void reader_teardown(void)
+{
+    puts(reader.inside ? "a thread still uses OpenSSL" : "waited");
+}
+
+static void reader_exit(void)
+{
+    reader.exits = true;
+    AWAIT(reader.inside, LONG_MS);
+}
+
+static int reader_child_main(const char *url, int64_t timeout_ms)
+{
+    OPENSSL_init_ssl(0, NULL);
+    OPENSSL_atexit(reader_teardown);
+    EXPECT(snib_set_exit_timeout(timeout_ms, err), SNIB_OK);
+    snib_client *client = must_open(url);
+    EXPECT(snib_client_ping(client, -1, err), SNIB_OK);
+    assert_int_equal(pthread_create(&reader.thread, NULL, reader_main, client), 0);
+    atexit(reader_exit);
+    exit(0);
+}
+
 /* Start this program as a child; its one line must be this one. */
 static void child_says(const char *url, const char *says)
 {
@@ -700,20 +754,44 @@ static void end_while_files_are_read(void **state)
     unlink(pipe);
 }
 
+static void end_while_a_thread_reads(void **state)
+{
+    (void)state;
+    static const char *const timeouts[] = {"0", "20000"};
+    for (size_t i = 0; i < sizeof timeouts / sizeof *timeouts; i++) {
+        setenv("SNIB_TEST_READER", timeouts[i], 1);
+        child_says(server.url, "waited\n");
+    }
+    unsetenv("SNIB_TEST_READER");
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
 #define WAY_TEST(name) cmocka_unit_test_setup_teardown(name, way_new, way_free)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(certificates),     TEST(client_certificates), TEST(accepted),
-        TEST(insecure_is_told), TEST(renewed_on_disk),     WAY_TEST(peers),
-        WAY_TEST(mute_peer),    WAY_TEST(flooding_peer),   WAY_TEST(cut_anywhere),
-        WAY_TEST(stalled),      TEST(many_threads),        TEST(long_answers),
-        TEST(few_calls),        TEST(end_of_a_process),    TEST(end_while_files_are_read),
+        TEST(certificates),
+        TEST(client_certificates),
+        TEST(accepted),
+        TEST(insecure_is_told),
+        TEST(renewed_on_disk),
+        WAY_TEST(peers),
+        WAY_TEST(mute_peer),
+        WAY_TEST(flooding_peer),
+        WAY_TEST(cut_anywhere),
+        WAY_TEST(stalled),
+        TEST(many_threads),
+        TEST(long_answers),
+        TEST(few_calls),
+        TEST(end_of_a_process),
+        TEST(end_while_files_are_read),
+        TEST(end_while_a_thread_reads),
     };
     if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_PIPE"))
         return late_child_main(getenv("SNIB_TEST_CHILD"), getenv("SNIB_TEST_PIPE"));
+    if (getenv("SNIB_TEST_CHILD") && getenv("SNIB_TEST_READER"))
+        return reader_child_main(getenv("SNIB_TEST_CHILD"), atoi(getenv("SNIB_TEST_READER")));
     if (getenv("SNIB_TEST_CHILD"))
         return child_main(getenv("SNIB_TEST_CHILD"));
     setenv("SNIB_TEST_TLS", "1", 1);
