@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6b1cf75d0084d251"
+#define SNIB_BUILD_ID "bfb599044a662b77"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -62,6 +62,9 @@ enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4
 /* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
  * memory. */
 void *snib__handle_new(int kind, void *object);
+
+/* snib__handle_bind - another object for a new handle, which no other caller knows yet. */
+void snib__handle_bind(const void *handle, void *object);
 
 /* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
  * it has ended. */
@@ -2960,7 +2963,10 @@ struct snib__run {
     snib_op **out_op;              /* NULL: the caller cannot continue it */
     const struct snib__gate *gate; /* the lock it is about; NULL: none */
     int32_t reason;                /* of SNIB_LOST without an operation */
+    void *handle;                  /* of the operation, if it was reserved; else NULL */
 };
+/* Reserve the handle of an operation that is submitted and cannot be taken back; false: out of memory.  Inside. */
+bool snib__run_reserve(struct snib__run *run);
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
@@ -4202,7 +4208,7 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
             snib__driver_leave(&client->driver);
         } else {
-            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0};
+            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0, NULL};
             op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
             code = snib__run(&run, op, code, &event, err);
         }
@@ -6255,6 +6261,11 @@ void *snib__handle_new(int kind, void *object)
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
 }
 
+void snib__handle_bind(const void *handle, void *object)
+{
+    handle_slot_of(handle)->object = object;
+}
+
 void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
@@ -6718,6 +6729,20 @@ static bool held_may_have(const struct snib__hold *hold, int64_t lease_ms, struc
     return out->code == SNIB_OK;
 }
 
+/* Inside.  The release of a re-entry is only counted.  If it was submitted, an event is due all the same: there must
+ * be room for that before it is. */
+static struct snib__op *held_release(struct snib__engine *engine, struct snib__hold *hold,
+                                     bool submitted, snib__time now, int32_t *out_code)
+{
+    bool held = snib__hold_state(engine, hold, now) <= SNIB_HOLD_AT_RISK;
+    struct snib__op *told = NULL;
+    if (submitted && held && hold->count > 1 &&
+        !(told = snib__engine_nothing(engine, now, out_code)))
+        return NULL;
+    struct snib__op *op = snib__engine_release(engine, hold, now, out_code);
+    return told ? told : op;
+}
+
 /* Inside: release the hold, or extend it to lease_ms, and leave. */
 static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t lease_ms,
                     snib_error *err)
@@ -6729,16 +6754,16 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
     int32_t code;
     uint32_t count = hold->count;
     snib__engine_call(engine, run->slice > 0);
+    if (!snib__run_reserve(run))
+        return snib__run(run, NULL, SNIB_ENOMEM, &event, err);
     struct snib__op *op =
         lease_ms == HELD_RELEASE
-            ? snib__engine_release(engine, hold, now, &code)
+            ? held_release(engine, hold, run->slice == 0, now, &code)
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
     if (client->debug)
         snib__debug_released(hold);
     if (hold->count < count)
         held_wake(&client->driver);
-    if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
-        op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
     return snib__run(run, op, code, &event, err);
 }
@@ -7143,8 +7168,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {
-        client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
+    struct snib__run run = {client,       queue,      call->token, call->slice, call->interruptible,
+                            call->out_op, lock->gate, 0,           NULL};
     snib__engine_call(client->driver.engine, call->slice > 0);
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);
@@ -8780,9 +8805,14 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
+    struct snib__run run = {client,    queue,      q->token, q->slice, false,
+                            q->out_op, lock->gate, 0,        NULL};
     snib__engine_call(client->driver.engine, q->slice > 0);
-    struct snib__op *op = question_start(lock, q, &code);
+    struct snib__op *op = NULL;
+    if (snib__run_reserve(&run))
+        op = question_start(lock, q, &code);
+    else
+        code = SNIB_ENOMEM;
     code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
@@ -9010,7 +9040,7 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0, NULL};
     struct snib__op *op = question_texts_start(client, q, &code);
     code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -9764,13 +9794,31 @@ static int run_answer(const snib_event *event, snib_error *err)
     return event->code;
 }
 
+static struct snib__op run_none; /* what a reserved handle refers to */
+
+bool snib__run_reserve(struct snib__run *run)
+{
+    if (run->slice > 0 || !run->out_op)
+        return true;
+    run->handle = snib__handle_new(SNIB__OP, &run_none);
+    return run->handle != NULL;
+}
+
+static void *run_handle(const struct snib__run *run, struct snib__op *op)
+{
+    if (!run->handle)
+        return snib__handle_new(SNIB__OP, op);
+    snib__handle_bind(run->handle, op);
+    return run->handle;
+}
+
 /* Hand a running operation over: to its queue, to a handle, or to neither. */
 static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
 {
     struct snib__client *client = run->client;
     if (run->out_op) {
         snib__client_ref(client);
-        op->handle = snib__handle_new(SNIB__OP, op);
+        op->handle = run_handle(run, op);
         if (!op->handle) {
             snib__client_unref(client);
             op->awaited = false;
@@ -9798,6 +9846,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
         if (code != SNIB_OK)
             snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
+        if (run->handle && snib__handle_take(SNIB__OP, run->handle))
+            snib__handle_put(run->handle);
         return code;
     }
     op->token = run->token;
@@ -9843,7 +9893,8 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
 void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
-    snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
+    if (op != &run_none)
+        snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
 }
 
 int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)

@@ -627,7 +627,7 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
             snib__driver_leave(&client->driver);
         } else {
-            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0};
+            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0, NULL};
             op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
             code = snib__run(&run, op, code, &event, err);
         }

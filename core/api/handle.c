@@ -177,6 +177,11 @@ void *snib__handle_new(int kind, void *object)
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
 }
 
+void snib__handle_bind(const void *handle, void *object)
+{
+    handle_slot_of(handle)->object = object;
+}
+
 void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);

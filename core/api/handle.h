@@ -34,6 +34,9 @@ enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4
  * memory. */
 void *snib__handle_new(int kind, void *object);
 
+/* snib__handle_bind - another object for a new handle, which no other caller knows yet. */
+void snib__handle_bind(const void *handle, void *object);
+
 /* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
  * it has ended. */
 void *snib__handle_get(int kind, const void *handle);

@@ -274,6 +274,20 @@ static bool held_may_have(const struct snib__hold *hold, int64_t lease_ms, struc
     return out->code == SNIB_OK;
 }
 
+/* Inside.  The release of a re-entry is only counted.  If it was submitted, an event is due all the same: there must
+ * be room for that before it is. */
+static struct snib__op *held_release(struct snib__engine *engine, struct snib__hold *hold,
+                                     bool submitted, snib__time now, int32_t *out_code)
+{
+    bool held = snib__hold_state(engine, hold, now) <= SNIB_HOLD_AT_RISK;
+    struct snib__op *told = NULL;
+    if (submitted && held && hold->count > 1 &&
+        !(told = snib__engine_nothing(engine, now, out_code)))
+        return NULL;
+    struct snib__op *op = snib__engine_release(engine, hold, now, out_code);
+    return told ? told : op;
+}
+
 /* Inside: release the hold, or extend it to lease_ms, and leave. */
 static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t lease_ms,
                     snib_error *err)
@@ -285,16 +299,16 @@ static int held_run(struct snib__run *run, struct snib__hold *hold, int64_t leas
     int32_t code;
     uint32_t count = hold->count;
     snib__engine_call(engine, run->slice > 0);
+    if (!snib__run_reserve(run))
+        return snib__run(run, NULL, SNIB_ENOMEM, &event, err);
     struct snib__op *op =
         lease_ms == HELD_RELEASE
-            ? snib__engine_release(engine, hold, now, &code)
+            ? held_release(engine, hold, run->slice == 0, now, &code)
             : snib__engine_extend(engine, hold, (snib__time)lease_ms * SNIB__MS, now, &code);
     if (client->debug)
         snib__debug_released(hold);
     if (hold->count < count)
         held_wake(&client->driver);
-    if (!op && code == SNIB_OK && run->slice == 0) /* submitted: an event is due all the same */
-        op = snib__engine_nothing(engine, now, &code);
     run->reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
     return snib__run(run, op, code, &event, err);
 }

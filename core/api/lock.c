@@ -236,8 +236,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {
-        client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
+    struct snib__run run = {client,       queue,      call->token, call->slice, call->interruptible,
+                            call->out_op, lock->gate, 0,           NULL};
     snib__engine_call(client->driver.engine, call->slice > 0);
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);

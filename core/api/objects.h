@@ -146,7 +146,10 @@ struct snib__run {
     snib_op **out_op;              /* NULL: the caller cannot continue it */
     const struct snib__gate *gate; /* the lock it is about; NULL: none */
     int32_t reason;                /* of SNIB_LOST without an operation */
+    void *handle;                  /* of the operation, if it was reserved; else NULL */
 };
+/* Reserve the handle of an operation that is submitted and cannot be taken back; false: out of memory.  Inside. */
+bool snib__run_reserve(struct snib__run *run);
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);

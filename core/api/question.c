@@ -49,9 +49,14 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
+    struct snib__run run = {client,    queue,      q->token, q->slice, false,
+                            q->out_op, lock->gate, 0,        NULL};
     snib__engine_call(client->driver.engine, q->slice > 0);
-    struct snib__op *op = question_start(lock, q, &code);
+    struct snib__op *op = NULL;
+    if (snib__run_reserve(&run))
+        op = question_start(lock, q, &code);
+    else
+        code = SNIB_ENOMEM;
     code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
@@ -279,7 +284,7 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         snib__driver_leave(&client->driver);
         return snib__fail_system(err, "start the client's thread", error);
     }
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0, NULL};
     struct snib__op *op = question_texts_start(client, q, &code);
     code = snib__run(&run, op, code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;

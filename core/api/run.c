@@ -118,13 +118,31 @@ static int run_answer(const snib_event *event, snib_error *err)
     return event->code;
 }
 
+static struct snib__op run_none; /* what a reserved handle refers to */
+
+bool snib__run_reserve(struct snib__run *run)
+{
+    if (run->slice > 0 || !run->out_op)
+        return true;
+    run->handle = snib__handle_new(SNIB__OP, &run_none);
+    return run->handle != NULL;
+}
+
+static void *run_handle(const struct snib__run *run, struct snib__op *op)
+{
+    if (!run->handle)
+        return snib__handle_new(SNIB__OP, op);
+    snib__handle_bind(run->handle, op);
+    return run->handle;
+}
+
 /* Hand a running operation over: to its queue, to a handle, or to neither. */
 static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
 {
     struct snib__client *client = run->client;
     if (run->out_op) {
         snib__client_ref(client);
-        op->handle = snib__handle_new(SNIB__OP, op);
+        op->handle = run_handle(run, op);
         if (!op->handle) {
             snib__client_unref(client);
             op->awaited = false;
@@ -152,6 +170,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
         if (code != SNIB_OK)
             snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
+        if (run->handle && snib__handle_take(SNIB__OP, run->handle))
+            snib__handle_put(run->handle);
         return code;
     }
     op->token = run->token;
@@ -197,7 +217,8 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
 void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
-    snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
+    if (op != &run_none)
+        snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
 }
 
 int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)

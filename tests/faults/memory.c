@@ -261,6 +261,45 @@ static void no_handle_for_a_granted_operation(void **state)
     snib_client_free(client);
 }
 
+/* What cannot be reported has not begun: a caller that tries the release of a re-entry again does not lose the lock
+ * that it still holds, and no lock is deleted. */
+static void no_room_for_the_release_of_a_reentry(void **state)
+{
+    enum { OWNER = 7, LOCKS = 2000, CHUNK = 4096 };
+    struct server *server = *state;
+    snib_client *client;
+    snib_lock *lock, *others[LOCKS];
+    snib_hold *hold;
+    snib_op *op = NULL;
+    snib_error err;
+    int n = 0;
+    server_do(server, "FLUSHALL");
+    assert_int_equal(snib_client_open(server->url, NULL, &client, &err), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "again", 5, NULL, &lock, &err), SNIB_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(snib_lock_acquire(lock, OWNER, WAIT_MS, &hold, &err), SNIB_OK);
+    memory_most = CHUNK;
+    while (n < LOCKS &&
+           snib_lock_new(client, SNIB_MUTEX, "other", 5, NULL, &others[n], &err) == SNIB_OK)
+        n++;
+    assert_int_equal(err.code, SNIB_ENOMEM);
+    assert_int_equal(snib_hold_release_submit(hold, NULL, 1, &op, &err), SNIB_ENOMEM);
+    assert_int_equal(snib_lock_force_release_submit(lock, NULL, 1, &op, &err), SNIB_ENOMEM);
+    assert_null(op);
+    memory_most = 0;
+    assert_int_equal(snib_hold_release(hold, &err), SNIB_OK);
+    assert_int_equal(server_integer(server, "EXISTS again"), 1);
+    assert_int_equal(snib_hold_release(hold, &err), SNIB_OK);
+    assert_int_equal(server_integer(server, "EXISTS again"), 0);
+    for (int i = 0; i < 2; i++)
+        snib_hold_free(hold);
+    while (n > 0)
+        snib_lock_free(others[--n]);
+    snib_lock_free(lock);
+    assert_int_equal(snib_client_close(client, -1, &err), SNIB_OK);
+    snib_client_free(client);
+}
+
 static int start(void **state)
 {
     static struct server server;
@@ -281,6 +320,7 @@ int main(void)
         cmocka_unit_test(one_fails),
         cmocka_unit_test(one_and_all_after_fail),
         cmocka_unit_test(no_handle_for_a_granted_operation),
+        cmocka_unit_test(no_room_for_the_release_of_a_reentry),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -162,6 +162,20 @@ MUTANTS = [
         "unit_queue",
     ),
     Mutant(
+        "the release of a re-entry that cannot be reported counts",
+        "api/held.c",
+        "if (!snib__run_reserve(run))",
+        "if (false)",
+        "faults/memory no_room_for_the_release_of_a_reentry",
+    ),
+    Mutant(
+        "a lock is deleted although that cannot be reported",
+        "api/question.c",
+        "if (snib__run_reserve(&run))",
+        "if (true)",
+        "faults/memory no_room_for_the_release_of_a_reentry",
+    ),
+    Mutant(
         "a grant that nobody fetched is kept",
         "api/queue.c",
         "snib__op_discard(client, op);",
