@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bfb599044a662b77"
+#define SNIB_BUILD_ID "54ad92e421b2e6fb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -330,8 +330,8 @@ typedef struct snib_credentials {
  * options of their own.  It runs on a dedicated thread with all signals blocked, so it may take its time and query
  * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
  * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
- * time, and every existing connection logs in again, so that none ends when its password expires; connections with
- * subscriptions are replaced.  The function must not free or close the client.  snib_client_free() waits for a call
+ * time, but not within half a second, and every existing connection logs in again, so that none ends when its password
+ * expires; connections with subscriptions are replaced.  The function must not free or close the client.  snib_client_free() waits for a call
  * in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
@@ -1419,8 +1419,8 @@ void snib__unpark_all(_Atomic uint32_t *word);
  *     CALL     a thread on which the program's function runs
  *     QUEUE    the consumer of the queue; no function of the program is called
  *
- * If an answer expires, the question is asked again after four fifths of its lifetime, and all
- * connections log in again.
+ * If an answer expires, the question is asked again after four fifths of its lifetime, but not within
+ * half a second, and all connections log in again.
  */
 #ifndef SNIB__LOGIN_H
 #define SNIB__LOGIN_H
@@ -11669,6 +11669,9 @@ snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib
 #define LOGIN_FRESH                                                                                \
     (10000 * SNIB__MS) /* an answer that nobody waited for; the next attempt is sooner */
 #define LOGIN_STACK (64 * 1024)
+/* Between the use of an answer and the next question, at least: a source that keeps a token to its end would be asked
+ * more and more often, until it says that 0 ms are left. */
+#define LOGIN_APART (500 * SNIB__MS)
 
 /* Shared by the thread that answers, the sockets and the client; the last one frees it. */
 struct snib__question {
@@ -11925,7 +11928,8 @@ void snib__login_used(struct snib__logins *logins, const struct snib__question *
     snib__time lifetime = login_lifetime(question);
     if (lifetime == SNIB__NEVER)
         return;
-    snib__time at = question->asked_at + lifetime / 5 * 4;
+    snib__time at = question->asked_at + lifetime / 5 * 4, soonest = snib__now() + LOGIN_APART;
+    at = at > soonest ? at : soonest;
     logins->valid_ms = question->answer.valid_ms;
     if (logins->renew_at == 0 || at < logins->renew_at)
         logins->renew_at = at;

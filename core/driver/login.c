@@ -18,6 +18,9 @@
 #define LOGIN_FRESH                                                                                \
     (10000 * SNIB__MS) /* an answer that nobody waited for; the next attempt is sooner */
 #define LOGIN_STACK (64 * 1024)
+/* Between the use of an answer and the next question, at least: a source that keeps a token to its end would be asked
+ * more and more often, until it says that 0 ms are left. */
+#define LOGIN_APART (500 * SNIB__MS)
 
 /* Shared by the thread that answers, the sockets and the client; the last one frees it. */
 struct snib__question {
@@ -274,7 +277,8 @@ void snib__login_used(struct snib__logins *logins, const struct snib__question *
     snib__time lifetime = login_lifetime(question);
     if (lifetime == SNIB__NEVER)
         return;
-    snib__time at = question->asked_at + lifetime / 5 * 4;
+    snib__time at = question->asked_at + lifetime / 5 * 4, soonest = snib__now() + LOGIN_APART;
+    at = at > soonest ? at : soonest;
     logins->valid_ms = question->answer.valid_ms;
     if (logins->renew_at == 0 || at < logins->renew_at)
         logins->renew_at = at;

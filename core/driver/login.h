@@ -12,8 +12,8 @@
  *     CALL     a thread on which the program's function runs
  *     QUEUE    the consumer of the queue; no function of the program is called
  *
- * If an answer expires, the question is asked again after four fifths of its lifetime, and all
- * connections log in again.
+ * If an answer expires, the question is asked again after four fifths of its lifetime, but not within
+ * half a second, and all connections log in again.
  */
 #ifndef SNIB__LOGIN_H
 #define SNIB__LOGIN_H

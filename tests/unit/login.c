@@ -227,6 +227,29 @@ static void token_of_15_minutes(void **state)
     snib__logins_end(&logins);
 }
 
+/* A source that keeps a token to its end says each time that less is left.  It is not asked more and more often, until
+ * it says 0 ms, which means that there is no end. */
+static void token_near_its_end(void **state)
+{
+    (void)state;
+    snib_credentials answer = {.size = sizeof answer, .password = PASSWORD};
+    static const int64_t left_ms[] = {3000, 600, 20, 1};
+    for (size_t i = 0; i < COUNT(left_ms); i++) {
+        struct snib__logins logins = {.source = SNIB__LOGIN_QUEUE};
+        struct snib__question *one = snib__login_ask(&logins);
+        snib__time before = snib__now();
+        answer.valid_ms = left_ms[i];
+        snib__login_answer(&logins, 1, &answer);
+        snib__login_used(&logins, one);
+        if (left_ms[i] < 600)
+            assert_true(logins.renew_at >= before + 500 * SNIB__MS);
+        else
+            assert_true(logins.renew_at <= before + (snib__time)left_ms[i] * SNIB__MS);
+        snib__login_drop(&logins, &one);
+        snib__logins_end(&logins);
+    }
+}
+
 /* A password file that there was no descriptor for can be read the next time; one that is not there is the user's
  * mistake. */
 static void file_without_a_descriptor(void **state)
@@ -304,6 +327,7 @@ int main(void)
         cmocka_unit_test(listener_logs_in_anew),
         cmocka_unit_test(repeated_password_is_masked),
         cmocka_unit_test(token_of_15_minutes),
+        cmocka_unit_test(token_near_its_end),
         cmocka_unit_test(file_without_a_descriptor),
         cmocka_unit_test(late_answer_serves_the_next),
     };

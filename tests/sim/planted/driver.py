@@ -254,6 +254,13 @@ MUTANTS = [
         "unit_tls",
     ),
     Mutant(
+        "who keeps a token to its end is asked without a pause",
+        "driver/login.c",
+        "at = at > soonest ? at : soonest;",
+        "(void)soonest;",
+        "unit_login",
+    ),
+    Mutant(
         "want of a descriptor for the password file is final",
         "driver/login.c",
         "snib__sys_short(errno) ? errno : 0",
