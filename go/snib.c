@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "54ad92e421b2e6fb"
+#define SNIB_BUILD_ID "b0d89b97b6a0bc4a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3622,8 +3622,9 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
-        return snib__fail(err, SNIB_ENOTSUP, 0,
-                          "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     return SNIB_OK;
 }
 
@@ -13373,9 +13374,11 @@ struct snib__openssl {
     bool own;        /* no other code in the process uses this copy of the library */
 };
 
-/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or its
- * initialisation failed.  Any thread; the first call may take some milliseconds. */
+/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
+ * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
+void snib__openssl_forked(
+    void); /* in the child of a fork, which has not awaited a slow first call */
 
 /* tls.c's side of the BIO. */
 int snib__tls_bio_read(BIO *bio, char *out, int cap);
@@ -14007,8 +14010,9 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *out = (struct snib__tls_context){.insecure = config->insecure};
     *failure = (struct snib__tls_failure){0};
     if (!o)
-        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
-                              "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
+        return snib__tls_fail(
+            failure, SNIB__TLS_NO_LIBRARY,
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     o->ERR_clear_error();
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
@@ -14089,6 +14093,7 @@ void snib__tls_await(snib__time until)
 void snib__tls_forked(void)
 {
     atomic_store(&files_uses, 0);
+    snib__openssl_forked();
 }
 
 void snib__tls_thread_ends(void)
@@ -14214,8 +14219,8 @@ bool snib__tls_available(void)
 #endif
 
 static struct snib__openssl openssl_table;
-static bool openssl_works; /* written once, see openssl_once */
-static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
+static _Atomic bool openssl_works; /* the table is complete, and does not change any more */
+static pthread_mutex_t openssl_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken inside forks.h's calls */
 
 static void (*_Atomic openssl_ends)(void);
 
@@ -14278,25 +14283,34 @@ static bool openssl_begin(struct snib__openssl *o)
 #endif
     if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
         return false;
-    if (!o->own)
-        o->OPENSSL_atexit(openssl_ending);
-    o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
+    if (!o->bio)
+        o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
     return o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
            o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
-           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl) &&
+           (o->own || o->OPENSSL_atexit(openssl_ending));
 }
 
-static void openssl_start(void)
+/* If it fails, for want of descriptors or memory for example, the next call tries again. */
+static bool openssl_start(void)
 {
     snib__forks_enter();
-    openssl_works = openssl_begin(&openssl_table);
+    snib__sys_lock(&openssl_mutex);
+    if (!openssl_works)
+        openssl_works = openssl_begin(&openssl_table);
+    snib__sys_unlock(&openssl_mutex);
     snib__forks_leave();
+    return openssl_works;
+}
+
+void snib__openssl_forked(void)
+{
+    pthread_mutex_init(&openssl_mutex, NULL);
 }
 
 const struct snib__openssl *snib__openssl(void)
 {
-    pthread_once(&openssl_once, openssl_start);
-    return openssl_works ? &openssl_table : NULL;
+    return openssl_works || openssl_start() ? &openssl_table : NULL;
 }
 
 /* ---- driver/tls_trust.c -----------------------------------------------------------------------*/

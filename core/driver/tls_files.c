@@ -188,8 +188,9 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *out = (struct snib__tls_context){.insecure = config->insecure};
     *failure = (struct snib__tls_failure){0};
     if (!o)
-        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
-                              "TLS needs OpenSSL 3 (libssl.so.3), which was not found; install it");
+        return snib__tls_fail(
+            failure, SNIB__TLS_NO_LIBRARY,
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     o->ERR_clear_error();
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
@@ -270,6 +271,7 @@ void snib__tls_await(snib__time until)
 void snib__tls_forked(void)
 {
     atomic_store(&files_uses, 0);
+    snib__openssl_forked();
 }
 
 void snib__tls_thread_ends(void)

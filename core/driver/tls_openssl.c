@@ -10,8 +10,8 @@
 #endif
 
 static struct snib__openssl openssl_table;
-static bool openssl_works; /* written once, see openssl_once */
-static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
+static _Atomic bool openssl_works; /* the table is complete, and does not change any more */
+static pthread_mutex_t openssl_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken inside forks.h's calls */
 
 static void (*_Atomic openssl_ends)(void);
 
@@ -74,23 +74,32 @@ static bool openssl_begin(struct snib__openssl *o)
 #endif
     if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
         return false;
-    if (!o->own)
-        o->OPENSSL_atexit(openssl_ending);
-    o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
+    if (!o->bio)
+        o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
     return o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
            o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
-           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+           o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl) &&
+           (o->own || o->OPENSSL_atexit(openssl_ending));
 }
 
-static void openssl_start(void)
+/* If it fails, for want of descriptors or memory for example, the next call tries again. */
+static bool openssl_start(void)
 {
     snib__forks_enter();
-    openssl_works = openssl_begin(&openssl_table);
+    snib__sys_lock(&openssl_mutex);
+    if (!openssl_works)
+        openssl_works = openssl_begin(&openssl_table);
+    snib__sys_unlock(&openssl_mutex);
     snib__forks_leave();
+    return openssl_works;
+}
+
+void snib__openssl_forked(void)
+{
+    pthread_mutex_init(&openssl_mutex, NULL);
 }
 
 const struct snib__openssl *snib__openssl(void)
 {
-    pthread_once(&openssl_once, openssl_start);
-    return openssl_works ? &openssl_table : NULL;
+    return openssl_works || openssl_start() ? &openssl_table : NULL;
 }

@@ -132,9 +132,11 @@ struct snib__openssl {
     bool own;        /* no other code in the process uses this copy of the library */
 };
 
-/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or its
- * initialisation failed.  Any thread; the first call may take some milliseconds. */
+/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
+ * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
+void snib__openssl_forked(
+    void); /* in the child of a fork, which has not awaited a slow first call */
 
 /* tls.c's side of the BIO. */
 int snib__tls_bio_read(BIO *bio, char *out, int cap);

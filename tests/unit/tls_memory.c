@@ -4,6 +4,7 @@
 #include "driver/tls.h"
 #include "snib.h"
 
+#include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <poll.h>
@@ -37,6 +38,22 @@ static void release(void *block, const char *file, int line)
     (void)file, (void)line;
     blocks -= block != NULL;
     free(block);
+}
+
+/* The library could not begin for want of memory: it can when there is some. */
+static void begins_again(void **state)
+{
+    (void)state;
+    int n = 0;
+    assert_int_equal(OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL), 1);
+    BIO_get_new_index(); /* these two keep their own refusals */
+    for (bool works = false; !works;) {
+        countdown = ++n;
+        works = snib__tls_available();
+        countdown = 0;
+        assert_in_range(n, 1, 20);
+    }
+    assert_true(n > 1);
 }
 
 /* Refuse each allocation of a connection in turn; returns how many there are. */
@@ -81,7 +98,8 @@ static void nothing_is_left(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_left)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(begins_again),
+                                       cmocka_unit_test(nothing_is_left)};
     if (!CRYPTO_set_mem_functions(allocate, extend, release))
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,13 @@ MUTANTS = [
         "unit_forks",
     ),
     Mutant(
+        "OpenSSL that could not begin once never does",
+        "driver/tls_openssl.c",
+        "return openssl_works || openssl_start()",
+        "static _Atomic bool tried; return openssl_works || (!tried && (tried = true, openssl_start()))",
+        "unit_tls_memory",
+    ),
+    Mutant(
         "CAs for which there was no descriptor are forgotten for good",
         "driver/tls_trust.c",
         "if (snib__sys_short(errno))",
