@@ -184,8 +184,8 @@ typedef struct snib_credentials {
  * other services; a client never has two calls at a time.  An answer that takes longer than the connect timeout
  * serves the next attempt at the earliest.  With valid_ms, the function is called again after four fifths of that
  * time, but not within half a second, and every existing connection logs in again, so that none ends when its password
- * expires; connections with subscriptions are replaced.  The function must not free or close the client.  snib_client_free() waits for a call
- * in progress.  After a fork, the function may be called in the child, too.
+ * expires; connections with subscriptions are replaced.  The function must not free or close the client.
+ * snib_client_free() waits for a call in progress.  After a fork, the function may be called in the child, too.
  *
  * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
  *          then fail with SNIB_ECREDENTIALS and `why`. */
