@@ -51,8 +51,9 @@ static void cut_password(char *url)
     while (at > user && *at != '@')
         at--; /* the last @, as in the URL's parser */
     char *colon = memchr(user, ':', (size_t)(at - user));
+    char *rest = at + (colon == user); /* without a user the @ would be alone, and is refused */
     if (*at == '@' && colon)
-        memmove(colon, at, strlen(at) + 1);
+        memmove(colon, rest, strlen(rest) + 1);
     cut_options(strchr(user, '?'));
 }
 

@@ -384,6 +384,9 @@ class Guard(CommandCase):
         env = {"SNIB_URL": "redis://no:canary@host", "SNIB_PASSWORD": "canary"}
         done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
         self.assertEqual(done.stdout, "redis://no@host/none\n")
+        env = {"SNIB_URL": "redis://:canary@host"} # the @ alone would be refused
+        done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
+        self.assertEqual(done.stdout, "redis://host/none\n")
         cut = {
             "?password=canary": "",
             "?password=canary&lease=5s": "?lease=5s",
