@@ -28,6 +28,8 @@ struct doctor {
     size_t info_used;
     char *way; /* SNIB_SERVER_WAY's */
     size_t way_used;
+    const struct trial
+        *announced; /* the first kind that works and announces releases; NULL: none does */
 };
 
 /* ---- reporting ------------------------------------------------------------------------------- */
@@ -321,11 +323,18 @@ static void look_at_login(struct doctor *doctor)
 static const struct trial {
     const char *kind_name;
     int32_t kind;
+    bool is_announced; /* one holder at a time, whose release is announced */
 } trials[] = {
-    {"mutex", SNIB_MUTEX}, {"fenced", SNIB_FENCED},   {"fair", SNIB_FAIR},
-    {"read", SNIB_READ},   {"write", SNIB_WRITE},     {"spin", SNIB_SPIN},
-    {"plain", SNIB_PLAIN}, {"permits", SNIB_PERMITS}, {"semaphore", SNIB_SEMAPHORE},
-    {"latch", SNIB_LATCH},
+    {"mutex", SNIB_MUTEX, true},
+    {"fenced", SNIB_FENCED, true},
+    {"fair", SNIB_FAIR, true},
+    {"read", SNIB_READ, false},
+    {"write", SNIB_WRITE, true},
+    {"spin", SNIB_SPIN, false},
+    {"plain", SNIB_PLAIN, true},
+    {"permits", SNIB_PERMITS, false},
+    {"semaphore", SNIB_SEMAPHORE, false},
+    {"latch", SNIB_LATCH, false},
 };
 
 /* Set and open a latch, which has no holder. */
@@ -386,6 +395,8 @@ static void look_at_kind(struct doctor *doctor, const struct trial *trial)
     found(doctor, code == SNIB_OK ? FINE : BROKEN, trial->kind_name,
           code == SNIB_OK ? "works" : err.text,
           code == SNIB_EPERM ? "snib acl prints the rules that this kind needs" : "");
+    if (code == SNIB_OK && trial->is_announced && !doctor->announced)
+        doctor->announced = trial;
 }
 
 static uint64_t counted(const struct doctor *doctor, size_t field)
@@ -408,12 +419,13 @@ static bool hears(struct doctor *doctor)
     snib_event event = {.size = sizeof event};
     snib_error err;
     uint64_t before = counted(doctor, offsetof(snib_client_stats_data, messages));
-    snprintf(name, sizeof name, "%ssnib-doctor-messages",
-             doctor->cli->name ? doctor->cli->name : "");
+    int32_t kind = doctor->announced->kind;
+    snprintf(name, sizeof name, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "",
+             doctor->announced->kind_name);
     size_t n = strlen(name);
     bool told = true; /* unless the trial shows otherwise */
-    if (snib_lock_new(doctor->other, SNIB_MUTEX, name, n, NULL, &lock, &err) == SNIB_OK &&
-        snib_lock_new(doctor->client, SNIB_MUTEX, name, n, NULL, &waiter, &err) == SNIB_OK &&
+    if (snib_lock_new(doctor->other, kind, name, n, NULL, &lock, &err) == SNIB_OK &&
+        snib_lock_new(doctor->client, kind, name, n, NULL, &waiter, &err) == SNIB_OK &&
         snib_lock_acquire(lock, 0, 0, &hold, &err) == SNIB_OK &&
         snib_lock_acquire_submit(waiter, 0, -1, NULL, 0, &op, &err) == SNIB_OK) {
         snib_op_wait(op, DOCTOR_WAIT_MS, &event, &err); /* it subscribes */
@@ -489,6 +501,10 @@ static void look_at_replicas(struct doctor *doctor)
 static void look_at_messages(struct doctor *doctor)
 {
     bool polling = counted(doctor, offsetof(snib_client_stats_data, polling)) > 0;
+    if (!polling && !doctor->announced) {
+        found(doctor, NOTE, "messages", "unknown: no lock that could show it works", "");
+        return;
+    }
     found(doctor, polling ? WARNING : FINE, "messages", polling ? "SUBSCRIBE is refused" : "work",
           polling ? "waiters ask ten times a second instead: allow +subscribe and the "
                     "channels, see snib acl"

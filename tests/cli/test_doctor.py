@@ -229,6 +229,20 @@ class Doctor(CommandCase):
             self.assertRegex(done.stdout, rf"(?m)^{verdict} +{what} ")
         self.server("ACL", "DELUSER", "locker")
 
+    def test_messages_of_the_kinds_that_work(self):
+        """A user may use only one kind, and PUBLISH is tried with that one; none shows nothing."""
+        for option in ("--plain", "--semaphore"):
+            for publish, verdict in (("+publish", None), ("-publish", "warning")):
+                rules = self.snib("acl", "app:", option).stdout.split()
+                self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", *rules, "&*", publish)
+                found = self.findings("app:", env={"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"})
+                with self.subTest(option=option, publish=publish):
+                    self.assertEqual("works", found[option[2:]]["value"])
+                    known = option != "--semaphore"
+                    self.assertEqual("ok" if known else "note", found["messages"]["verdict"])
+                    self.assertEqual(verdict if known else None, found.get("publish", {}).get("verdict"))
+        self.server("ACL", "DELUSER", "locker")
+
     def test_durability(self):
         """Durability is tried where there are replicas, and a forbidden WAIT is reported."""
         self.assertNotIn("durability", self.findings())
