@@ -139,6 +139,9 @@ static _Noreturn void become_command(const struct ward *ward, const struct guard
                                      pid_t parent, int report)
 {
     setpgid(0, 0);
+    /* By these it asks for the terminal; a shell's $(...) ignores them, and reading would fail. */
+    signal(SIGTTIN, SIG_DFL);
+    signal(SIGTTOU, SIG_DFL);
     /* If the guardian and snib are both killed, at least COMMAND itself does not stay. */
     if (ward->cli->on_loss != ON_LOSS_IGNORE)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -331,6 +334,13 @@ static void on_ended(struct ward *ward, const siginfo_t *info)
         say(ward, is_exit ? GUARD_ENDED : GUARD_KILLED, info->si_status);
 }
 
+/* COMMAND has ended, and what it has left gets no terminal: it would wait for one for ever, and hold the lock. */
+static void refuse_terminal(pid_t pid)
+{
+    kill(pid, SIGHUP);
+    kill(pid, SIGCONT);
+}
+
 /* Reap processes that have ended, and note stops.  False: none is left, or the rest may stay. */
 static bool reap(struct ward *ward)
 {
@@ -343,6 +353,9 @@ static bool reap(struct ward *ward)
             say(ward, GUARD_STOPPED, info.si_status);
         else if (info.si_pid == ward->command && !is_stop)
             on_ended(ward, &info);
+        else if (ward->is_over && is_stop &&
+                 (info.si_status == SIGTTIN || info.si_status == SIGTTOU))
+            refuse_terminal(info.si_pid);
         info.si_pid = 0;
     }
     if (result != 0 && errno == ECHILD && ward->is_over)

@@ -51,7 +51,7 @@ struct run {
     sigset_t old_mask;
     int signals;          /* signalfd */
     int terminal;         /* -1: none */
-    struct termios modes; /* before it was lent */
+    struct termios modes; /* before COMMAND had it */
     int code;             /* COMMAND's exit code */
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
     int64_t continued;    /* signals to the guardian that continue COMMAND */
@@ -88,10 +88,17 @@ static void lend_terminal(struct run *run)
     run->is_lent = tcsetpgrp(run->terminal, run->group) == 0;
 }
 
+/* Whether COMMAND has it: it was lent, or taken without asking, as by a program that ignores SIGTTOU. */
+static bool has_terminal(const struct run *run)
+{
+    return run->is_lent ||
+           (run->terminal >= 0 && run->group > 0 && tcgetpgrp(run->terminal) == run->group);
+}
+
 /* COMMAND may have passed it on to a group of its own, as a shell does. */
 static void take_terminal_back(struct run *run, bool is_killed)
 {
-    if (!run->is_lent)
+    if (!has_terminal(run))
         return;
     run->is_lent = false;
     tcsetpgrp(run->terminal, getpgrp());
@@ -119,9 +126,10 @@ static void continue_command(struct run *run)
 static void on_stopped(struct run *run, int sig)
 {
     bool is_request = sig == SIGTTIN || sig == SIGTTOU;
-    bool is_all = run->is_lent || is_request;
-    run->wants_terminal = run->wants_terminal || is_request;
-    if (run->terminal < 0 || (sig == SIGSTOP && !run->is_lent))
+    bool has = has_terminal(run);
+    bool is_all = has || is_request;
+    run->wants_terminal = run->wants_terminal || is_all;
+    if (run->terminal < 0 || (sig == SIGSTOP && !has))
         return;
     if (is_request && is_foreground(run)) {
         continue_command(run);
@@ -140,10 +148,11 @@ static void on_stopped(struct run *run, int sig)
 static void on_ended(struct run *run, int code, int killed_by)
 {
     bool is_forwarded = killed_by == run->forwarded;
-    bool is_key = run->is_lent ? !is_forwarded : is_forwarded && is_foreground(run);
+    bool has = has_terminal(run);
+    bool is_key = has ? !is_forwarded : is_forwarded && is_foreground(run);
     if (is_key && (killed_by == SIGINT || killed_by == SIGQUIT)) {
         run->key = killed_by;
-        run->key_to = run->is_lent ? 0 : getpid(); /* the others have got it */
+        run->key_to = has ? 0 : getpid(); /* the others have got it */
     }
     take_terminal_back(run, killed_by != 0 || run->take.is_lost);
     run->group = 0;
@@ -337,6 +346,8 @@ int cli_run(const struct cli *cli)
     if (errno != 0)
         return cli_fail_errno(cli, "cannot start the guardian");
     run.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    if (run.terminal >= 0)
+        tcgetattr(run.terminal, &run.modes);
     int code = take_open(&run.take, cli);
     if (code < 0)
         code = loop(&run);

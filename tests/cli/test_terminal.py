@@ -12,7 +12,7 @@ import unittest
 
 from command import SNIB, CommandCase
 from server import wait_for
-from test_guard import state
+from test_guard import children, state
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -75,6 +75,13 @@ for line in sys.stdin:
 EDITOR = """
 import os, signal, sys
 signal.signal(signal.SIGTSTP, lambda *_: os.kill(0, signal.SIGSTOP))
+""" + READER
+
+# The same, but it takes the terminal without being stopped for it.
+TAKER = """
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.tcsetpgrp(0, os.getpgrp())
 """ + READER
 
 
@@ -174,8 +181,8 @@ class JobControl(CommandCase):
     def test_stop_in_a_job(self):
         """All of it stops, whatever it is made of, and continues."""
         for call in "{}", "sh -c '{}; echo after'", "{} | cat", f"{NESTED} {{}}", f"{NESTED} sh -c '{{}}; echo after'":
-            for script, code in (READER, 128 + signal.SIGTSTP), (EDITOR, 128 + signal.SIGSTOP):
-                with self.subTest(call=call, code=code):
+            for script, code in (READER, 128 + signal.SIGTSTP), (EDITOR, 128 + signal.SIGSTOP), (TAKER, 128 + signal.SIGTSTP):
+                with self.subTest(call=call, script=script):
                     terminal = self.reading(call + "; echo stopped $?; read line; fg; read line; echo last $line", script)
                     terminal.write(b"\x1a")
                     terminal.expect(r"stopped \d+" if "|" in call else f"stopped {code}")
@@ -211,6 +218,12 @@ class JobControl(CommandCase):
         terminal.expect("ready")
         terminal.write(b"\x1a")
         terminal.expect("stopped 148")
+
+    def test_the_rest_gets_no_terminal(self):
+        """It would wait for it for ever, and hold the lock."""
+        script = "(while kill -0 $$; do sleep .02; done 2>/dev/null; exec cat) </dev/tty & exit 3"
+        terminal = self.on_terminal(f"{SNIB} run a --rest wait -- sh -c '{script}'; echo code $?")
+        terminal.expect("code 3")
 
     def test_no_shell_could_continue_it(self):
         """Then it is not stopped, as if there were no snib."""
@@ -281,6 +294,44 @@ class JobControl(CommandCase):
                 self.assertTrue(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
                 terminal.write(b"two\n")
                 terminal.expect("last two")
+
+    def test_terminal_that_was_taken_without_asking(self):
+        """By a command that ignores SIGTTOU; and by one whose child has it when snib is told to continue."""
+        child = ("import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+                 "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+                 "continued = []\nsignal.signal(signal.SIGCONT, lambda *_: continued.append(1))\n"
+                 "child = os.fork()\n"
+                 "os.setpgid(child, child)\n"
+                 "if child == 0: os.execvp('sleep', ['sleep', '1000'])\n"
+                 "os.tcsetpgrp(0, child)\n"
+                 "print('passed on', flush=True)\n"
+                 "while not continued: signal.pause()\n"
+                 "os.kill(child, signal.SIGKILL)\nos.wait()\n"
+                 "os.tcsetpgrp(0, os.getpgrp())\n")
+        raw = "import os, signal, tty\nos.write(1, b'ready\\n')\ntty.setraw(0)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        for script, code in (child, 0), (TAKER, 0), (TAKER.replace(READER, raw), 137):
+            with self.subTest(script=script):
+                terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?; read line; echo last $line",
+                                            job_control=False)
+                terminal.expect("ready")
+                if script == child:
+                    terminal.write(b"one\n")
+                    terminal.expect("passed on")
+                    os.kill(children(terminal.pid)[0], signal.SIGCONT)
+                elif code == 0:
+                    terminal.write(b"\x04")
+                terminal.expect(f"code {code}")
+                self.assertTrue(termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON)
+                terminal.write(b"two\n")
+                terminal.expect("last two")
+
+    def test_terminal_although_its_signals_are_ignored(self):
+        """As in $(...) of an interactive shell: reading would fail instead of stopping the command."""
+        terminal = self.reading("trap '' TTIN TTOU; {}; echo code $?; read line; echo last $line", READER, job_control=False)
+        terminal.write(b"\x04")
+        terminal.expect("code 0")
+        terminal.write(b"two\n")
+        terminal.expect("last two")
 
     def test_modes_that_a_command_sets(self):
         """They stay if it ends by itself, as with stty."""
