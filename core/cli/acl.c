@@ -106,6 +106,22 @@ static void add_commands(struct rules *rules, const char *words)
         add_rule(rules, '+', word);
 }
 
+/* Remove what Redis 6.0 refuses as unknown: channels, and a command that scripts do without. */
+static void remove_newer(struct rules *rules)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < rules->n; i++) {
+        char *line = rules->lines[i];
+        bool is_newer = line[0] == '&' || strcmp(line, "resetchannels") == 0 ||
+                        strcmp(line, "+hrandfield") == 0;
+        if (is_newer)
+            free(line);
+        else
+            rules->lines[kept++] = line;
+    }
+    rules->n = kept;
+}
+
 /* Add commands that only newer servers know, and older ones refuse as unknown: by the server's
  * INFO. */
 static int add_what_server_knows(struct rules *rules)
@@ -133,6 +149,8 @@ static int add_what_server_knows(struct rules *rules)
                   strcmp(at, "server_mode:cluster") == 0;
     }
     cli_close(rules->cli, client);
+    if (!valkey && redis > 0 && redis * 100 + minor < 602)
+        remove_newer(rules);
     if (valkey || redis * 100 + minor >= 702)
         add_rule(rules, '+', "client|setinfo");
     if (valkey >= 9)

@@ -3,9 +3,13 @@
 import json
 import pathlib
 import re
+import select
 import shutil
+import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from command import SERVER, USAGE, CommandCase
@@ -26,6 +30,33 @@ def commands_of(*prefixes):
     text = "".join(path.read_text() for prefix in prefixes for path in LUA.glob(f"{prefix}*.lua"))
     pairs = re.findall(r"call\('([a-z]+)'(?:, '(numsub)')?", text)
     return {f"{name}|{sub}" if sub else name for name, sub in pairs}
+
+
+class Older(socketserver.ThreadingTCPServer):
+    """The server at this path, which says that it is Redis 6.0."""
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, path):
+        class Relay(socketserver.BaseRequestHandler):
+            def handle(self):
+                with socket.socket(socket.AF_UNIX) as server:
+                    server.connect(path)
+                    ends = {self.request: server, server: self.request}
+                    while True:
+                        for end in select.select(ends, [], [])[0]:
+                            data = end.recv(1 << 16)
+                            if not data:
+                                return
+                            ends[end].sendall(re.sub(rb"redis_version:\d\.\d", b"redis_version:6.0",
+                                                     data.replace(b"valkey_version", b"another_server")))
+
+        super().__init__(("127.0.0.1", 0), Relay)
+        self.port = self.server_address[1]
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
 
 
 class Acl(CommandCase):
@@ -147,6 +178,14 @@ class Acl(CommandCase):
         self.assertFalse({"+client|setinfo", "+delex", "+delifeq"} & set(rules))
         self.assertEqual(rules, json.loads(self.snib("acl", "app:", "--json", env={"SNIB_URL": ""}).stdout))
         self.assertEqual(SERVER, self.snib("acl", "app:", "--url", "redis://127.0.0.1:1").returncode)
+
+    def test_redis_6_0(self):
+        """It knows no rights for channels, and refuses all rules if it does not know one."""
+        old = Older(self.server.path)
+        self.addCleanup(old.stop)
+        rules = self.rules("app:", "--url", f"redis://127.0.0.1:{old.port}")
+        newer = {rule for rule in self.rules("app:", env={"SNIB_URL": ""}) if rule[0] == "&"} | {"resetchannels", "+hrandfield"}
+        self.assertEqual(set(self.rules("app:", env={"SNIB_URL": ""})) - newer, set(rules))
 
     def test_bad_input(self):
         for words in (["acl"], ["acl", "a b"], ["acl", "x" * 501], ["acl", "a", "b"], ["acl", "a", "--force"],
