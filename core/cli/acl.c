@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one kind needs.  In keys and channels, @ stands for the prefix in braces, # for the bare
+/* What one kind needs.  In keys and channels, @ stands for the prefix in braces and without, # for the bare
  * prefix. */
 static const struct needs {
     int32_t kind; /* enum snib_kind; 0: snib_client_describe() and snib_client_list() */
@@ -79,11 +79,12 @@ static void pattern_of(const char *prefix, char *out)
     *out = 0;
 }
 
-/* Keys or channels, one word each. */
+/* Keys or channels, one word each.  A name with a hash tag gets no other braces, and its tag may be behind the prefix, so
+ * both forms are needed unless the prefix has a brace. */
 static void add_patterns(struct rules *rules, char sign, const char *words, const char *prefix)
 {
     char pattern[2048], word[128], line[4096];
-    bool tagged = strchr(prefix, '{') != NULL; /* a name with a hash tag gets no other braces */
+    bool is_tagged = strchr(prefix, '{') != NULL;
     int taken;
     pattern_of(prefix, pattern);
     for (const char *at = words; sscanf(at, " %127s%n", word, &taken) == 1; at += taken) {
@@ -91,10 +92,12 @@ static void add_patterns(struct rules *rules, char sign, const char *words, cons
         char place = word[n - 1];
         if (place == '@' || place == '#')
             word[n - 1] = 0;
-        snprintf(line, sizeof line, "%s%s%s%s", word, place == '@' && !tagged ? "{" : "",
-                 place == '@' || place == '#' ? pattern : "",
-                 place == '@' || place == '#' ? "*" : "");
-        add_rule(rules, sign, line);
+        for (int braces = place == '@' && !is_tagged; braces >= 0; braces--) {
+            snprintf(line, sizeof line, "%s%s%s%s", word, braces ? "{" : "",
+                     place == '@' || place == '#' ? pattern : "",
+                     place == '@' || place == '#' ? "*" : "");
+            add_rule(rules, sign, line);
+        }
     }
 }
 

@@ -90,6 +90,12 @@ class Acl(CommandCase):
             self.assertEqual(SERVER, other.returncode)
             self.assertIn("NOPERM", other.stderr)
 
+    def test_a_hash_tag_behind_the_prefix(self):
+        """Such a name gets no other braces."""
+        done = self.snib("doctor", "app:{t}", "--json", env=self.user(self.rules("app:")))
+        found = json.loads(done.stdout)["findings"]
+        self.assertEqual([], [item for item in found if item["verdict"] in ("error", "warning")])
+
     def test_cluster(self):
         """The client asks nodes of a cluster for more, and nothing of that is refused."""
         port = free_port()

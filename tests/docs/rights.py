@@ -16,7 +16,7 @@ import redis
 
 import snib
 
-NAMES = ("app:x", "{app:t}x")
+NAMES = ("app:x", "{app:t}x", "app:{t}x")
 LEASE = 2.0
 POLLING = ("spin_lock",)
 KINDS: dict[str, Callable[[snib.Client, str], Any]] = {
