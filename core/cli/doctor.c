@@ -373,14 +373,19 @@ static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error
     return code == SNIB_BUSY ? SNIB_OK : code;
 }
 
+/* The name of a lock that is tried; one that is too long for a name stays so. */
+static void write_name(const struct doctor *doctor, const char *what, char *out, size_t cap)
+{
+    snprintf(out, cap, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "", what);
+}
+
 static void look_at_kind(struct doctor *doctor, const struct trial *trial)
 {
     char name[600];
     snib_lock *lock = NULL, *waiter = NULL;
     snib_lock_options options;
     snib_error err;
-    snprintf(name, sizeof name, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "",
-             trial->kind_name);
+    write_name(doctor, trial->kind_name, name, sizeof name);
     snib_lock_options_init(&options, sizeof options);
     if (trial->kind != SNIB_SEMAPHORE && trial->kind != SNIB_LATCH)
         options.lease_ms = 10000;
@@ -420,8 +425,7 @@ static bool hears(struct doctor *doctor)
     snib_error err;
     uint64_t before = counted(doctor, offsetof(snib_client_stats_data, messages));
     int32_t kind = doctor->announced->kind;
-    snprintf(name, sizeof name, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "",
-             doctor->announced->kind_name);
+    write_name(doctor, doctor->announced->kind_name, name, sizeof name);
     size_t n = strlen(name);
     bool told = true; /* unless the trial shows otherwise */
     if (snib_lock_new(doctor->other, kind, name, n, NULL, &lock, &err) == SNIB_OK &&
@@ -476,8 +480,7 @@ static void look_at_replicas(struct doctor *doctor)
     const char *connected = info(doctor, "connected_slaves");
     if (atoi(connected) == 0)
         return;
-    snprintf(name, sizeof name, "%ssnib-doctor-replicas",
-             doctor->cli->name ? doctor->cli->name : "");
+    write_name(doctor, "replicas", name, sizeof name);
     int64_t had = 0;
     int code = cli_open_durable(doctor->cli, &client, &err);
     if (code == SNIB_OK)
@@ -603,30 +606,22 @@ static int finish_doctor(struct doctor *doctor)
     return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;
 }
 
-#define DOCTOR_PREFIX_MAX 480 /* a name has 512 bytes, of which doctor's own are up to 21 */
-
 /* Said once, not for each kind; 0, or the exit code. */
-static int check_prefix(const struct cli *cli)
+static int check_prefix(const struct doctor *doctor)
 {
-    if (!cli->name)
-        return 0;
-    if (strlen(cli->name) > DOCTOR_PREFIX_MAX)
-        return cli_usage(cli, "the prefix leaves no room for the names that doctor tries", "");
-    char *printable = cli_printable(cli->name);
-    bool is_text = strcmp(printable, cli->name) == 0;
-    free(printable);
-    return is_text ? 0
-                   : cli_usage(cli,
-                               "a name is UTF-8 without control characters, so this cannot be the "
-                               "prefix: ",
-                               cli->name);
+    char name[600];
+    snib_lock *lock;
+    snib_error err;
+    write_name(doctor, "semaphore", name, sizeof name); /* the longest */
+    if (snib_lock_new(doctor->client, SNIB_SEMAPHORE, name, strlen(name), NULL, &lock, &err) !=
+        SNIB_OK)
+        return cli_fail(doctor->cli, &err);
+    snib_lock_free(lock);
+    return 0;
 }
 
 int cli_doctor(const struct cli *cli)
 {
-    int unfit = check_prefix(cli);
-    if (unfit != 0)
-        return unfit;
     struct doctor doctor = {.cli = cli};
     snib_error err;
     int code = cli_open(cli, &doctor.client);
@@ -634,9 +629,10 @@ int cli_doctor(const struct cli *cli)
         code = cli_open_quietly(cli, &doctor.other);
     if (code != 0)
         return code;
-    if (snib_client_ping(doctor.client, -1, &err) != SNIB_OK) {
+    code = check_prefix(&doctor);
+    if (code == 0 && snib_client_ping(doctor.client, -1, &err) != SNIB_OK) {
         code = cli_fail(cli, &err);
-    } else {
+    } else if (code == 0) {
         doctor.findings = cli->is_json ? cJSON_CreateArray() : NULL;
         look_at_all(&doctor);
         code = finish_doctor(&doctor);

@@ -196,7 +196,8 @@ class Acl(CommandCase):
     def test_bad_input(self):
         for words in (["acl"], ["acl", "a b"], ["acl", "x" * 501], ["acl", "a", "b"], ["acl", "a", "--force"],
                       ["acl", "a", "--lease", "1s"], ["doctor", "a", "--fair"], ["doctor", "a", "b"],
-                      ["doctor", "x" * 481], ["doctor", "a\udcff"], ["acl", "a\udcff"], ["doctor", "a\n"]):
+                      ["doctor", "x" * 492], ["doctor", "x" * 4000], ["doctor", "a\udcff"], ["acl", "a\udcff"],
+                      ["doctor", "a\n"], ["doctor", "a{"], ["doctor", "{}a"], ["doctor", "a}b"]):
             done = self.snib(*words)
             self.assertEqual((USAGE, ""), (done.returncode, done.stdout), words)
             self.assertEqual(1, done.stderr.count("\n"), done.stderr)
