@@ -34,8 +34,8 @@ static void tell_held(const struct take *take)
     free(names);
 }
 
-/* Wait for the lock, then for a signal.  Returns the exit code. */
-static int loop(struct take *take, int signals)
+/* Wait for the lock, then for a signal.  Returns the exit code; out_sig: what ended the wait, else as it was. */
+static int loop(struct take *take, int signals, int *out_sig)
 {
     struct pollfd fds[2] = {{.fd = signals, .events = POLLIN},
                             {.fd = take_fd(take), .events = POLLIN}};
@@ -48,8 +48,10 @@ static int loop(struct take *take, int signals)
         int sig = code < 0 ? signals_next(signals, 0) : 0;
         if (take->is_lost)
             code = EXIT_LOST;
+        else if (sig && take->hold)
+            code = 0;
         else if (sig)
-            code = take->hold ? 0 : EXIT_SIGNAL + sig;
+            code = EXIT_SIGNAL + (*out_sig = sig);
         else if (take->hold && !is_told)
             tell_held(take);
         is_told = take->hold;
@@ -76,10 +78,12 @@ int cli_hold(const struct cli *cli)
     if (signals < 0)
         return cli_fail_errno(cli, "signals");
     int code = take_open(&take, cli);
+    int sig = 0;
     if (code < 0)
-        code = loop(&take, signals);
+        code = loop(&take, signals, &sig);
     if (take.hold && code == 0)
         code = finish(&take);
     take_close(&take);
+    signals_die_of_key(sig);
     return code;
 }

@@ -56,7 +56,7 @@ struct run {
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
     int64_t continued;    /* signals to the guardian that continue COMMAND */
     int forwarded;        /* the last signal that was forwarded */
-    int key;              /* the signal of a key that ended COMMAND, and is to end snib; 0: none */
+    int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
     bool is_loss_passed_on; /* the guardian knows of it */
@@ -144,16 +144,23 @@ static void on_stopped(struct run *run, int sig)
         continue_command(run);
 }
 
+/* A key has ended COMMAND or the wait; to: what it ends besides, 0, the whole group, or only snib. */
+static void note_key(struct run *run, int sig, pid_t to)
+{
+    if (sig != SIGINT && sig != SIGQUIT)
+        return;
+    run->key = sig;
+    run->key_to = to;
+}
+
 /* COMMAND has ended; killed_by: the signal that ended it, or 0. */
 static void on_ended(struct run *run, int code, int killed_by)
 {
     bool is_forwarded = killed_by == run->forwarded;
     bool has = has_terminal(run);
     bool is_key = has ? !is_forwarded : is_forwarded && is_foreground(run);
-    if (is_key && (killed_by == SIGINT || killed_by == SIGQUIT)) {
-        run->key = killed_by;
-        run->key_to = has ? 0 : getpid(); /* the others have got it */
-    }
+    if (is_key)
+        note_key(run, killed_by, has ? 0 : getpid()); /* the others have got it */
     take_terminal_back(run, killed_by != 0 || run->take.is_lost);
     run->group = 0;
     run->code = killed_by ? EXIT_SIGNAL + killed_by : code;
@@ -289,6 +296,8 @@ static int take_signals(struct run *run)
             signals_stop(getpid(), SIGTSTP);
         } else if (sig != SIGWINCH) {
             code = EXIT_SIGNAL + sig;
+            if (is_foreground(run))
+                note_key(run, sig, getpid());
         }
     }
     return code;

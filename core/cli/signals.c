@@ -1,6 +1,7 @@
 /* signals.c - see signals.h. */
 #include "signals.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -96,6 +97,20 @@ bool signals_stop(pid_t to, int sig)
 void signals_die(pid_t to, int sig)
 {
     prctl(PR_SET_DUMPABLE, 0); /* a password may be in its memory */
-    if (!signals_is_first())
-        raise_unblocked(to, sig);
+    if (signals_is_first())
+        return;
+    if (signal(sig, SIG_DFL) == SIG_IGN)
+        signal(sig, SIG_IGN);
+    raise_unblocked(to, sig);
+}
+
+void signals_die_of_key(int sig)
+{
+    int terminal = sig == SIGINT || sig == SIGQUIT ? open("/dev/tty", O_RDONLY | O_CLOEXEC) : -1;
+    if (terminal < 0)
+        return;
+    bool is_foreground = tcgetpgrp(terminal) == getpgrp();
+    close(terminal);
+    if (is_foreground)
+        signals_die(getpid(), sig);
 }

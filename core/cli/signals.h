@@ -37,4 +37,8 @@ bool signals_stop(pid_t to, int sig);
  * the signal was ignored from the start. */
 void signals_die(pid_t to, int sig);
 
+/* signals_die_of_key - end by SIGINT or SIGQUIT if a key of the terminal sent it, as far as one can know: this process
+ * group is in the foreground.  A shell that runs a script ends only then, too.  Returns otherwise. */
+void signals_die_of_key(int sig);
+
 #endif

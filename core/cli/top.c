@@ -424,6 +424,8 @@ static bool ends_well; /* see on_end() */
 static void on_end(int sig)
 {
     terminal_close();
+    if (!ends_well)
+        signals_die_of_key(sig);
     _exit(ends_well ? 0 : EXIT_SIGNAL + sig);
 }
 
@@ -487,6 +489,7 @@ int top_run(const struct cli *cli, struct stats *stats)
     terminal_close();
     snib_queue_free(top.queue);
     cli_close(cli, top.client);
+    signals_die_of_key(code - EXIT_SIGNAL);
     return code;
 }
 

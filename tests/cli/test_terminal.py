@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """snib run on a terminal: who has it, what its keys do, and job control by shells and by other snibs."""
+import contextlib
 import os
 import pty
 import re
@@ -57,6 +58,13 @@ def parent(pid):
         return int(file.read().rpartition(")")[2].split()[1])
 
 
+def heeds(pid, number):
+    """Whether it is a snib, no longer a shell's child, and has blocked this signal to read it."""
+    with open(f"/proc/{pid}/status") as file:
+        status = file.read()
+    return "Name:\tsnib\n" in status and int(re.search(r"SigBlk:\s+(\w+)", status)[1], 16) >> number - 1 & 1
+
+
 def switches(pid):
     """How often it has stopped running."""
     with open(f"/proc/{pid}/status") as file:
@@ -104,6 +112,15 @@ class JobControl(CommandCase):
         self.addCleanup(os.close, descriptor)
         self.addCleanup(reap, pid)
         return Terminal(descriptor, pid)
+
+    @contextlib.contextmanager
+    def silent(self):
+        """The server answers nobody."""
+        self.server.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.server.process.send_signal(signal.SIGCONT)
 
     def test_terminal_is_handed_over_on_demand(self):
         for job_control in (True, False):
@@ -266,6 +283,18 @@ class JobControl(CommandCase):
                     self.assertNotEqual(end.si_code, os.CLD_EXITED)
                     self.assertEqual(end.si_status, number)
                     self.assertFree("a")
+
+    def test_interrupt_of_a_wait_ends_the_caller(self):
+        """Which would go on with its next command."""
+        self.hold("a")
+        for call in "run a -q -- true", "hold a -q", "top --once", "stats":
+            with self.subTest(call=call), self.silent():
+                terminal = self.on_terminal(f"for i in 1 2; do {SNIB} {call}; done", False)
+                wait_for(lambda: any(heeds(child, signal.SIGINT) for child in children(terminal.pid)), "snib")
+                terminal.write(b"\x03")
+                end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+                self.assertNotEqual(end.si_code, os.CLD_EXITED)
+                self.assertEqual(end.si_status, signal.SIGINT)
 
     def test_a_forwarded_interrupt_ends_only_the_command(self):
         """It was sent to snib alone, so the others get none."""
