@@ -139,9 +139,10 @@ static _Noreturn void become_command(const struct ward *ward, const struct guard
                                      pid_t parent, int report)
 {
     setpgid(0, 0);
-    /* By these it asks for the terminal; a shell's $(...) ignores them, and reading would fail. */
-    signal(SIGTTIN, SIG_DFL);
-    signal(SIGTTOU, SIG_DFL);
+    if (go->value) { /* by these it asks for it; in a shell's $(...) they are ignored, and reading would fail */
+        signal(SIGTTIN, SIG_DFL);
+        signal(SIGTTOU, SIG_DFL);
+    }
     /* If the guardian and snib are both killed, at least COMMAND itself does not stay. */
     if (ward->cli->on_loss != ON_LOSS_IGNORE)
         prctl(PR_SET_PDEATHSIG, SIGKILL);

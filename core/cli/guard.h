@@ -21,7 +21,7 @@
 
 enum guard_word {
     /* from snib */
-    GUARD_GO = 1, /* start COMMAND; token, deadline */
+    GUARD_GO = 1, /* start COMMAND; token, deadline; value: whether there is a terminal to lend */
     GUARD_HELD,   /* the lock is held; deadline */
     GUARD_SIGNAL, /* value: a signal for COMMAND */
     GUARD_LOST,   /* the lock is lost */

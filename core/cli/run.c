@@ -185,6 +185,7 @@ static int64_t tell_held(struct run *run, enum guard_word word)
     int64_t token = snib_hold_token(run->take.hold);
     struct guard_message message = {
         .word = word,
+        .value = is_foreground(run),
         .token = token > 0 ? token : 0,
         .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : cli_now_ns() + (left_ms + 1) * 1000000};
     if (left_ms <= 0) /* an event will say so */

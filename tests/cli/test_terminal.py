@@ -331,7 +331,7 @@ class JobControl(CommandCase):
                  "continued = []\nsignal.signal(signal.SIGCONT, lambda *_: continued.append(1))\n"
                  "child = os.fork()\n"
                  "os.setpgid(child, child)\n"
-                 "if child == 0: os.execvp('sleep', ['sleep', '1000'])\n"
+                 "while child == 0: signal.pause()\n"
                  "os.tcsetpgrp(0, child)\n"
                  "print('passed on', flush=True)\n"
                  "while not continued: signal.pause()\n"
@@ -361,6 +361,11 @@ class JobControl(CommandCase):
         terminal.expect("code 0")
         terminal.write(b"two\n")
         terminal.expect("last two")
+        # In the background there is none to be had, and it goes on without, as if there were no snib.
+        script = "stty -echo; read line || echo none; echo end"
+        terminal = self.on_terminal(f"trap '' TTIN TTOU; {SNIB} run a -- sh -c '{script}' </dev/tty & wait $!; echo code $?")
+        terminal.expect("none")
+        terminal.expect("code 0")
 
     def test_modes_that_a_command_sets(self):
         """They stay if it ends by itself, as with stty."""

@@ -105,9 +105,8 @@ class Top(CommandCase):
                 screen.resize(columns, rows)
                 screen.wait_text(r"^snib top|^snib |^…|^snib…")
                 if rows > 3:
-                    screen.wait_text("a-lock")
+                    screen.wait(lambda: sum("a-lock" in line for line in screen.lines()) == min(rows - 3, 20), "all lines")
                     self.assertIn("NAME", screen.lines()[2])
-                    self.assertEqual(sum("a-lock" in line for line in screen.lines()), min(rows - 3, 20))
         screen.type(b"q")
         self.assertEqual(screen.end(), 0)
 
