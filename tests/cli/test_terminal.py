@@ -79,11 +79,19 @@ for line in sys.stdin:
     print("got", line, end="", flush=True)
 """
 
-# The same, and suspends as some editors do.
+# The same, for a handler of signals: one that came just before read() would run after the next line.
+ALERT = """
+import os, select, signal, sys
+def typed():
+    while not select.select([0], [], [], .02)[0]: pass
+    return sys.stdin.readline()
+""" + READER.replace("sys.stdin", "iter(typed, '')")
+
+# It suspends as some editors do.
 EDITOR = """
 import os, signal, sys
 signal.signal(signal.SIGTSTP, lambda *_: os.kill(0, signal.SIGSTOP))
-""" + READER
+""" + ALERT
 
 # The same, but it takes the terminal without being stopped for it.
 TAKER = """
@@ -244,7 +252,7 @@ class JobControl(CommandCase):
 
     def test_no_shell_could_continue_it(self):
         """Then it is not stopped, as if there were no snib."""
-        script = "import os, signal\nsignal.signal(signal.SIGCONT, lambda *_: os.write(1, b'continued'))\n" + READER
+        script = "import os, signal\nsignal.signal(signal.SIGCONT, lambda *_: os.write(1, b'continued'))\n" + ALERT
         terminal = self.reading("exec {}", script, job_control=False)
         for line in b"two", b"three":
             terminal.write(b"\x1a")
@@ -328,13 +336,13 @@ class JobControl(CommandCase):
         """By a command that ignores SIGTTOU; and by one whose child has it when snib is told to continue."""
         child = ("import os, signal, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
                  "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
-                 "continued = []\nsignal.signal(signal.SIGCONT, lambda *_: continued.append(1))\n"
+                 "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])\n"
                  "child = os.fork()\n"
                  "os.setpgid(child, child)\n"
                  "while child == 0: signal.pause()\n"
                  "os.tcsetpgrp(0, child)\n"
                  "print('passed on', flush=True)\n"
-                 "while not continued: signal.pause()\n"
+                 "signal.sigwait([signal.SIGCONT])\n"
                  "os.kill(child, signal.SIGKILL)\nos.wait()\n"
                  "os.tcsetpgrp(0, os.getpgrp())\n")
         raw = "import os, signal, tty\nos.write(1, b'ready\\n')\ntty.setraw(0)\nos.kill(os.getpid(), signal.SIGKILL)\n"
