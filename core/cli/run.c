@@ -55,7 +55,7 @@ struct run {
     int code;             /* COMMAND's exit code */
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
     int64_t continued;    /* signals to the guardian that continue COMMAND */
-    int forwarded;        /* the last signal that was forwarded */
+    int forwarded;        /* the last SIGINT or SIGQUIT that was forwarded */
     int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
@@ -291,7 +291,8 @@ static int take_signals(struct run *run)
         } else if (sig == SIGTSTP && signals_is_first()) {
             continue; /* no shell could continue it */
         } else if (run->is_started) {
-            run->forwarded = sig;
+            if (sig == SIGINT || sig == SIGQUIT)
+                run->forwarded = sig;
             tell_guard(run, GUARD_SIGNAL, sig);
         } else if (sig == SIGTSTP) {
             signals_stop(getpid(), SIGTSTP);

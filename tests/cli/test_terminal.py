@@ -292,6 +292,22 @@ class JobControl(CommandCase):
                     self.assertEqual(end.si_status, number)
                     self.assertFree("a")
 
+    def test_interrupt_and_another_signal(self):
+        """COMMAND cleans up before it dies of the signal, and meanwhile the window gets another size."""
+        script = ("import os, signal, time\n"
+                  "def resized(*_): signal.signal(signal.SIGINT, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGINT)\n"
+                  "signal.signal(signal.SIGWINCH, resized)\n"
+                  "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'interrupted\\n'))\n"
+                  "os.write(1, b'ready\\n')\n"
+                  "while True: time.sleep(.02)\n")
+        terminal = self.on_terminal(f"for i in 1 2; do {SNIB} run a -- {self.python(script)}; done", False)
+        terminal.expect("ready")
+        terminal.write(b"\x03")
+        terminal.expect("interrupted")
+        os.kill(children(terminal.pid)[0], signal.SIGWINCH)
+        end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+        self.assertEqual((end.si_code, end.si_status), (os.CLD_KILLED, signal.SIGINT))
+
     def test_interrupt_of_a_wait_ends_the_caller(self):
         """Which would go on with its next command."""
         self.hold("a")
