@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -69,6 +71,10 @@ def _load() -> ctypes.CDLL:
 
 
 _lib = _load()
+_mutex = threading.RLock()  # stop() frees what other threads may be using
+os.register_at_fork(
+    before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_mutex.release
+)
 
 
 def _call(function: Any, *arguments: object) -> None:
@@ -116,9 +122,10 @@ class Server:
 
     def stop(self) -> None:
         """End the server, with its data and connections.  It may be called again."""
-        handle, self._handle = self._handle, None
-        if handle:
-            _lib.snib_memory_stop(handle)
+        with _mutex:
+            handle, self._handle = self._handle, None
+            if handle:
+                _lib.snib_memory_stop(handle)
 
     def _running(self) -> ctypes.c_void_p:
         if self._handle is None:
@@ -146,7 +153,8 @@ class Server:
     def fault(self, name: str, argument: str | None = None) -> None:
         """Cause a fault by its name, as snib_memory_fault() in snib_testing.h describes it."""
         given = None if argument is None else _text(argument, "argument")
-        _call(_lib.snib_memory_fault, self._running(), _text(name, "name"), given)
+        with _mutex:
+            _call(_lib.snib_memory_fault, self._running(), _text(name, "name"), given)
 
     def lose_reply(self, times: int = 1) -> None:
         """Execute the next script, but lose its reply and cut its connection; so often."""
@@ -193,14 +201,17 @@ class Server:
 
     def has(self, key: str) -> bool:
         """Whether the server has this key."""
-        return bool(_lib.snib_memory_has(self._running(), _text(key, "key")))
+        with _mutex:
+            return bool(_lib.snib_memory_has(self._running(), _text(key, "key")))
 
     @property
     def connections(self) -> int:
         """How many connections there are."""
-        return int(_lib.snib_memory_connections(self._running()))
+        with _mutex:
+            return int(_lib.snib_memory_connections(self._running()))
 
     @property
     def requests(self) -> int:
         """How many requests the server has executed."""
-        return int(_lib.snib_memory_requests(self._running()))
+        with _mutex:
+            return int(_lib.snib_memory_requests(self._running()))

@@ -235,6 +235,41 @@ def test_a_close_waits_for_a_silent_server(memory: snib.testing.Server) -> None:
     eventually(lambda: not memory.connections, SOON)
 
 
+STOPPED_BESIDE_OTHERS = """
+import os, threading, snib
+from snib import testing
+
+def use(server):
+    try:
+        while True:
+            server.resume(), server.has("name"), server.connections, server.requests
+    except snib.Closed:
+        pass
+
+for i in range(300):
+    server = testing.Server()
+    threads = [threading.Thread(target=use, args=(server,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    server.requests
+    child = os.fork() if i % 10 == 0 else None
+    server.stop()
+    if child == 0:
+        os._exit(0)
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_a_stop_while_others_use_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_BESIDE_OTHERS], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "def test_it(snib_server, snib_client):\n"
