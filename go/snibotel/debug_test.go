@@ -36,7 +36,8 @@ func TestDebugNamesTheProgram(t *testing.T) {
 	ctx, out := context.Background(), new(lines)
 	client, err := snib.Open(ctx, snibotel.Address(), snib.Debug(true), snib.Logger(slog.New(slog.NewTextHandler(out, nil))))
 	must(err)
-	lock := func(name string) snib.Doer { return snibotel.TraceLock(client.Mutex(name)) }
+	// An order is told once in a process, and the test may run several times in one.
+	lock := func(name string) snib.Doer { return snibotel.TraceLock(client.Mutex(name + client.ID())) }
 	done := func(context.Context) error { return nil }
 	kept, err := snibotel.TraceLock(client.Mutex("kept")).Lock(ctx)
 	must(err)
