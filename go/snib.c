@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d9a762daa7739cba"
+#define SNIB_BUILD_ID "7635c60efe4593d4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -115,7 +115,7 @@ enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
 
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
-    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @... is abstract */
+    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @NAME is a memory server */
     int port;                      /* of a host: 1 to 65535; otherwise 0 */
     bool tls;
 };
@@ -128,8 +128,8 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
 /* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
-/* snib__address_memory - the same for a memory server of the process `pid`; see memory.h. */
-bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n);
+/* snib__address_memory - the same for a memory server of the process that connects; see memory.h. */
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
  * server, as far as names can tell. */
@@ -10142,7 +10142,6 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -10399,14 +10398,14 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
     return code;
 }
 
-/* A memory server listens at an address that only this process's clients compute. */
+/* A memory server listens at an address that only the clients of its process compute. */
 static int url_memory(struct url_span authority, struct url_span path, struct snib__url *out,
                       snib_error *err)
 {
     out->addresses = calloc(1, sizeof *out->addresses);
     if (!out->addresses)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    if (!snib__address_memory(out->addresses, getpid(), authority.at, authority.n))
+    if (!snib__address_memory(out->addresses, authority.at, authority.n))
         return url_bad(err, "a memory:// URL needs a name of 1 to 64 letters, digits, - and _: "
                             "memory://name");
     out->addresses_n = 1;
@@ -12020,9 +12019,50 @@ void snib__unpark_all(_Atomic uint32_t *word)
 /* ---- driver/sock.c ----------------------------------------------------------------------------*/
 
 
+
+/* ---- net/memory.h -----------------------------------------------------------------------------*/
+
+/* memory.h - where the memory servers of a process listen; shared with the test kit, which is linked apart. */
+#ifndef SNIB__MEMORY_H
+#define SNIB__MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SNIB__MEMORY_NAME_MAX 64
+
+static inline bool snib__memory_is_name(const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char lower = (char)(name[i] | 0x20);
+        if (!(lower >= 'a' && lower <= 'z') && !(name[i] >= '0' && name[i] <= '9') &&
+            name[i] != '-' && name[i] != '_')
+            return false;
+    }
+    return n > 0 && n <= SNIB__MEMORY_NAME_MAX;
+}
+
+/* snib__memory_address - the abstract unix socket of the memory server `name` of this process; returns the length.  A
+ * process has its id in a namespace: containers that share a network may have processes of the same id. */
+static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char *name)
+{
+    struct stat ids;
+    unsigned space = stat("/proc/self/ns/pid", &ids) == 0 ? (unsigned)ids.st_ino : 0;
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "snib-memory/%u/%d/%.64s", space,
+                     (int)getpid(), name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+#endif
+
 #include <errno.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12380,11 +12420,11 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
     socklen_t n = sizeof address;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    if (path[0] == '@') { /* abstract: the name is as long as the address says */
-        address.sun_path[0] = '\0';
-        n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    }
+    if (path[0] ==
+        '@') /* of this process, which may be the child of the one that opened the client */
+        n = snib__memory_address(&address, path + 1);
+    else
+        snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int error = snib__sys_connect((struct sockaddr *)&address, n, &fd);
     if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);
@@ -32762,38 +32802,6 @@ const struct snib__lock_kind snib__write = {
 /* address.c - see address.h. */
 
 
-/* ---- net/memory.h -----------------------------------------------------------------------------*/
-
-/* memory.h - where the memory servers of a process listen; shared with the test kit, which is linked apart. */
-#ifndef SNIB__MEMORY_H
-#define SNIB__MEMORY_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#define SNIB__MEMORY_NAME_MAX 64
-#define SNIB__MEMORY_PATH 100
-
-/* snib__memory_path - the abstract unix socket of the memory server `name` of process `pid`.  The path
- * begins with an @ here and with a NUL byte in the system call.  False: a bad name. */
-static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const char *name,
-                                     size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        char lower = (char)(name[i] | 0x20);
-        if (!(lower >= 'a' && lower <= 'z') && !(name[i] >= '0' && name[i] <= '9') &&
-            name[i] != '-' && name[i] != '_')
-            return false;
-    }
-    if (n == 0 || n > SNIB__MEMORY_NAME_MAX)
-        return false;
-    snprintf(out, SNIB__MEMORY_PATH, "@snib-memory/%d/%.*s", pid, (int)n, name);
-    return true;
-}
-
-#endif
-
 #include <stdio.h>
 #include <string.h>
 
@@ -32836,13 +32844,13 @@ bool snib__address_path(struct snib__address *out, const char *path, size_t n)
     return true;
 }
 
-bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n)
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
 {
-    char path[SNIB__MEMORY_PATH];
-    if (!snib__memory_path(path, pid, name, n))
+    if (!snib__memory_is_name(name, n))
         return false;
     memset(out, 0, sizeof *out);
-    memcpy(out->path, path, strlen(path));
+    out->path[0] = '@';
+    memcpy(out->path + 1, name, n);
     return true;
 }
 
@@ -32867,7 +32875,7 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
     if (address->path[0] == '@')
-        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", strrchr(address->path, '/') + 1);
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", address->path + 1);
     else if (address->path[0])
         n = snprintf(out, SNIB__ADDRESS_TEXT, "%s", address->path);
     else if (memchr(address->host, ':', strlen(address->host)))

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define URL_OPTION_NAME_MAX 40
 
@@ -272,14 +271,14 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
     return code;
 }
 
-/* A memory server listens at an address that only this process's clients compute. */
+/* A memory server listens at an address that only the clients of its process compute. */
 static int url_memory(struct url_span authority, struct url_span path, struct snib__url *out,
                       snib_error *err)
 {
     out->addresses = calloc(1, sizeof *out->addresses);
     if (!out->addresses)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    if (!snib__address_memory(out->addresses, getpid(), authority.at, authority.n))
+    if (!snib__address_memory(out->addresses, authority.at, authority.n))
         return url_bad(err, "a memory:// URL needs a name of 1 to 64 letters, digits, - and _: "
                             "memory://name");
     out->addresses_n = 1;

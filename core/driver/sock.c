@@ -1,8 +1,9 @@
 #include "driver/sock.h"
 
+#include "net/memory.h"
+
 #include <errno.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -360,11 +361,11 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
     socklen_t n = sizeof address;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    if (path[0] == '@') { /* abstract: the name is as long as the address says */
-        address.sun_path[0] = '\0';
-        n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    }
+    if (path[0] ==
+        '@') /* of this process, which may be the child of the one that opened the client */
+        n = snib__memory_address(&address, path + 1);
+    else
+        snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int error = snib__sys_connect((struct sockaddr *)&address, n, &fd);
     if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);

@@ -46,13 +46,13 @@ bool snib__address_path(struct snib__address *out, const char *path, size_t n)
     return true;
 }
 
-bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n)
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
 {
-    char path[SNIB__MEMORY_PATH];
-    if (!snib__memory_path(path, pid, name, n))
+    if (!snib__memory_is_name(name, n))
         return false;
     memset(out, 0, sizeof *out);
-    memcpy(out->path, path, strlen(path));
+    out->path[0] = '@';
+    memcpy(out->path + 1, name, n);
     return true;
 }
 
@@ -77,7 +77,7 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
     if (address->path[0] == '@')
-        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", strrchr(address->path, '/') + 1);
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "memory://%s", address->path + 1);
     else if (address->path[0])
         n = snprintf(out, SNIB__ADDRESS_TEXT, "%s", address->path);
     else if (memchr(address->host, ':', strlen(address->host)))

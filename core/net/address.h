@@ -14,7 +14,7 @@ enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
 
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
-    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @... is abstract */
+    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host; @NAME is a memory server */
     int port;                      /* of a host: 1 to 65535; otherwise 0 */
     bool tls;
 };
@@ -27,8 +27,8 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
 /* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
-/* snib__address_memory - the same for a memory server of the process `pid`; see memory.h. */
-bool snib__address_memory(struct snib__address *out, int pid, const char *name, size_t n);
+/* snib__address_memory - the same for a memory server of the process that connects; see memory.h. */
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
  * server, as far as names can tell. */

@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +72,13 @@ static uint64_t server_now_ns(void)
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec + server_ahead_ns;
+}
+
+/* What has ended since the last request is gone. */
+void snib__server_enter(snib_memory *server)
+{
+    pthread_mutex_lock(&snib__server_mutex);
+    model_time(server->model, server_now_ns());
 }
 
 /* ---- connections ------------------------------------------------------------------------------- */
@@ -228,11 +233,8 @@ static void *server_main(void *argument)
 
 int snib__server_listen(snib_memory *server)
 {
-    char path[SNIB__MEMORY_PATH];
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snib__memory_path(path, getpid(), server->name, strlen(server->name));
-    memcpy(to.sun_path + 1, path + 1, strlen(path) - 1);
-    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    struct sockaddr_un to;
+    socklen_t n = snib__memory_address(&to, server->name);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&to, n) == 0 && listen(fd, 64) == 0) {
         server->listener = fd;
@@ -322,8 +324,7 @@ static int server_begin(snib_memory *server, snib_error *err)
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char path[SNIB__MEMORY_PATH];
-    if (name && !snib__memory_path(path, getpid(), name, strlen(name)))
+    if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
     pthread_once(&once, server_once);

@@ -36,6 +36,7 @@ struct snib_memory {
 /* One lock for all servers, because the models share an interpreter. */
 extern pthread_mutex_t snib__server_mutex;
 
+void snib__server_enter(snib_memory *server); /* takes the lock, and tells the model the time */
 int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int snib__server_listen(snib_memory *server); /* 0 or errno */

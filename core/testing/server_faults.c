@@ -187,7 +187,7 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
     if (server->pid != getpid())
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int code = fault->cause ? fault->cause(server, argument, err)
                             : fault_state(server, fault, argument, err);
     model_set_faults(server->model, server->faults);
@@ -202,7 +202,7 @@ int snib_memory_has(snib_memory *server, const char *name)
 {
     model_key found;
     bool has = false;
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     for (int db = 0; db < FAULT_DATABASES; db++)
         has = has || model_key_find(server->model, db, name, strlen(name), &found);
     pthread_mutex_unlock(&snib__server_mutex);
@@ -211,7 +211,7 @@ int snib_memory_has(snib_memory *server, const char *name)
 
 int64_t snib_memory_connections(snib_memory *server)
 {
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int64_t n = (int64_t)server->count;
     pthread_mutex_unlock(&snib__server_mutex);
     return n;
@@ -219,7 +219,7 @@ int64_t snib_memory_connections(snib_memory *server)
 
 int64_t snib_memory_requests(snib_memory *server)
 {
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int64_t n = (int64_t)model_requests(server->model);
     pthread_mutex_unlock(&snib__server_mutex);
     return n;

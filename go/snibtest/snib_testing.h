@@ -31,8 +31,8 @@ typedef struct snib_memory snib_memory;
  */
 SNIB_API int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err);
 
-/* snib_memory_stop - end the server, with its data and connections, and free the handle.  NULL is allowed.  Blocks
- * until its thread has ended. */
+/* snib_memory_stop - end the server, with its data and connections, and free the handle, which no other thread may be
+ * using.  NULL is allowed.  Blocks until its thread has ended. */
 SNIB_API void snib_memory_stop(snib_memory *server);
 
 /* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server. */

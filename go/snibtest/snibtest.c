@@ -5056,8 +5056,8 @@ typedef struct snib_memory snib_memory;
  */
 SNIB_API int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err);
 
-/* snib_memory_stop - end the server, with its data and connections, and free the handle.  NULL is allowed.  Blocks
- * until its thread has ended. */
+/* snib_memory_stop - end the server, with its data and connections, and free the handle, which no other thread may be
+ * using.  NULL is allowed.  Blocks until its thread has ended. */
 SNIB_API void snib_memory_stop(snib_memory *server);
 
 /* snib_memory_url - memory://NAME, for snib_client_open(); lives as long as the server. */
@@ -5136,6 +5136,7 @@ struct snib_memory {
 /* One lock for all servers, because the models share an interpreter. */
 extern pthread_mutex_t snib__server_mutex;
 
+void snib__server_enter(snib_memory *server); /* takes the lock, and tells the model the time */
 int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int snib__server_listen(snib_memory *server); /* 0 or errno */
@@ -5154,14 +5155,14 @@ void snib__server_cut_all(snib_memory *server);
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #define SNIB__MEMORY_NAME_MAX 64
-#define SNIB__MEMORY_PATH 100
 
-/* snib__memory_path - the abstract unix socket of the memory server `name` of process `pid`.  The path
- * begins with an @ here and with a NUL byte in the system call.  False: a bad name. */
-static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const char *name,
-                                     size_t n)
+static inline bool snib__memory_is_name(const char *name, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char lower = (char)(name[i] | 0x20);
@@ -5169,10 +5170,19 @@ static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const
             name[i] != '-' && name[i] != '_')
             return false;
     }
-    if (n == 0 || n > SNIB__MEMORY_NAME_MAX)
-        return false;
-    snprintf(out, SNIB__MEMORY_PATH, "@snib-memory/%d/%.*s", pid, (int)n, name);
-    return true;
+    return n > 0 && n <= SNIB__MEMORY_NAME_MAX;
+}
+
+/* snib__memory_address - the abstract unix socket of the memory server `name` of this process; returns the length.  A
+ * process has its id in a namespace: containers that share a network may have processes of the same id. */
+static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char *name)
+{
+    struct stat ids;
+    unsigned space = stat("/proc/self/ns/pid", &ids) == 0 ? (unsigned)ids.st_ino : 0;
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "snib-memory/%u/%d/%.64s", space,
+                     (int)getpid(), name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
 #endif
@@ -5181,7 +5191,6 @@ static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5189,7 +5198,6 @@ static inline bool snib__memory_path(char out[SNIB__MEMORY_PATH], int pid, const
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -5244,6 +5252,13 @@ static uint64_t server_now_ns(void)
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec + server_ahead_ns;
+}
+
+/* What has ended since the last request is gone. */
+void snib__server_enter(snib_memory *server)
+{
+    pthread_mutex_lock(&snib__server_mutex);
+    model_time(server->model, server_now_ns());
 }
 
 /* ---- connections ------------------------------------------------------------------------------- */
@@ -5398,11 +5413,8 @@ static void *server_main(void *argument)
 
 int snib__server_listen(snib_memory *server)
 {
-    char path[SNIB__MEMORY_PATH];
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snib__memory_path(path, getpid(), server->name, strlen(server->name));
-    memcpy(to.sun_path + 1, path + 1, strlen(path) - 1);
-    socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    struct sockaddr_un to;
+    socklen_t n = snib__memory_address(&to, server->name);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&to, n) == 0 && listen(fd, 64) == 0) {
         server->listener = fd;
@@ -5492,8 +5504,7 @@ static int server_begin(snib_memory *server, snib_error *err)
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char path[SNIB__MEMORY_PATH];
-    if (name && !snib__memory_path(path, getpid(), name, strlen(name)))
+    if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
     pthread_once(&once, server_once);
@@ -5745,7 +5756,7 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
     if (server->pid != getpid())
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int code = fault->cause ? fault->cause(server, argument, err)
                             : fault_state(server, fault, argument, err);
     model_set_faults(server->model, server->faults);
@@ -5760,7 +5771,7 @@ int snib_memory_has(snib_memory *server, const char *name)
 {
     model_key found;
     bool has = false;
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     for (int db = 0; db < FAULT_DATABASES; db++)
         has = has || model_key_find(server->model, db, name, strlen(name), &found);
     pthread_mutex_unlock(&snib__server_mutex);
@@ -5769,7 +5780,7 @@ int snib_memory_has(snib_memory *server, const char *name)
 
 int64_t snib_memory_connections(snib_memory *server)
 {
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int64_t n = (int64_t)server->count;
     pthread_mutex_unlock(&snib__server_mutex);
     return n;
@@ -5777,7 +5788,7 @@ int64_t snib_memory_connections(snib_memory *server)
 
 int64_t snib_memory_requests(snib_memory *server)
 {
-    pthread_mutex_lock(&snib__server_mutex);
+    snib__server_enter(server);
     int64_t n = (int64_t)model_requests(server->model);
     pthread_mutex_unlock(&snib__server_mutex);
     return n;

@@ -61,7 +61,8 @@ class Server:
 
             name = address.removeprefix(MEMORY)
             self.memory, self.url = testing.Server(name), address
-            path = f"\0snib-memory/{os.getpid()}/{name}"
+            space = os.stat("/proc/self/ns/pid").st_ino
+            path = f"\0snib-memory/{space}/{os.getpid()}/{name}"
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
         self._file = self._socket.makefile("rb")

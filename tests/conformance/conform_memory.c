@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,10 +18,13 @@ redisContext *connect_memory(const char *url, int index)
 {
     snib_error error;
     struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct stat ids;
     if (snib_memory_start(url + strlen(MEMORY), &memories[index], &error) != SNIB_OK)
         die("memory server", error.text);
-    int n = snprintf(to.sun_path + 1, sizeof to.sun_path - 1, "snib-memory/%d/%s", (int)getpid(),
-                     url + strlen(MEMORY));
+    if (stat("/proc/self/ns/pid", &ids) != 0)
+        die("memory server", "no namespace of process ids");
+    int n = snprintf(to.sun_path + 1, sizeof to.sun_path - 1, "snib-memory/%u/%d/%s",
+                     (unsigned)ids.st_ino, (int)getpid(), url + strlen(MEMORY));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, length) != 0)

@@ -1,6 +1,8 @@
 /* memory.c - memory servers: their faults, their clock, and what a client makes of them. */
+#define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <sched.h>
 #include <snib_testing.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +108,89 @@ static void programs(void **state)
     snib_memory_stop(server);
 }
 
+/* A client has the servers of its process, also of a child in which it lives on. */
+static void inherited(void **state)
+{
+    snib_memory *server, *own;
+    (void)state;
+    assert_int_equal(snib_memory_start("inherited", &server, NULL), SNIB_OK);
+    snib_client *client = client_of(server);
+    snib_lock *lock = must_lock(client, "name");
+    snib_hold *hold = must_acquire(lock, 0), *second;
+    pid_t child = fork();
+    if (child == 0) {
+        snib_error err;
+        int none = snib_lock_acquire(lock, 0, 0, &second, &err);
+        _exit(none == SNIB_ECONNECT && strstr(err.text, "no memory server of this name") &&
+                      snib_memory_start("inherited", &own, NULL) == SNIB_OK &&
+                      snib_lock_acquire(lock, 0, SOON_MS, &second, NULL) == SNIB_OK &&
+                      snib_memory_has(own, "name")
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    must_release(hold);
+    snib_client_free(client);
+    snib_memory_stop(server);
+}
+
+enum { NO_SPACE = 77 };
+
+/* Start a server, say so, and wait for the end of the pipe. */
+static void first_process(int ready, int until)
+{
+    snib_memory *server;
+    char byte = 0;
+    bool is_good =
+        snib_memory_start("first", &server, NULL) == SNIB_OK && write(ready, &byte, 1) == 1;
+    close(ready);
+    _exit(is_good && read(until, &byte, 1) == 0 ? 0 : 1);
+}
+
+/* A process whose child is the first of a namespace. */
+static pid_t container(const int ready[2], const int until[2])
+{
+    pid_t outer = fork();
+    if (outer != 0)
+        return outer;
+    close(until[1]);
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+        _exit(NO_SPACE);
+    pid_t inner = fork();
+    if (inner == 0)
+        first_process(ready[1], until[0]);
+    close(ready[1]);
+    int status;
+    _exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/* Containers that share a network may have programs of one id. */
+static void containers(void **state)
+{
+    int ready[2], until[2], status[2];
+    pid_t programs[2];
+    char byte;
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(until), 0);
+    for (int i = 0; i < 2; i++)
+        programs[i] = container(ready, until);
+    close(ready[1]);
+    while (read(ready[0], &byte, 1) == 1)
+        ; /* until both have said so, or failed */
+    close(until[1]);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(waitpid(programs[i], &status[i], 0), programs[i]);
+    close(ready[0]);
+    close(until[0]);
+    if (WIFEXITED(status[0]) && WEXITSTATUS(status[0]) == NO_SPACE)
+        skip();
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 0);
+}
+
 /* ---- the clock ---- */
 
 static void advance_loses(void **state)
@@ -190,6 +275,21 @@ static void key_expires(void **state)
     must_fault(server, "expire", "name");
     assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK); /* it asks */
     AWAIT(snib_hold_check(hold, NULL) == SNIB_LOST, SOON_MS);
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+/* A key ends with its lease, also while no request tells the server the time. */
+static void key_ends(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    must_fault(server, "stall", NULL);
+    assert_true(snib_memory_has(server, "name"));
+    assert_int_equal(snib_memory_advance(LEASE_MS - 50, NULL), SNIB_OK);
+    AWAIT(!snib_memory_has(server, "name"), SOON_MS);
+    must_fault(server, "resume", NULL);
     snib_hold_free(hold);
     snib_client_free(client);
 }
@@ -305,10 +405,11 @@ int main(void)
 {
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),   cmocka_unit_test(programs),   ON_SERVER(advance_loses),
-        ON_SERVER(advance_renews), ON_SERVER(reply_lost),        ON_SERVER(connections_killed),
-        ON_SERVER(key_expires),    ON_SERVER(server_fails_over), ON_SERVER(server_refuses),
-        ON_SERVER(bad_faults),     ON_SERVER(many_permits),      ON_SERVER(many_names),
+        cmocka_unit_test(names),      cmocka_unit_test(programs),    cmocka_unit_test(inherited),
+        cmocka_unit_test(containers), ON_SERVER(advance_loses),      ON_SERVER(advance_renews),
+        ON_SERVER(reply_lost),        ON_SERVER(connections_killed), ON_SERVER(key_expires),
+        ON_SERVER(server_fails_over), ON_SERVER(server_refuses),     ON_SERVER(bad_faults),
+        ON_SERVER(many_permits),      ON_SERVER(many_names),         ON_SERVER(key_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
