@@ -36,10 +36,10 @@ func TestDebugNamesTheProgram(t *testing.T) {
 	ctx, out := context.Background(), new(lines)
 	client, err := snib.Open(ctx, snibotel.Address(), snib.Debug(true), snib.Logger(slog.New(slog.NewTextHandler(out, nil))))
 	must(err)
-	// An order is told once in a process, and the test may run several times in one.
+	// A mistake is told once in a process, and the test may run several times in one.
 	lock := func(name string) snib.Doer { return snibotel.TraceLock(client.Mutex(name + client.ID())) }
 	done := func(context.Context) error { return nil }
-	kept, err := snibotel.TraceLock(client.Mutex("kept")).Lock(ctx)
+	kept, err := snibotel.TraceLock(client.Mutex("kept" + client.ID())).Lock(ctx)
 	must(err)
 	for _, names := range [][]string{{"one", "two"}, {"two", "one"}} {
 		must(lock(names[0]).Do(ctx, func(ctx context.Context) error { return lock(names[1]).Do(ctx, done) }))
