@@ -28,6 +28,9 @@ func debugged(t *testing.T, s *server, options ...snib.Option) (*snib.Client, lo
 	return open(t, s.url(), append(options, log.option(), snib.Debug(true))...), log
 }
 
+// once makes a name that is used once: a mistake is told once in a process, and a test may run several times in one.
+func once(client *snib.Client, name string) string { return name + " " + client.ID() }
+
 // nothing checks that no mistake was reported, at the end of a client.
 func (l logged) nothing(t *testing.T, client *snib.Client) {
 	t.Helper()
@@ -64,7 +67,8 @@ func TestDebugOrder(t *testing.T) {
 func TestDebugItself(t *testing.T) {
 	t.Parallel()
 	client, log := debugged(t, startServer(t))
-	mutex := client.Mutex("self")
+	name := once(client, "self")
+	mutex := client.Mutex(name)
 	outer := line(1)
 	must(t, mutex.Do(context.Background(), func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -74,7 +78,7 @@ func TestDebugItself(t *testing.T) {
 			_, err := mutex.Lock(ctx)
 			ended <- err
 		}()
-		log.until(t, "WARN", `mutex \"self\" is awaited at `+inner, `by the caller that holds it since `+outer, "waits for itself")
+		log.until(t, "WARN", `mutex \"`+name+`\" is awaited at `+inner, `by the caller that holds it since `+outer, "waits for itself")
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -86,9 +90,10 @@ func TestDebugItself(t *testing.T) {
 func TestDebugHold(t *testing.T) {
 	t.Parallel()
 	client, log := debugged(t, startServer(t), snib.DebugHold(100*time.Millisecond))
+	name := once(client, "long")
 	place := line(1)
-	must(t, client.Mutex("long").Do(context.Background(), func(context.Context) error {
-		log.until(t, "WARN", `mutex \"long\", acquired at `+place, "is still held after", "longer than debug_hold")
+	must(t, client.Mutex(name).Do(context.Background(), func(context.Context) error {
+		log.until(t, "WARN", `mutex \"`+name+`\", acquired at `+place, "is still held after", "longer than debug_hold")
 		return nil
 	}))
 }
@@ -96,11 +101,12 @@ func TestDebugHold(t *testing.T) {
 func TestDebugNeverUnlocked(t *testing.T) {
 	t.Parallel()
 	client, log := debugged(t, startServer(t))
+	keptName, droppedName := once(client, "kept"), once(client, "dropped")
 	place := line(1)
-	kept, err := client.Mutex("kept").Lock(context.Background())
+	kept, err := client.Mutex(keptName).Lock(context.Background())
 	must(t, err)
 	dropped := line(1)
-	_, err = client.Mutex("dropped").Lock(context.Background())
+	_, err = client.Mutex(droppedName).Lock(context.Background())
 	must(t, err)
 	for end := time.Now().Add(patience); ; {
 		runtime.GC()
@@ -112,9 +118,9 @@ func TestDebugNeverUnlocked(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	log.until(t, "WARN", `mutex \"dropped\" was acquired at `+dropped, "and never released")
+	log.until(t, "WARN", `mutex \"`+droppedName+`\" was acquired at `+dropped, "and never released")
 	must(t, client.Close())
-	log.until(t, "WARN", `mutex \"kept\", acquired at `+place, "is still held when its client is closed")
+	log.until(t, "WARN", `mutex \"`+keptName+`\", acquired at `+place, "is still held when its client is closed")
 	runtime.KeepAlive(kept)
 }
 
