@@ -24,6 +24,7 @@
 #define SERVER_READ_BYTES 16384
 #define SERVER_ADVANCE_MAX 31536000000
 #define SERVER_POLLS 2
+#define SERVER_BINDS 10000 /* for ten seconds */
 
 pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static snib_memory *server_first;
@@ -231,16 +232,30 @@ static void *server_main(void *argument)
 
 /* ---- start and stop --------------------------------------------------------------------------- */
 
-int snib__server_listen(snib_memory *server)
+/* Nobody else uses the address, but poll() in the thread, or a child that has not reached its exec yet, may still have the
+ * socket that was closed. */
+static int server_bind(int fd, const snib_memory *server)
 {
     struct sockaddr_un to;
     socklen_t n = snib__memory_address(&to, server->name);
+    int error = EADDRINUSE;
+    for (int tries = 0; error == EADDRINUSE && tries < SERVER_BINDS; tries++) {
+        if (tries > 0)
+            usleep(1000);
+        error = bind(fd, (struct sockaddr *)&to, n) == 0 ? 0 : errno;
+    }
+    return error;
+}
+
+int snib__server_listen(snib_memory *server)
+{
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&to, n) == 0 && listen(fd, 64) == 0) {
+    int error = fd < 0 ? errno : server_bind(fd, server);
+    if (error == 0 && listen(fd, 64) == 0) {
         server->listener = fd;
         return 0;
     }
-    int error = errno;
+    error = error ? error : errno;
     if (fd >= 0)
         close(fd);
     return error;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <snib_testing.h>
 #include <stdio.h>
@@ -331,6 +332,34 @@ static void server_refuses(void **state)
     snib_client_free(client);
 }
 
+static void *start_idle(void *out_server)
+{
+    assert_int_equal(sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0}), 0);
+    assert_int_equal(snib_memory_start(NULL, out_server, NULL), SNIB_OK);
+    return NULL;
+}
+
+/* The thread of the server has no time between two faults, because this one has it all. */
+static void refused_briefly(void **state)
+{
+    snib_memory *server;
+    cpu_set_t all, one;
+    pthread_t starter;
+    (void)state;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(pthread_create(&starter, NULL, start_idle, &server), 0);
+    assert_int_equal(pthread_join(starter, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        must_fault(server, "refuse", NULL);
+        EXPECT(snib_memory_fault(server, "accept", NULL, err), SNIB_OK);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    snib_memory_stop(server);
+}
+
 /* Many permits are taken by one command, and many end together. */
 static void many_permits(void **state)
 {
@@ -405,11 +434,14 @@ int main(void)
 {
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),      cmocka_unit_test(programs),    cmocka_unit_test(inherited),
-        cmocka_unit_test(containers), ON_SERVER(advance_loses),      ON_SERVER(advance_renews),
-        ON_SERVER(reply_lost),        ON_SERVER(connections_killed), ON_SERVER(key_expires),
-        ON_SERVER(server_fails_over), ON_SERVER(server_refuses),     ON_SERVER(bad_faults),
-        ON_SERVER(many_permits),      ON_SERVER(many_names),         ON_SERVER(key_ends),
+        cmocka_unit_test(names),     cmocka_unit_test(programs),
+        cmocka_unit_test(inherited), cmocka_unit_test(containers),
+        ON_SERVER(advance_loses),    ON_SERVER(advance_renews),
+        ON_SERVER(reply_lost),       ON_SERVER(connections_killed),
+        ON_SERVER(key_expires),      ON_SERVER(server_fails_over),
+        ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
+        ON_SERVER(many_permits),     ON_SERVER(many_names),
+        ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
