@@ -32,7 +32,8 @@
 // A lock without an explicit lease is renewed while it is held, by a thread of the C core that needs
 // no goroutine. When a hold can no longer be trusted it is lost, permanently, before the lease on the
 // server can have ended. The garbage collector does not release a hold that is dropped without an
-// Unlock: its lease runs out, and a log record says so.
+// Unlock: its lease runs out, and a log record says so. Nor does the end of the program, whether main
+// returns or calls os.Exit: close the clients before it.
 //
 // Errors are of type *[Error], with the lock's name, its kind and the reason of a loss; compare with
 // errors.Is and the constants from [ErrBusy] to [ErrForked].
