@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/snib-lock/snib/go/snibtest"
 )
@@ -28,7 +29,12 @@ func reach(address string) server {
 	if err != nil {
 		panic(err)
 	}
-	return server{"memory://", name, dial(fmt.Sprintf("@snib-memory/%d/%s", os.Getpid(), name)), memory}
+	ids, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		panic(err)
+	}
+	path := fmt.Sprintf("@snib-memory/%d/%d/%s", ids.Sys().(*syscall.Stat_t).Ino, os.Getpid(), name)
+	return server{"memory://", name, dial(path), memory}
 }
 
 func (s server) shutdown() string {
