@@ -5209,10 +5209,27 @@ static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char
 pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static snib_memory *server_first;
 static uint64_t server_ahead_ns, server_numbers;
+static unsigned server_standing; /* for so many steps of the clock */
+
+/* Until the next advance no server answers: a reply between the step of the clients' clock and that of the servers'
+ * would say that the one or the other was set. */
+static void server_stand(void)
+{
+    pthread_mutex_lock(&snib__server_mutex);
+    server_standing++;
+    pthread_mutex_unlock(&snib__server_mutex);
+}
 
 /* In the packages for Python and Go the core is in a library or package of its own, and the package
  * moves the clients' clock.  In C it is in the program, or in libsnib. */
 #ifdef SNIB_TESTING_APART
+SNIB_API void snib_memory_stand(void);
+
+void snib_memory_stand(void)
+{
+    server_stand();
+}
+
 static int server_advance_clients(int64_t ms, snib_error *err)
 {
     (void)ms, (void)err;
@@ -5223,6 +5240,7 @@ int snib_advance_clock(int64_t ms, snib_error *err) __attribute__((weak));
 
 static int server_advance_clients(int64_t ms, snib_error *err)
 {
+    server_stand();
     if (!snib_advance_clock)
         return snib__server_fail(err, SNIB_ENOTSUP, "the program is not linked with libsnib");
     return snib_advance_clock(ms, err);
@@ -5354,7 +5372,7 @@ static void server_watch(void *context, uint64_t id, const model_text *argv, siz
 
 static nfds_t server_polls(const snib_memory *server, struct pollfd *polls)
 {
-    bool open = !server->stalled;
+    bool open = !server->stalled && server_standing == 0;
     polls[0] = (struct pollfd){.fd = server->bell, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = open ? server->listener : -1, .events = POLLIN};
     for (size_t i = 0; i < server->count; i++) {
@@ -5373,7 +5391,7 @@ static void server_serve(snib_memory *server, const struct pollfd *polls, size_t
         ssize_t n = read(server->bell, &rung, sizeof rung);
         (void)n;
     }
-    if (server->stalled)
+    if (server->stalled || server_standing > 0)
         return;
     for (size_t i = polled; i > 0; i--) {
         if (!polls[SERVER_POLLS + i - 1].revents)
@@ -5462,6 +5480,7 @@ static void server_fork_child(void)
         close(server->bell);
     }
     server_first = NULL;
+    server_standing = 0;
     pthread_mutex_unlock(&snib__server_mutex);
 }
 
@@ -5575,8 +5594,11 @@ int snib_memory_advance(int64_t ms, snib_error *err)
     int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
     server_ahead_ns += (uint64_t)ms * 1000000u;
-    for (snib_memory *server = server_first; server; server = server->next)
+    server_standing -= server_standing > 0;
+    for (snib_memory *server = server_first; server; server = server->next) {
         model_time(server->model, server_now_ns());
+        snib__server_ring(server);
+    }
     pthread_mutex_unlock(&snib__server_mutex);
     return code;
 }

@@ -63,6 +63,26 @@ func TestASilentServerAndTheClock(t *testing.T) {
 	}
 }
 
+func TestNoClockSeemsToHaveBeenSet(t *testing.T) {
+	server := snibtest.Start(t)
+	client := open(t, server)
+	hold, err := client.Mutex("name").Lock(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		server.Advance(lease/3 + time.Millisecond)
+		for end := time.Now().Add(soon); hold.Remaining() < lease*2/3; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it is not renewed")
+			}
+		}
+	}
+	if moves := client.Stats().ClockMoves; moves != 0 {
+		t.Errorf("the clock has moved %d times", moves)
+	}
+}
+
 func TestTheKeyEnds(t *testing.T) {
 	server := snibtest.Start(t)
 	err := lostUnder(t, open(t, server), func() {

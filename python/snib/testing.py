@@ -61,6 +61,7 @@ def _load() -> ctypes.CDLL:
     lib.snib_memory_stop.restype = None
     lib.snib_memory_url.argtypes = [handle]
     lib.snib_memory_url.restype = text
+    lib.snib_memory_stand.restype = None
     lib.snib_memory_advance.argtypes = [number, ctypes.POINTER(_Error)]
     lib.snib_memory_fault.argtypes = [handle, text, text, ctypes.POINTER(_Error)]
     lib.snib_memory_has.argtypes = [handle, text]
@@ -147,8 +148,12 @@ class Server:
         if not 0 <= seconds <= 31536000:  # also false for a NaN
             raise _errors.make(-1, "the clock can be moved by 0 to 31536000 seconds")
         ms = math.ceil(seconds * 1000)
-        _core.advance_clock(ms)  # first: a client that is ahead gives a lock up too early, never late
-        _call(_lib.snib_memory_advance, ms)
+        with _mutex:
+            try:
+                _lib.snib_memory_stand()  # until both have moved, no server answers
+                _core.advance_clock(ms)
+            finally:
+                _call(_lib.snib_memory_advance, ms)
 
     def fault(self, name: str, argument: str | None = None) -> None:
         """Cause a fault by its name, as snib_memory_fault() in snib_testing.h describes it."""

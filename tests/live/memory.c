@@ -234,6 +234,21 @@ static void advance_renews(void **state)
     snib_client_free(client);
 }
 
+/* No server's clock seems to have been set when all clocks are moved. */
+static void advance_together(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
+        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
+    }
+    assert_int_equal(must_stats(client).clock_moves, 0);
+    must_release(hold);
+    snib_client_free(client);
+}
+
 /* ---- faults ---- */
 
 static void reply_lost(void **state)
@@ -436,14 +451,23 @@ int main(void)
 {
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),     cmocka_unit_test(programs),
-        cmocka_unit_test(inherited), cmocka_unit_test(containers),
-        ON_SERVER(advance_loses),    ON_SERVER(advance_renews),
-        ON_SERVER(reply_lost),       ON_SERVER(connections_killed),
-        ON_SERVER(key_expires),      ON_SERVER(server_fails_over),
-        ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
-        ON_SERVER(many_permits),     ON_SERVER(many_names),
-        ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
+        cmocka_unit_test(names),
+        cmocka_unit_test(programs),
+        cmocka_unit_test(inherited),
+        cmocka_unit_test(containers),
+        ON_SERVER(advance_loses),
+        ON_SERVER(advance_renews),
+        ON_SERVER(advance_together),
+        ON_SERVER(reply_lost),
+        ON_SERVER(connections_killed),
+        ON_SERVER(key_expires),
+        ON_SERVER(server_fails_over),
+        ON_SERVER(server_refuses),
+        ON_SERVER(bad_faults),
+        ON_SERVER(many_permits),
+        ON_SERVER(many_names),
+        ON_SERVER(key_ends),
+        cmocka_unit_test(refused_briefly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,14 @@ def test_small_steps_of_the_clock_are_renewed(memory: snib.testing.Server, user:
         hold.check()
 
 
+def test_no_clock_seems_to_have_been_set(memory: snib.testing.Server, user: snib.Client) -> None:
+    with user.lock("name").hold() as hold:
+        for _ in range(200):
+            memory.advance(LEASE / 3 + 0.001)
+            eventually(lambda: hold.remaining() > LEASE * 2 / 3, SOON)
+    assert user.stats().clock_moves == 0
+
+
 def test_a_lost_reply(memory: snib.testing.Server, user: snib.Client) -> None:
     with user.lock("name").hold():
         pass
