@@ -5,9 +5,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <snib_testing.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SOON_MS = 20000, LEASE_MS = 30000 };
@@ -249,6 +252,38 @@ static void advance_together(void **state)
     snib_client_free(client);
 }
 
+static _Atomic int64_t set_back_s;
+
+/* Instead of the library's, for the memory servers: a wall clock that can be set. */
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    int code = (int)syscall(SYS_clock_gettime, clock, out);
+    if (clock == CLOCK_REALTIME)
+        out->tv_sec -= set_back_s;
+    return code;
+}
+
+/* The machine's clock is set while something is held: servers and clients go on by their own. */
+static void clock_set_back(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client = client_of(server);
+    snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
+    for (int i = 0; i < 2; i++) { /* with each renewal the server is asked for its time */
+        set_back_s = i * 3600;
+        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
+        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
+    }
+    assert_int_equal(must_stats(client).clock_moves, 0);
+    must_fault(server, "stall", NULL);
+    assert_int_equal(snib_memory_advance(LEASE_MS + 1, NULL), SNIB_OK);
+    assert_false(snib_memory_has(server, "name"));
+    must_fault(server, "resume", NULL);
+    set_back_s = 0;
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
 /* ---- faults ---- */
 
 static void reply_lost(void **state)
@@ -451,23 +486,15 @@ int main(void)
 {
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(programs),
-        cmocka_unit_test(inherited),
-        cmocka_unit_test(containers),
-        ON_SERVER(advance_loses),
-        ON_SERVER(advance_renews),
-        ON_SERVER(advance_together),
-        ON_SERVER(reply_lost),
-        ON_SERVER(connections_killed),
-        ON_SERVER(key_expires),
-        ON_SERVER(server_fails_over),
-        ON_SERVER(server_refuses),
-        ON_SERVER(bad_faults),
-        ON_SERVER(many_permits),
-        ON_SERVER(many_names),
-        ON_SERVER(key_ends),
-        cmocka_unit_test(refused_briefly),
+        cmocka_unit_test(names),     cmocka_unit_test(programs),
+        cmocka_unit_test(inherited), cmocka_unit_test(containers),
+        ON_SERVER(advance_loses),    ON_SERVER(advance_renews),
+        ON_SERVER(advance_together), ON_SERVER(clock_set_back),
+        ON_SERVER(reply_lost),       ON_SERVER(connections_killed),
+        ON_SERVER(key_expires),      ON_SERVER(server_fails_over),
+        ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
+        ON_SERVER(many_permits),     ON_SERVER(many_names),
+        ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
