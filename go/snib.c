@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7635c60efe4593d4"
+#define SNIB_BUILD_ID "b0973065d84fe4f0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -30571,8 +30571,9 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (now > due + e->config.lease / 6)
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal is %d ms late: this process gets too little CPU time",
-                         (int)((now - due) / SNIB__MS));
+                         "a renewal is %lld ms late: this process gets too little CPU time, or the "
+                         "machine was suspended",
+                         (long long)((now - due) / SNIB__MS));
 }
 
 /* How many ids the server must check for a hold. */

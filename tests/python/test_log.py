@@ -317,7 +317,7 @@ TRIED = {
     '%s says that the master of \\"%.60s\\" is %s': "test_sentinels",
     "a broken connection to %s could not be killed": "test_a_connection_that_cannot_be_ended",
     "a further connection to %s reached another server": "tests/unit/lanes.c: lane_to_another_server_is_refused",
-    "a renewal is %d ms late": "test_a_late_renewal",
+    "a renewal is %lld ms late": "test_a_late_renewal",
     "broken connections to %s cannot be killed": "test_a_connection_that_cannot_be_ended",
     "cannot renew the login": "test_renewed_logins",
     "connected to %s": "test_connections",

@@ -242,6 +242,13 @@ MUTANTS = [
         "unit_hold",
     ),
     Mutant(
+        "a renewal that is a month late is early",
+        "engine/watchdog.c",
+        "(long long)((now - due) / SNIB__MS)",
+        "(long long)(int)((now - due) / SNIB__MS)",
+        "unit_hold",
+    ),
+    Mutant(
         "a renewal that comes too late counts",
         "engine/watchdog.c",
         "hold->phase != SNIB__HELD ||\n"
