@@ -20,8 +20,8 @@ type clientOptions struct {
 // ?lease=10s&recheck=500ms, under the names in their comments; an Option takes precedence over the URL's.
 type Option func(*clientOptions)
 
-// Credentials are the options username and password, used instead of those in the URL. An empty user name
-// means that there is only a password.
+// Credentials are the options username and password, used instead of those in the URL. An empty one is not given: then
+// that of the URL counts, if there is one.
 func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
 }
