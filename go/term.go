@@ -20,23 +20,23 @@ import (
 // does not wait for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
 // signal.NotifyContext to [Mutex.Do], which unlocks when the work has ended.
 func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
-	signals, stopped := make(chan os.Signal, 1), make(chan struct{})
+	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			closeAll(clients)
-			if then == nil {
-				then = raise
-			}
-			then(s)
-		case <-stopped:
+		s, came := <-signals
+		if !came {
+			return
 		}
+		signal.Stop(signals)
+		closeAll(clients)
+		if then == nil {
+			then = raise
+		}
+		then(s)
 	}()
 	return sync.OnceFunc(func() {
 		signal.Stop(signals)
-		close(stopped)
+		close(signals) // a signal that came before is still taken
 	})
 }
 

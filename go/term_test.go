@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,5 +91,23 @@ func TestCloseOnTerm(t *testing.T) {
 				t.Errorf("%s locks are left", n)
 			}
 		})
+	}
+}
+
+// A signal that came before stop is not forgotten, however soon stop follows it.
+func TestCloseOnTermStoppedAtOnce(t *testing.T) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGTERM)
+	defer signal.Stop(heard)
+	for range rounds(1000) {
+		closed := make(chan os.Signal, 1)
+		stop := snib.CloseOnTerm(func(s os.Signal) { closed <- s })
+		must(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		for len(heard) == 0 {
+			runtime.Gosched()
+		}
+		<-heard
+		stop()
+		soon(t, closed)
 	}
 }
