@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b0973065d84fe4f0"
+#define SNIB_BUILD_ID "8fe78d95f59e51f8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -128,7 +128,7 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
 /* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
-/* snib__address_memory - the same for a memory server of the process that connects; see memory.h. */
+/* snib__address_memory - the same for a memory server of the process that connects; see driver/memory.h. */
 bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
@@ -5271,12 +5271,12 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
                   use->label, use->place, held->place);
 }
 
-/* With other processes, unless nothing may be known about this one. */
+/* With other processes, unless nothing may be known about this one, or the server has no others: a test counts its requests. */
 static void debug_exchange(struct snib__client *client, snib__time now)
 {
     struct snib__engine *engine = client->driver.engine;
     const struct snib__debug *debug = client->debug;
-    if (!client->identity)
+    if (!client->identity || client->url.memory)
         return;
     snib__peers_read(engine, debug->server, now, debug_tell_circle, client);
     snib__peers_write(engine, debug->server, debug->process, now);
@@ -12020,32 +12020,18 @@ void snib__unpark_all(_Atomic uint32_t *word)
 
 
 
-/* ---- net/memory.h -----------------------------------------------------------------------------*/
+/* ---- driver/memory.h --------------------------------------------------------------------------*/
 
-/* memory.h - where the memory servers of a process listen; shared with the test kit, which is linked apart. */
-#ifndef SNIB__MEMORY_H
-#define SNIB__MEMORY_H
+/* memory.h - where memory servers listen; shared with the test kit, which is linked apart. */
+#ifndef SNIB__DRIVER_MEMORY_H
+#define SNIB__DRIVER_MEMORY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#define SNIB__MEMORY_NAME_MAX 64
-
-static inline bool snib__memory_is_name(const char *name, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        char lower = (char)(name[i] | 0x20);
-        if (!(lower >= 'a' && lower <= 'z') && !(name[i] >= '0' && name[i] <= '9') &&
-            name[i] != '-' && name[i] != '_')
-            return false;
-    }
-    return n > 0 && n <= SNIB__MEMORY_NAME_MAX;
-}
 
 /* snib__memory_address - the abstract unix socket of the memory server `name` of this process; returns the length.  A
  * process has its id in a namespace: containers that share a network may have processes of the same id. */
@@ -32802,6 +32788,30 @@ const struct snib__lock_kind snib__write = {
 
 /* address.c - see address.h. */
 
+
+/* ---- net/memory.h -----------------------------------------------------------------------------*/
+
+/* memory.h - the names of memory servers; shared with the test kit, which is linked apart. */
+#ifndef SNIB__MEMORY_H
+#define SNIB__MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SNIB__MEMORY_NAME_MAX 64
+
+static inline bool snib__memory_is_name(const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char lower = (char)(name[i] | 0x20);
+        if (!(lower >= 'a' && lower <= 'z') && !(name[i] >= '0' && name[i] <= '9') &&
+            name[i] != '-' && name[i] != '_')
+            return false;
+    }
+    return n > 0 && n <= SNIB__MEMORY_NAME_MAX;
+}
+
+#endif
 
 #include <stdio.h>
 #include <string.h>

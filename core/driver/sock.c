@@ -1,6 +1,6 @@
 #include "driver/sock.h"
 
-#include "net/memory.h"
+#include "driver/memory.h"
 
 #include <errno.h>
 #include <stdatomic.h>

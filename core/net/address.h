@@ -27,7 +27,7 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
 /* snib__address_path - the same for a unix socket. */
 bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
-/* snib__address_memory - the same for a memory server of the process that connects; see memory.h. */
+/* snib__address_memory - the same for a memory server of the process that connects; see driver/memory.h. */
 bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same

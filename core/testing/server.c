@@ -5,6 +5,7 @@
  * while it polls. */
 #include "server.h"
 
+#include "driver/memory.h"
 #include "net/memory.h"
 
 #include <errno.h>

@@ -5146,19 +5146,41 @@ void snib__server_cut_all(snib_memory *server);
 #endif
 
 
-/* ---- net/memory.h -----------------------------------------------------------------------------*/
+/* ---- driver/memory.h --------------------------------------------------------------------------*/
 
-/* memory.h - where the memory servers of a process listen; shared with the test kit, which is linked apart. */
-#ifndef SNIB__MEMORY_H
-#define SNIB__MEMORY_H
+/* memory.h - where memory servers listen; shared with the test kit, which is linked apart. */
+#ifndef SNIB__DRIVER_MEMORY_H
+#define SNIB__DRIVER_MEMORY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* snib__memory_address - the abstract unix socket of the memory server `name` of this process; returns the length.  A
+ * process has its id in a namespace: containers that share a network may have processes of the same id. */
+static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char *name)
+{
+    struct stat ids;
+    unsigned space = stat("/proc/self/ns/pid", &ids) == 0 ? (unsigned)ids.st_ino : 0;
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "snib-memory/%u/%d/%.64s", space,
+                     (int)getpid(), name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+#endif
+
+/* ---- net/memory.h -----------------------------------------------------------------------------*/
+
+/* memory.h - the names of memory servers; shared with the test kit, which is linked apart. */
+#ifndef SNIB__MEMORY_H
+#define SNIB__MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 #define SNIB__MEMORY_NAME_MAX 64
 
@@ -5171,18 +5193,6 @@ static inline bool snib__memory_is_name(const char *name, size_t n)
             return false;
     }
     return n > 0 && n <= SNIB__MEMORY_NAME_MAX;
-}
-
-/* snib__memory_address - the abstract unix socket of the memory server `name` of this process; returns the length.  A
- * process has its id in a namespace: containers that share a network may have processes of the same id. */
-static inline socklen_t snib__memory_address(struct sockaddr_un *out, const char *name)
-{
-    struct stat ids;
-    unsigned space = stat("/proc/self/ns/pid", &ids) == 0 ? (unsigned)ids.st_ino : 0;
-    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "snib-memory/%u/%d/%.64s", space,
-                     (int)getpid(), name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
 #endif
