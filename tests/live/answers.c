@@ -89,11 +89,16 @@ static long long number(struct world *world, const char *name)
     return value;
 }
 
+static const char *cell = ""; /* the request of the cell */
+static int cell_fate;
+
 /* Any request that the client still has to send comes before this ping, so the number is final. */
 static void expect_number(struct world *world, const char *name, long long want)
 {
     EXPECT(snib_client_ping(world->client, -1, err), SNIB_OK);
-    assert_int_equal(number(world, name), want);
+    long long have = number(world, name);
+    if (have != want)
+        fail_msg("%s, fate %d: %s is %lld instead of %lld", cell, cell_fate, name, have, want);
 }
 
 static snib_lock *semaphore(struct world *world, const char *name)
@@ -375,27 +380,35 @@ static void list(struct world *world, int fate)
 
 static void all_cells(void **state)
 {
-    static void (*const requests[])(struct world *, int) = {mutex_acquire,
-                                                            mutex_release,
-                                                            mutex_info,
-                                                            mutex_force,
-                                                            semaphore_acquire,
-                                                            semaphore_release,
-                                                            semaphore_count,
-                                                            semaphore_info,
-                                                            semaphore_force,
-                                                            extension,
-                                                            renewal,
-                                                            hand_over,
-                                                            question,
-                                                            latch_wait,
-                                                            ping,
-                                                            describe,
-                                                            list};
+    static const struct {
+        const char *name;
+        void (*make)(struct world *, int fate);
+    } requests[] = {
+        {"mutex_acquire", mutex_acquire},
+        {"mutex_release", mutex_release},
+        {"mutex_info", mutex_info},
+        {"mutex_force", mutex_force},
+        {"semaphore_acquire", semaphore_acquire},
+        {"semaphore_release", semaphore_release},
+        {"semaphore_count", semaphore_count},
+        {"semaphore_info", semaphore_info},
+        {"semaphore_force", semaphore_force},
+        {"extension", extension},
+        {"renewal", renewal},
+        {"hand_over", hand_over},
+        {"question", question},
+        {"latch_wait", latch_wait},
+        {"ping", ping},
+        {"describe", describe},
+        {"list", list},
+    };
     struct world *world = *state;
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
-        for (int fate = 0; fate < FATES; fate++)
-            requests[i](world, fate);
+        for (int fate = 0; fate < FATES; fate++) {
+            cell = requests[i].name;
+            cell_fate = fate;
+            requests[i].make(world, fate);
+        }
 }
 
 /* ---- Not sent, and late ---------------------------------------------------------------------------- */

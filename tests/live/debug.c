@@ -56,13 +56,19 @@ static void world_free(struct world *world)
     snib_client_free(world->client);
 }
 
-/* The next warning. */
+/* On a machine that stalls, a renewal may be late, and said to be. */
+static bool is_mistake(const snib_event *event)
+{
+    return event->kind == SNIB_EVENT_LOG && strncmp(event->text, "debug: ", 7) == 0;
+}
+
+/* The next warning of a mistake. */
 static const char *warning(struct world *world)
 {
     static snib_event event;
     do
         event = must_event(world->log, PROMPT_MS);
-    while (event.kind != SNIB_EVENT_LOG);
+    while (!is_mistake(&event));
     assert_int_equal(event.reason, SNIB_LOG_WARNING);
     return event.text;
 }
@@ -77,8 +83,9 @@ static void expect_warning(struct world *world, const char *want)
 static void expect_none(struct world *world)
 {
     snib_event event;
-    if (snib_queue_drain(world->log, &event, 1, NULL) != 0)
-        fail_msg("%s", event.text);
+    while (snib_queue_drain(world->log, &event, 1, NULL) != 0)
+        if (is_mistake(&event))
+            fail_msg("%s", event.text);
 }
 
 /* Take one, and another under it; release both. */

@@ -583,6 +583,31 @@ static void carried_twice_for_one_owner(void **state)
     snib__engine_free(engine);
 }
 
+/* A lock on several servers that its release finds lost counts like any other loss, and is logged. */
+static void carried_and_found_lost(void **state)
+{
+    (void)state;
+    const char *text;
+    int32_t level, code;
+    bool told = false;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    struct snib__outer outer = {0};
+    struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER, .outer = &outer};
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB__OUTER, "?m"), &how, now, &code);
+    assert_true(snib__outer_granted(engine, &outer, now + SECOND, now));
+    struct snib__hold *hold = acquired(engine, op);
+    op = snib__engine_release(engine, hold, now, &code);
+    snib__outer_ended(engine, &outer, SNIB_LOST, now);
+    assert_true(op->done && op->code == SNIB_LOST && op->reason == SNIB_REASON_DELETED);
+    assert_int_equal(engine->stats.lost_deleted, 1);
+    while ((text = snib__engine_take_log(engine, &level)))
+        told = told || strstr(text, "lost");
+    assert_true(told);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -599,6 +624,7 @@ int main(void)
         cmocka_unit_test(late_reentry),
         cmocka_unit_test(late_carrier),
         cmocka_unit_test(carried_twice_for_one_owner),
+        cmocka_unit_test(carried_and_found_lost),
         cmocka_unit_test(sooner_than_was_said),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),

@@ -496,4 +496,11 @@ MUTANTS = [
         "return !parts || wanted > 0;",
         "live/votes quarantine",
     ),
+    Mutant(
+        "a lock on several servers that its release finds lost is not counted",
+        "engine/outer.c",
+        "if (code == SNIB_LOST)\n            snib__hold_found_lost",
+        "if (code == SNIB_LOST && hold->reason)\n            snib__hold_found_lost",
+        "unit_hold",
+    ),
 ]
