@@ -157,6 +157,31 @@ static void extended_and_released(void **state)
     teams_close(world);
 }
 
+/* The second of two extensions begins when the first has its answer, not with the next renewal, a quarter of an hour later. */
+static void extended_twice_at_once(void **state)
+{
+    struct teams_world *world = *state;
+    teams_open(world, 0, NULL);
+    for (EACH_TEAM(world, team)) {
+        snib_hold *hold = must_acquire(team->group, PROMPT_MS);
+        snib_queue *queue = must_queue(world->ours[team->is->of[0].server]);
+        EXPECT(snib_hold_extend(hold, 3600000, err), SNIB_OK);
+        for (int i = 0; i < SERVERS; i++)
+            server_pause(&world->servers[i]);
+        for (uint64_t i = 1; i <= 2; i++)
+            EXPECT(snib_hold_extend_submit(hold, 3600000 * (int64_t)i, queue, i, NULL, err),
+                   SNIB_OK);
+        for (int i = 0; i < SERVERS; i++)
+            server_continue(&world->servers[i]);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(must_event(queue, 2 * PROMPT_MS).code, SNIB_OK);
+        assert_true(snib_hold_remaining_ms(hold) > 7000000);
+        must_release(hold);
+        snib_queue_free(queue);
+    }
+    teams_close(world);
+}
+
 /* A majority is enough. */
 static void extended_by_most(void **state)
 {
@@ -178,10 +203,15 @@ static void extended_by_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renewed),          cmocka_unit_test(fixed_lease_ends),
-        cmocka_unit_test(extended),         cmocka_unit_test(extended_ends),
-        cmocka_unit_test(extended_by_most), cmocka_unit_test(extended_and_released),
-        cmocka_unit_test(max_hold_ends),    cmocka_unit_test(fixed_lease_lasts),
+        cmocka_unit_test(renewed),
+        cmocka_unit_test(fixed_lease_ends),
+        cmocka_unit_test(extended),
+        cmocka_unit_test(extended_ends),
+        cmocka_unit_test(extended_by_most),
+        cmocka_unit_test(extended_and_released),
+        cmocka_unit_test(max_hold_ends),
+        cmocka_unit_test(fixed_lease_lasts),
+        cmocka_unit_test(extended_twice_at_once),
     };
     return cmocka_run_group_tests(tests, teams_start, teams_stop);
 }

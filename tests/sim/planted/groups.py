@@ -503,4 +503,11 @@ MUTANTS = [
         "if (code == SNIB_LOST && hold->reason)\n            snib__hold_found_lost",
         "unit_hold",
     ),
+    Mutant(
+        "the second of two extensions at once waits for other news of its lock",
+        "api/group.c",
+        "c->again = true; /* there may be another one */",
+        "",
+        "live/group_leases extended_twice_at_once",
+    ),
 ]

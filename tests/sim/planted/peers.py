@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "a process that does not want to be known is",
         "api/debug.c",
-        "    if (!client->identity)\n        return;\n",
+        "    if (!client->identity || client->url.memory)\n        return;\n",
         "",
         "live/peers nothing_to_tell",
     ),
