@@ -998,8 +998,8 @@ SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
  * Returns  their number (0: none), SNIB_EINUSE if another thread is in snib_queue_wait(), or an error. */
 SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
 
-/* snib_queue_wait - the same, for one thread at a time, but block until there is an event, timeout_ms has passed (-1: no limit), a signal
- * handler has run or snib_queue_wake() was called; without an event, return 0. */
+/* snib_queue_wait - the same, for one thread at a time, but block until there is an event, timeout_ms has passed
+ * (-1: no limit), a signal handler has run or snib_queue_wake() was called; without an event, return 0. */
 SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);

@@ -715,6 +715,7 @@ static int reader_child_main(const char *url, int64_t timeout_ms)
     snib_client *client = must_open(url);
     EXPECT(snib_client_ping(client, -1, err), SNIB_OK);
     assert_int_equal(pthread_create(&reader.thread, NULL, reader_main, client), 0);
+    pthread_detach(reader.thread);
     atexit(reader_exit);
     exit(0);
 }

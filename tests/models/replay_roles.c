@@ -599,6 +599,7 @@ static void step_cut(void)
 {
     if (!sock_now())
         differ("there is no connection");
+    command()->backoff = 0; /* it has lasted: the pause is shorter than the thread's sleeps */
     end_of(sock_now()->fd)->cut = true;
 }
 

@@ -25,11 +25,11 @@
 
 static char folder[] = "/tmp/snib-tls-XXXXXX";
 
-/* The path of a file in that folder; eight results are valid at once. */
+/* The path of a file in that folder; of each thread eight results are valid at once. */
 static char *at(const char *name)
 {
-    static char paths[8][128];
-    static int next;
+    static _Thread_local char paths[8][128];
+    static _Thread_local int next;
     char *path = paths[next++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
