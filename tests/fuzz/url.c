@@ -159,7 +159,7 @@ static void write_url(struct writer *w, const struct snib__url *url,
     if (url->username || url->password)
         write_text(w, "@");
     if (path[0] == '@')
-        write_text(w, strrchr(path, '/') + 1);
+        write_text(w, path + 1);
     else if (is_unix)
         write_text(w, "/"), write_encoded(w, url->addresses[0].path + 1);
     else
