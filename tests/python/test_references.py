@@ -27,7 +27,7 @@ from snib import _core
 from support import PATIENCE, Server
 
 CALLS = 1000
-ROUNDS = 3
+ROUNDS = 10
 PAIRS = 200_000 if os.environ.get("SNIB_TEST_ALL") else 2_000
 
 
