@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e97b8a49cfe3920a"
+#define SNIB_BUILD_ID "c1fe0cd6c1e1126d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -9653,8 +9653,8 @@ void snib__queue_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
-    snib__driver_leave(
-        &client->driver); /* pushes cancelled operations, and losses that are not told yet */
+    /* This pushes cancelled operations, and losses that are not told yet. */
+    snib__driver_leave(&client->driver);
     while (queue_forget(queue))
         ;
     snib__sys_close(queue->leader.set);
@@ -12406,8 +12406,8 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
     socklen_t n = sizeof address;
-    if (path[0] ==
-        '@') /* of this process, which may be the child of the one that opened the client */
+    /* A memory server is the process's own, which may be the child of the one that opened the client. */
+    if (path[0] == '@')
         n = snib__memory_address(&address, path + 1);
     else
         snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -13403,8 +13403,8 @@ struct snib__openssl {
 /* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
  * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
-void snib__openssl_forked(
-    void); /* in the child of a fork, which has not awaited a slow first call */
+/* In the child of a fork, which has not awaited a slow first call. */
+void snib__openssl_forked(void);
 
 /* tls.c's side of the BIO. */
 int snib__tls_bio_read(BIO *bio, char *out, int cap);

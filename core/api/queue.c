@@ -459,8 +459,8 @@ void snib__queue_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);
-    snib__driver_leave(
-        &client->driver); /* pushes cancelled operations, and losses that are not told yet */
+    /* This pushes cancelled operations, and losses that are not told yet. */
+    snib__driver_leave(&client->driver);
     while (queue_forget(queue))
         ;
     snib__sys_close(queue->leader.set);

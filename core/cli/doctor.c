@@ -28,8 +28,8 @@ struct doctor {
     size_t info_used;
     char *way; /* SNIB_SERVER_WAY's */
     size_t way_used;
-    const struct trial
-        *announced; /* the first kind that works and announces releases; NULL: none does */
+    /* The first kind that works and announces releases; NULL: none does. */
+    const struct trial *announced;
 };
 
 /* ---- reporting ------------------------------------------------------------------------------- */

@@ -361,8 +361,8 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = -1;
     socklen_t n = sizeof address;
-    if (path[0] ==
-        '@') /* of this process, which may be the child of the one that opened the client */
+    /* A memory server is the process's own, which may be the child of the one that opened the client. */
+    if (path[0] == '@')
         n = snib__memory_address(&address, path + 1);
     else
         snprintf(address.sun_path, sizeof address.sun_path, "%s", path);

@@ -135,8 +135,8 @@ struct snib__openssl {
 /* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
  * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
-void snib__openssl_forked(
-    void); /* in the child of a fork, which has not awaited a slow first call */
+/* In the child of a fork, which has not awaited a slow first call. */
+void snib__openssl_forked(void);
 
 /* tls.c's side of the BIO. */
 int snib__tls_bio_read(BIO *bio, char *out, int cap);
