@@ -98,6 +98,7 @@ def nest(client, one, two):
 
 with snib.connect(sys.argv[1], debug=True, label=sys.argv[2]) as client:
     nest(client, *sys.argv[3:])
+    print("nested", flush=True)
     while not all(label in "".join(seen) for label in (" in pay (pid ", " in refund (pid ")):
         time.sleep(0.01)
     print("\\n".join(seen))
@@ -115,7 +116,9 @@ def test_two_orders_of_two_processes(server: Server, tmp_path: Path) -> None:
     runs = {}
     for label, names in orders.items():
         command = [sys.executable, str(program), server.url, label, *names]
-        runs[label] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert run.stdout and run.stdout.readline() == "nested\n"  # at the same time they could deadlock
+        runs[label] = run
     told = []
     for run in runs.values():  # each stays until both are told
         assert run.stdout
