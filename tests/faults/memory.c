@@ -200,7 +200,8 @@ static void fail_each(const struct program *program, struct server *server, bool
         if (WEXITSTATUS(status) > ENDED_WITH_ERROR)
             fail_msg("%s, allocation %ld: outcome %d", program->name, n, WEXITSTATUS(status));
         WEXITSTATUS(status) == ENDED_WITH_ERROR ? errors++ : endured++;
-        AWAIT(all_given_back(server) && server_channels(server) == 0, 5 * SHORT_MS);
+        AWAIT(all_given_back(server) && server_channels(server) == 0,
+              WAIT_MS); /* leases are far shorter */
         if (program->kind == SNIB_PERMITS)
             assert_int_equal(server_integer(server, "INCRBY taken 0"), 1); /* none is lost */
     }
