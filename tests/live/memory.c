@@ -220,16 +220,22 @@ static void advance_loses(void **state)
     snib_client_free(other);
 }
 
-/* A third of a lease: the hold is renewed, and lives through more than a lease of such steps. */
+/* Steps of a third of a lease, in each of which the hold is renewed. */
+static void advance_by_thirds(snib_hold *hold, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
+        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
+    }
+}
+
+/* The hold lives through more than a lease of such steps. */
 static void advance_renews(void **state)
 {
     snib_memory *server = *state;
     snib_client *client = client_of(server);
     snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
-    for (int i = 0; i < 6; i++) {
-        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
-        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
-    }
+    advance_by_thirds(hold, 6);
     assert_int_equal(snib_hold_check(hold, NULL), SNIB_OK);
     assert_true(snib_memory_has(server, "name"));
     must_release(hold);
@@ -243,10 +249,7 @@ static void advance_together(void **state)
     snib_memory *server = *state;
     snib_client *client = client_of(server);
     snib_hold *hold = must_acquire(must_lock(client, "name"), 0);
-    for (int i = 0; i < 200; i++) {
-        assert_int_equal(snib_memory_advance(LEASE_MS / 3 + 1, NULL), SNIB_OK);
-        AWAIT(snib_hold_remaining_ms(hold) > LEASE_MS * 2 / 3, SOON_MS);
-    }
+    advance_by_thirds(hold, 200);
     assert_int_equal(must_stats(client).clock_moves, 0);
     must_release(hold);
     snib_client_free(client);
