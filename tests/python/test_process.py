@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import statistics
 import struct
 import subprocess
@@ -411,68 +410,6 @@ def test_files_of_a_daemon(server: Server, tmp_path: Path, used: str) -> None:
     assert {path.read_text() for path in tmp_path.iterdir()} == {"last words"}
 
 
-GUNICORN = """
-import os, snib
-
-URL = {url!r}
-client = snib.connect(URL, lease=10)
-lock = client.lock("request")
-hold = client.lock("master").hold()
-master = client.id
-
-def app(environ, start_response):
-    try:
-        hold.check()
-        inherited = "works"
-    except snib.Forked:
-        inherited = "forked"
-    with lock as mine:
-        mine.check()
-        other = client.id != master
-        body = f"{{inherited}} {{client.lock('master').locked()}} {{other}}".encode()
-    start_response("200 OK", [("Content-Length", str(len(body)))])
-    return [body]
-"""
-
-
-def listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as peer:
-        return peer.connect_ex(str(path)) == 0
-
-
-def request(path: Path) -> str:
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(str(path))
-        peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        reply = b""
-        while part := peer.recv(4096):
-            reply += part
-    return reply.rpartition(b"\r\n\r\n")[2].decode()
-
-
-def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
-    """A lock held by the master survives its workers, which use the client that it created."""
-    (tmp_path / "web.py").write_text(GUNICORN.format(url=server.url))
-    path = tmp_path / "web"
-    log = (tmp_path / "log").open("w")
-    gunicorn = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--preload", "-w", "2", "-b", f"unix:{path}", "web:app"],
-        cwd=tmp_path,
-        stderr=log,
-    )
-    try:
-        eventually(lambda: listens(path))
-        assert {request(path) for _ in range(20)} == {"forked True True"}
-        owner = server.admin.hkeys("master")
-        gunicorn.send_signal(signal.SIGHUP)  # replaces the workers; with --preload the application stays
-        eventually(lambda: (tmp_path / "log").read_text().count("Booting") == 4)
-        assert request(path) == "forked True True"
-        assert server.admin.hkeys("master") == owner
-    finally:
-        gunicorn.terminate()
-        assert gunicorn.wait(PATIENCE) == 0
-
-
 # ---- Exit ----------------------------------------------------------------------------------------
 
 EXITS = {
@@ -817,69 +754,3 @@ def test_the_stub_names_what_the_module_has() -> None:
     }
     there = {name for name in dir(snib._core) if not name.startswith(("_", "SWIG"))}
     assert there == described
-
-
-CELERY = """
-import os, sys, celery, celery.signals, snib
-
-app = celery.Celery("work", broker={broker!r}, backend={broker!r})
-client = snib.connect({url!r}, lease=10)
-lock = client.lock("task")
-hold = client.lock("master").hold() if "worker" in sys.argv else None  # not where tasks are sent
-master = client.id
-
-@celery.signals.worker_process_shutdown.connect
-def end(**_):
-    client.close()
-
-@app.task
-def count():
-    client.lock(f"kept:{{os.getpid()}}").acquire(timeout=0)  # kept from one task to the next
-    try:
-        hold.check()
-        inherited = "works"
-    except snib.Forked:
-        inherited = "forked"
-    with lock as mine:
-        mine.check()
-        with open("count", "r+") as file:
-            seen = int(file.read())
-            file.seek(0)
-            file.write(str(seen + 1))
-    return f"{{inherited}} {{client.id != master}}"
-"""
-
-
-def test_celery(server: Server, tmp_path: Path) -> None:
-    """Celery's processes, which are replaced now and then, use the client that the application created."""
-    path = tmp_path / "log"
-    (tmp_path / "count").write_text("0")
-    broker = server.url.partition("?")[0].replace("unix://", "redis+socket://")
-    (tmp_path / "work.py").write_text(CELERY.format(broker=broker, url=server.url))
-    words = [sys.executable, "-m", "celery", "-A", "work", "--quiet", "worker", "-P", "prefork", "-c", "3"]
-    worker = subprocess.Popen(
-        [*words, "--max-tasks-per-child", "3", "--without-gossip", "--without-mingle"],
-        cwd=tmp_path,
-        stdout=path.open("w"),
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "C_FORCE_ROOT": "1"},
-    )
-    patience = 5 * PATIENCE  # on a slow machine Celery is slow to start, and starts ten processes
-    send = (
-        "import work\n"
-        "results = [work.count.delay() for _ in range(20)]\n"
-        f"print({{result.get(timeout={patience}) for result in results}})"
-    )
-    try:
-        sent = subprocess.run(
-            [sys.executable, "-c", send], cwd=tmp_path, capture_output=True, text=True, timeout=patience
-        )
-        assert sent.stdout == "{'forked True'}\n", sent.stderr + path.read_text()
-        assert (tmp_path / "count").read_text() == "20"
-        assert server.admin.exists("master")
-    finally:
-        worker.terminate()
-        assert worker.wait(patience) == 0, path.read_text()
-    assert not server.admin.exists("master")
-    assert not server.admin.keys("kept:*")
-    server.admin.flushall()
