@@ -43,7 +43,7 @@ def tests_of(folder: Path) -> Iterator[Test]:
         environment = dict(each.split("=", 1) for each in properties.get("ENVIRONMENT", []))
         if name.startswith("cli_"):
             target = "snib_command"
-        elif name == "conformance":
+        elif name.startswith("conformance"):
             target = "conform"
         else:
             target = Path(command[0]).name
