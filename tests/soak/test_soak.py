@@ -13,17 +13,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("topology", "interop", "histories"))]
 
+from announce import Announcement  # noqa: E402
 from flat import FEWEST, MOST, Curve  # noqa: E402
-from history import MS  # noqa: E402
+from history import MS, SECOND  # noqa: E402
+from node import Node  # noqa: E402
 from recorders import BUILD  # noqa: E402
-from verdict import Verdict, explained, read, writes  # noqa: E402
+from verdict import Verdict, by_themselves, explained, read, writes  # noqa: E402
 from worlds import Plan, deal  # noqa: E402
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
@@ -147,6 +149,17 @@ def test_tokens_go_back_in_failovers_only(tmp_path: Path) -> None:
     window(tmp_path, 85, 7)
     assert "token 7" in judged(tmp_path).refused[0]
     assert judged(tmp_path, (82, 84)).refused == []
+
+
+def test_failovers_that_nobody_made() -> None:
+    """What a node reports first is no change, and what a fault has changed is not found again."""
+    a, b = (cast(Node, name) for name in "ab")
+    told = [(1, a, "x"), (2, b, "x"), (9, a, "y"), (10, b, "y"), (30, b, "x")]
+    heard = [Announcement(at * SECOND, by, what) for at, by, what in told]
+    known = [(8 * SECOND, 12 * SECOND)]
+    assert by_themselves(heard, known) == [(29 * SECOND, 35 * SECOND)]
+    assert by_themselves(heard[:4], known) == []
+    assert by_themselves(heard[:4], []) == [(8 * SECOND, 15 * SECOND)]
 
 
 @pytest.mark.parametrize("token", [8, 0])

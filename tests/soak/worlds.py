@@ -23,13 +23,14 @@ import faults  # of tests/histories
 import recorders
 import rounds  # of tests/topology
 import snib
+from announce import Watch
 from cluster import slot_of
 from flat import Curve
 from node import Node
 from proxy import Proxy
 from sentinels import Sentinels
 from steady import Log, Steady, now_ns
-from verdict import Verdict, explained, linearizable, read, writes
+from verdict import Verdict, by_themselves, explained, linearizable, read, writes
 
 BUILD = recorders.BUILD
 JUDGE = BUILD / "soak/judge"
@@ -42,6 +43,7 @@ LEASE_MS = rounds.LEASE_MS
 PROCESS = {"stop": 4, "kill": 2, "upgrade": 2}
 SINGLE = {"cut": 3, "silence": 3, "chop": 6, "clients": 4, "delete": 2, "restart": 2, "freeze": 2, "wipe": 1}
 FAILOVERS = {"master killed": 2, "master stopped": 2, "failover by hand": 2}
+ALONE = "failover by itself"  # that no fault was meant to be
 SPARED = {"permits": ("delete", "wipe"), "fenced": ("wipe",)}  # whose number, or tokens, would begin again
 STAY = ("redisson_unlock_latch:", "redisson_lock_token:", "redisson_lock_queue:", "redisson_lock_timeout:", "snib_")
 
@@ -396,8 +398,12 @@ class Deployed(World):
         self.rounds = rounds.World(self.plan.deployment, "kill", self.folder / "them", None)
         self.node = self  # for faults that ask where a lock is: see command()
         self.failovers: list[tuple[int, int]] = []
+        slots = [0] if isinstance(self.rounds.them, Sentinels) else [slot_of(name) for name in self.names]
+        self.watches = [Watch(self.rounds.them, slot, 0.2) for slot in slots]
 
     def close(self) -> None:
+        for watch in getattr(self, "watches", []):
+            watch.end()
         if hasattr(self, "rounds"):
             self.rounds.them.end()
 
@@ -441,7 +447,10 @@ class Deployed(World):
         return old
 
     async def verdict(self, folder: Path) -> Verdict:
-        failovers, self.failovers = self.failovers, []
+        alone = [span for watch in self.watches for span in by_themselves(watch.heard, self.failovers)]
+        if alone:
+            self.met[ALONE], self.longest[ALONE] = len(alone), 0.0
+        failovers = self.failovers + alone
         verdict = await asyncio.to_thread(lambda: explained(read(folder), writes(folder), failovers, LEASE_MS))
         verdict.stale = sum(name.refused for name in self.conductor.names.values()) - self.judged.stale
         return verdict
