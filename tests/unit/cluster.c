@@ -439,9 +439,40 @@ static void servers_that_are_no_cluster(void **state)
     }
 }
 
+/* While a slot moves, its server may have the lock's key and not those of its queue: a fair hold is renewed as a mutex
+ * then, at once, and with its queue the next time. */
+static void fair_hold_of_a_moving_slot(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    peers[0].says = "$1\r\n0";
+    peers[0].times = 1;
+    peers[0].then = "*0"; /* to all renewals */
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_FAIR, "f"), 0);
+    pass(engine, now + SECOND);
+    struct snib__hold *hold = acquired(engine, op);
+    peers[0].says = "TRYAGAIN Multiple keys request during rehashing of slot";
+    peers[0].times = 1;
+    peers[0].renewals = peers[0].renewed_keys = 0;
+    snib__time before = hold->deadline;
+    now += 11 * SECOND;
+    snib__engine_tick(engine, now);
+    serve(engine);
+    assert_int_equal(peers[0].renewals, 1); /* by mutex_renew */
+    assert_int_equal(peers[0].renewed_keys, 1);
+    assert_true(hold->deadline > before);
+    now += 11 * SECOND;
+    snib__engine_tick(engine, now);
+    serve(engine);
+    assert_int_equal(peers[0].renewals, 1);
+    assert_non_null(strstr(peers[0].last, snib__script_texts[SNIB__SCRIPT_FAIR_RENEW].sha1));
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fair_hold_of_a_moving_slot),
         cmocka_unit_test(endpoints_have_many_forms),
         cmocka_unit_test(moved_goes_before_maps),
         cmocka_unit_test(old_node_is_not_believed),

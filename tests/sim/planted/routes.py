@@ -831,4 +831,11 @@ MUTANTS = [
         "",
         "unit_odd_nodes",
     ),
+    Mutant(
+        "a fair hold whose slot moves is renewed with its queue, which is elsewhere",
+        "engine/watchdog.c",
+        "batch->narrow = split && batch->kind == SNIB_FAIR;",
+        "batch->narrow = false;",
+        "unit_cluster",
+    ),
 ]
