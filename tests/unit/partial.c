@@ -498,15 +498,37 @@ static void scripts(void **state)
     assert_int_equal(snib__conn_load(&conn, 0, START), 0);
     size_t n = snib__buf_size(&conn.out);
     for (size_t room = 0; room < n; room++) {
-        make_room(&conn.out, room);
+        make_room(&conn.out, room + 1);
+        assert_int_equal(snib__buf_append(&conn.out, "+", 1), 0); /* waits to be sent */
         conn.ring_count = 0;
         memset(conn.loaded, 0, sizeof conn.loaded);
         countdown = 1;
         assert_int_equal(snib__conn_load(&conn, 0, START), -1);
         assert_int_equal(countdown, 0);
-        assert_int_equal(snib__buf_size(&conn.out), 0);
+        assert_int_equal(snib__buf_size(&conn.out), 1);
         assert_int_equal(conn.ring_count, 0);
         assert_false(snib__conn_loaded(&conn, 0));
+    }
+    snib__conn_free(&conn);
+}
+
+/* ASKING is not sent without the request that it is for. */
+static void asking(void **state)
+{
+    (void)state;
+    struct snib__conn conn;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_asking(&conn, START), 0);
+    size_t n = snib__buf_size(&conn.out);
+    for (size_t room = 0; room < n; room++) {
+        make_room(&conn.out, room + 1);
+        assert_int_equal(snib__buf_append(&conn.out, "+", 1), 0); /* waits to be sent */
+        conn.ring_count = 0;
+        countdown = 1;
+        assert_int_equal(snib__conn_asking(&conn, START), -1);
+        assert_int_equal(countdown, 0);
+        assert_int_equal(snib__buf_size(&conn.out), 1);
+        assert_int_equal(conn.ring_count, 0);
     }
     snib__conn_free(&conn);
 }
@@ -524,13 +546,14 @@ static void renewed_logins(void **state)
     size_t n = snib__buf_size(&conn.out);
     for (size_t room = 0; room < n; room++)
         for (int refused = 1; refused <= 2; refused++) {
-            make_room(&conn.out, room);
+            make_room(&conn.out, room + 1);
+            assert_int_equal(snib__buf_append(&conn.out, "+", 1), 0); /* waits to be sent */
             conn.ring_count = 0;
             conn.relogin = SNIB__RELOGIN_NONE;
             countdown = refused;
             assert_int_equal(snib__conn_relogin(&conn, &login, START), -1);
             assert_int_equal(countdown, 0);
-            assert_int_equal(snib__buf_size(&conn.out), 0);
+            assert_int_equal(snib__buf_size(&conn.out), 1);
             assert_int_equal(conn.relogin, SNIB__RELOGIN_NONE);
             assert_int_equal(conn.ring_count, 0);
             if (refused == 2)
@@ -597,6 +620,7 @@ int main(void)
         cmocka_unit_test(scripts_are_spelled),
         cmocka_unit_test(greetings),
         cmocka_unit_test(scripts),
+        cmocka_unit_test(asking),
         cmocka_unit_test(renewed_logins),
         cmocka_unit_test(subscriptions),
         cmocka_unit_test(urls),
