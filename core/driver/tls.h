@@ -70,7 +70,7 @@ enum snib__tls_outcome {
     /* transient */
     SNIB__TLS_SILENT, /* no reply in time */
     SNIB__TLS_CUT,    /* closed without a close_notify */
-    SNIB__TLS_BROKEN  /* a damaged record, an internal error of the peer, or no end of messages */
+    SNIB__TLS_BROKEN /* a damaged record, an internal error of the peer, no end of messages, or a shortage here */
 };
 
 struct snib__tls_failure {
@@ -163,7 +163,7 @@ bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *wh
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Explain this thread's OpenSSL error for a connection. */
+/* Explain this thread's OpenSSL errors for a connection, and take them off its queue. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
 

@@ -79,6 +79,7 @@ enum {
     X(void, BIO_set_flags, (BIO * bio, int flags))                                                 \
     X(void, BIO_clear_flags, (BIO * bio, int flags))                                               \
     X(void, ERR_clear_error, (void))                                                               \
+    X(unsigned long, ERR_get_error, (void))                                                        \
     X(unsigned long, ERR_peek_error, (void))                                                       \
     X(unsigned long, ERR_peek_last_error, (void))                                                  \
     X(const char *, ERR_reason_error_string, (unsigned long error))                                \

@@ -73,6 +73,20 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
     return false;
 }
 
+/* Take the errors off this thread's queue.  The last one is TLS's own: lower layers report first.  *out_short is the
+ * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0. */
+static unsigned long why_last(const struct snib__openssl *o, int *out_short)
+{
+    unsigned long last = 0;
+    *out_short = 0;
+    for (unsigned long error; (error = o->ERR_get_error()); last = error) {
+        int os_error = (int)(error & 0x7fffffff);
+        if ((error & 0x80000000u) && snib__sys_short(os_error))
+            *out_short = os_error;
+    }
+    return last;
+}
+
 static void why_certificate(struct snib__tls_failure *out, long verdict, const char *host,
                             const struct snib__tls_context *context)
 {
@@ -161,13 +175,20 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
                        const struct snib__tls_context *context)
 {
     const struct snib__openssl *o = snib__openssl();
-    unsigned long error = o->ERR_peek_last_error(); /* TLS's own: lower layers report first */
+    int short_of;
+    unsigned long error = why_last(o, &short_of);
     int library = (int)(error >> 23 & 0xff), reason = (int)(error & 0x7fffff);
     long verdict = o->SSL_get_verify_result(ssl);
     const char *words = error ? o->ERR_reason_error_string(error) : NULL;
     words = words ? words : "no reason given";
     if (error & 0x80000000u) /* a system error */
         library = reason = 0;
+    if (short_of) {
+        snib__tls_fail(out, SNIB__TLS_BROKEN, "TLS with %s failed on this side: %s", host,
+                       strerror(short_of));
+        out->os_error = short_of;
+        return;
+    }
     if (!context->insecure && verdict != 0) {
         why_certificate(out, verdict, host, context);
         return;

@@ -205,7 +205,8 @@ struct end {
     struct snib__tls_files *files;
     struct snib__tls *tls;
     struct snib__tls_failure failure;
-    int steps; /* of the handshake */
+    int steps;    /* of the handshake */
+    bool no_file; /* from its second step on there is no descriptor for one */
 };
 
 /* Wait for the files by their bell, as the driver does. */
@@ -217,6 +218,28 @@ static struct snib__tls_files *read_files(const struct snib__tls_config *config)
     assert_int_equal(poll(&bell, 1, 20000), 1);
     assert_true(snib__tls_files_done(files));
     return files;
+}
+
+/* From now on there is no descriptor for a file; returns the limit that was. */
+static struct rlimit take_descriptors(void)
+{
+    struct rlimit limit, none;
+    int free_one = dup(0);
+    close(free_one);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)free_one, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    return limit;
+}
+
+static int shake(struct end *end)
+{
+    if (!end->no_file || end->steps == 0)
+        return snib__tls_handshake(end->tls, end->fd);
+    struct rlimit limit = take_descriptors();
+    int step = snib__tls_handshake(end->tls, end->fd);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return step;
 }
 
 /* Connect and shake hands; returns the outcome. */
@@ -232,7 +255,7 @@ static int meet(struct end *end, const struct snib__tls_config *config, const ch
     end->tls = snib__tls_new(end->files, host, &end->failure);
     if (!end->tls)
         return end->failure.outcome;
-    while ((step = snib__tls_handshake(end->tls, end->fd)) == 0 && now_ms() < until) {
+    while ((step = shake(end)) == 0 && now_ms() < until) {
         struct pollfd ready = {.fd = end->fd, .events = snib__tls_events(end->tls)};
         poll(&ready, 1, 50);
         end->steps++;
@@ -581,12 +604,7 @@ static void trust_is_read_once(void **state)
 static bool read_short(const struct snib__tls_config *config, struct snib__tls_failure *failure)
 {
     struct snib__tls_context context;
-    struct rlimit limit, none;
-    int free_one = dup(0);
-    close(free_one);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    none = (struct rlimit){.rlim_cur = (rlim_t)free_one, .rlim_max = limit.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct rlimit limit = take_descriptors();
     bool read = snib__tls_context_load(config, &context, failure);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     if (read)
@@ -620,6 +638,30 @@ static void short_of_descriptors(void **state)
     unsetenv("SSL_CERT_FILE");
     unsetenv("SSL_CERT_DIR");
     snib__tls_trust_free(trust);
+}
+
+/* OpenSSL opens the files in a folder of CAs only when it verifies: what there was no descriptor for may be there the
+ * next time. */
+static void short_of_descriptors_to_verify(void **state)
+{
+    (void)state;
+    struct snib__tls_config configs[] = {{.ca = at("cas")}, {.ca = NULL}};
+    setenv("SSL_CERT_FILE", at("none"), 1);
+    setenv("SSL_CERT_DIR", at("cas"), 1);
+    for (size_t i = 0; i < COUNT(configs); i++)
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+            struct end end = {.peer.version = version, .no_file = true}, again = {0};
+            assert_int_equal(meet(&end, &configs[i], "localhost"), SNIB__TLS_BROKEN);
+            print_message("          %s\n", end.failure.text);
+            assert_non_null(strstr(end.failure.text, "on this side: Too many open files"));
+            assert_int_equal(end.failure.code, SNIB_ETLS);
+            assert_int_equal(end.failure.os_error, EMFILE);
+            part(&end);
+            assert_int_equal(meet(&again, &configs[i], "localhost"), SNIB__TLS_FINE);
+            part(&again);
+        }
+    unsetenv("SSL_CERT_FILE");
+    unsetenv("SSL_CERT_DIR");
 }
 
 /* What that saves, in CPU time. */
@@ -766,6 +808,7 @@ int main(void)
         cmocka_unit_test(stores),
         cmocka_unit_test(trust_is_read_once),
         cmocka_unit_test(short_of_descriptors),
+        cmocka_unit_test(short_of_descriptors_to_verify),
         cmocka_unit_test(cost_of_the_systems_store),
         cmocka_unit_test(ends),
         cmocka_unit_test(key_updates),

@@ -269,6 +269,13 @@ MUTANTS = [
         "unit_login",
     ),
     Mutant(
+        "a certificate in a folder of CAs for which there was no descriptor is refused for good",
+        "driver/tls_why.c",
+        "if (short_of) {",
+        "if (0) {",
+        "unit_tls",
+    ),
+    Mutant(
         "want of a descriptor for the password file is final",
         "driver/login.c",
         "snib__sys_short(errno) ? errno : 0",
