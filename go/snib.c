@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "edb6b5b66bcef08f"
+#define SNIB_BUILD_ID "1a30e7bc13fe84bd"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1583,9 +1583,12 @@ void snib__login_answer(struct snib__logins *logins, uint64_t number,
 /* QUEUE: the number of a question without an answer; 0: none. */
 uint64_t snib__login_open(const struct snib__logins *logins);
 
-/* After the driver's thread has ended, outside: wait until no function of the program runs; drop
- * the questions. */
-void snib__logins_wait(const struct snib__logins *logins);
+/* CALL: a reference to the question that the program's function is answering; NULL: it does not run. */
+struct snib__question *snib__login_running(const struct snib__logins *logins);
+/* Outside: wait until it has, and drop it.  NULL is fine. */
+void snib__login_await(struct snib__question *question);
+
+/* After the driver's thread has ended, outside: drop the questions. */
 void snib__logins_end(struct snib__logins *logins);
 
 #endif
@@ -3977,11 +3980,12 @@ void snib__client_close_begin(struct snib__client *client)
     snib__driver_leave(&client->driver); /* sends the releases */
 }
 
-/* Inside: whether the caller is the first, which ends the client's threads. */
+/* Inside: whether the caller is the first, which ends the client's threads.  For all others, too, the thread begins
+ * nothing from now on. */
 static bool client_stops(struct snib__client *client)
 {
     bool first = !client->stopped;
-    client->stopped = true;
+    client->stopped = client->driver.stop = true;
     return first;
 }
 
@@ -4060,6 +4064,15 @@ void snib__client_destroy(void *object)
     snib__client_unref(client);
 }
 
+/* The program may free what its function works with as soon as the client is freed. */
+static void client_await_login(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    struct snib__question *question = snib__login_running(&client->driver.logins);
+    snib__driver_leave(&client->driver);
+    snib__login_await(question);
+}
+
 void snib_client_free(snib_client *handle)
 {
     struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
@@ -4071,7 +4084,7 @@ void snib_client_free(snib_client *handle)
     if (!snib__client_forked(
             client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
-        snib__logins_wait(&client->driver.logins);
+        client_await_login(client);
     }
     snib__handle_put(handle);
 }
@@ -11962,11 +11975,20 @@ void snib__logins_end(struct snib__logins *logins)
     logins->asking = logins->renewing = NULL;
 }
 
-void snib__logins_wait(const struct snib__logins *logins)
+struct snib__question *snib__login_running(const struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
-    while (question && question->call && !snib__login_done(question))
+    if (!question || !question->call || snib__login_done(question))
+        return NULL;
+    atomic_fetch_add(&question->refs, 1);
+    return question;
+}
+
+void snib__login_await(struct snib__question *question)
+{
+    while (question && !snib__login_done(question))
         snib__park(&question->done, 0, SNIB__NEVER);
+    login_put(question);
 }
 
 /* ---- driver/park.c ----------------------------------------------------------------------------*/

@@ -396,11 +396,12 @@ void snib__client_close_begin(struct snib__client *client)
     snib__driver_leave(&client->driver); /* sends the releases */
 }
 
-/* Inside: whether the caller is the first, which ends the client's threads. */
+/* Inside: whether the caller is the first, which ends the client's threads.  For all others, too, the thread begins
+ * nothing from now on. */
 static bool client_stops(struct snib__client *client)
 {
     bool first = !client->stopped;
-    client->stopped = true;
+    client->stopped = client->driver.stop = true;
     return first;
 }
 
@@ -479,6 +480,15 @@ void snib__client_destroy(void *object)
     snib__client_unref(client);
 }
 
+/* The program may free what its function works with as soon as the client is freed. */
+static void client_await_login(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    struct snib__question *question = snib__login_running(&client->driver.logins);
+    snib__driver_leave(&client->driver);
+    snib__login_await(question);
+}
+
 void snib_client_free(snib_client *handle)
 {
     struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
@@ -490,7 +500,7 @@ void snib_client_free(snib_client *handle)
     if (!snib__client_forked(
             client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
-        snib__logins_wait(&client->driver.logins);
+        client_await_login(client);
     }
     snib__handle_put(handle);
 }

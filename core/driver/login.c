@@ -311,9 +311,18 @@ void snib__logins_end(struct snib__logins *logins)
     logins->asking = logins->renewing = NULL;
 }
 
-void snib__logins_wait(const struct snib__logins *logins)
+struct snib__question *snib__login_running(const struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
-    while (question && question->call && !snib__login_done(question))
+    if (!question || !question->call || snib__login_done(question))
+        return NULL;
+    atomic_fetch_add(&question->refs, 1);
+    return question;
+}
+
+void snib__login_await(struct snib__question *question)
+{
+    while (question && !snib__login_done(question))
         snib__park(&question->done, 0, SNIB__NEVER);
+    login_put(question);
 }

@@ -73,9 +73,12 @@ void snib__login_answer(struct snib__logins *logins, uint64_t number,
 /* QUEUE: the number of a question without an answer; 0: none. */
 uint64_t snib__login_open(const struct snib__logins *logins);
 
-/* After the driver's thread has ended, outside: wait until no function of the program runs; drop
- * the questions. */
-void snib__logins_wait(const struct snib__logins *logins);
+/* CALL: a reference to the question that the program's function is answering; NULL: it does not run. */
+struct snib__question *snib__login_running(const struct snib__logins *logins);
+/* Outside: wait until it has, and drop it.  NULL is fine. */
+void snib__login_await(struct snib__question *question);
+
+/* After the driver's thread has ended, outside: drop the questions. */
 void snib__logins_end(struct snib__logins *logins);
 
 #endif

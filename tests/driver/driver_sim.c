@@ -272,6 +272,7 @@ static const struct story {
     {"login_renewed_at_a_cut", login_renewed_at_a_cut, 20},
     {"login_answers", login_answers, 100},
     {"login_late", login_late, 20},
+    {"login_freed", login_freed, 2},
     {"many_wakes", many_wakes, 200},
     {"freed_while_held", freed_while_held, 20},
     {"end_while_idle", end_while_idle, 50},

@@ -89,6 +89,7 @@ void login_renewals(void *argument);
 void login_renewed_at_a_cut(void *argument);
 void login_answers(void *argument);
 void login_late(void *argument);
+void login_freed(void *argument);
 
 /* lead_stories.c */
 void consumer_reads(void *argument);

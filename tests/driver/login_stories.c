@@ -203,3 +203,66 @@ void login_late(void *argument)
         world_fail("event %d instead of the result: %s", (int)event.kind, event.text);
     end_asking();
 }
+
+/* ---- A function of the program ---- */
+
+static struct source {
+    bool gone; /* what the function works with */
+    int calls, closers;
+} source;
+
+static int supply(void *data, snib_credentials *out)
+{
+    struct source *from = data;
+    if (from->gone)
+        world_fail("the function is called after its client was freed");
+    from->calls++;
+    world_sleep(world_draw(4) * 5 * SNIB__MS);
+    if (from->gone)
+        world_fail("the client was freed, and its function still runs");
+    out->valid_ms = 625;
+    strcpy(out->password, WORD);
+    return 0;
+}
+
+static void close_it(void *argument)
+{
+    world_sleep(world_draw(30000));
+    snib_client_close(argument, (int64_t)world_draw(2) - 1, NULL);
+    source.closers--;
+}
+
+static bool nobody_closes(void *on)
+{
+    (void)on;
+    return source.closers == 0;
+}
+
+/* Threads close the client while another one frees it, just as its function is due, and each may stop on its way: once
+ * the client is freed, the function is not called any more. */
+void login_freed(void *argument)
+{
+    snib_client_options options;
+    (void)argument;
+    source = (struct source){.closers = 1 + (int)world_draw(2)};
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS;
+    options.credentials = supply;
+    options.credentials_data = &source;
+    model_require_password(world.server, WORD);
+    open_client_with("redis://name.test", &options);
+    connect_client();
+    snib_client *client = clients[--clients_n];
+    snib__time begin = drivers[clients_n]->logins.renew_at - world_draw(80000);
+    drivers[clients_n] = NULL;
+    world_sleep(begin - world.now);
+    world.freeze_next_ring = world_draw(2) * 100000;
+    for (int i = source.closers; i > 0; i--)
+        world_thread("closer", close_it, client);
+    world_sleep(world_draw(30000));
+    snib_client_free(client);
+    source.gone = true;
+    world_stay(nobody_closes, NULL);
+    world.freeze_next_ring = 0;
+    expect_nothing_left();
+}

@@ -276,6 +276,13 @@ MUTANTS = [
         "unit_tls",
     ),
     Mutant(
+        "a thread that closes a client beside another one does not stop its thread",
+        "api/client.c",
+        "client->stopped = client->driver.stop = true;",
+        "client->stopped = true;",
+        "sim/driver",
+    ),
+    Mutant(
         "want of a descriptor for the password file is final",
         "driver/login.c",
         "snib__sys_short(errno) ? errno : 0",
