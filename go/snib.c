@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1a30e7bc13fe84bd"
+#define SNIB_BUILD_ID "397ea25110da0db2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3933,8 +3933,14 @@ void snib__client_unref(struct snib__client *client)
 {
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
-    if (snib__client_forked(client))
-        return; /* its mutex may stay locked for ever, and its thread is the parent's: leak it */
+    if (snib__client_forked(client)) {
+        /* Its mutex may stay locked for ever, and its thread is the parent's: leak it.  Its heir served all that had
+         * a reference, locks that were never used here, too. */
+        struct snib__client *heir = atomic_load(&client->heir);
+        if (heir && heir != client)
+            snib__client_unref(heir);
+        return;
+    }
     snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
@@ -4056,11 +4062,8 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
 void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
-    struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
-    else if (heir && heir != client)
-        snib__client_destroy(heir);
     snib__client_unref(client);
 }
 
@@ -5671,11 +5674,11 @@ void snib__parts_unref(struct snib__parts *parts)
         return;
     for (uint32_t i = 0; i < parts->n; i++) {
         struct snib__client *client = parts->part[i].client;
-        if (!client || snib__client_forked(client))
-            continue;
-        snib__driver_enter(&client->driver);
-        snib__gate_put(client->driver.engine, parts->part[i].gate);
-        snib__driver_leave(&client->driver);
+        if (!snib__client_forked(client)) {
+            snib__driver_enter(&client->driver);
+            snib__gate_put(client->driver.engine, parts->part[i].gate);
+            snib__driver_leave(&client->driver);
+        }
         snib__client_unref(client);
     }
     free(parts);
@@ -6501,8 +6504,10 @@ void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
     struct snib__client *client = snib__gate_home(hold->gate);
-    if (snib__client_forked(client))
-        return;
+    if (snib__client_forked(client)) {
+        snib__client_unref(client);
+        return; /* as an inherited client, it stays in memory */
+    }
     snib__driver_enter(&client->driver);
     bool still =
         hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */
@@ -7095,7 +7100,10 @@ void snib__lock_destroy(void *object)
         struct snib__lock *heir = atomic_load(&lock->heir);
         if (heir)
             snib__lock_destroy(heir);
-        return;
+        if (lock->parts)
+            snib__parts_unref(lock->parts);
+        snib__client_unref(client);
+        return; /* as an inherited client, it stays in memory */
     }
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);
@@ -9661,8 +9669,10 @@ void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
-    if (snib__client_forked(client))
+    if (snib__client_forked(client)) {
+        snib__client_unref(client);
         return; /* as an inherited client, it stays in memory */
+    }
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);

@@ -349,8 +349,14 @@ void snib__client_unref(struct snib__client *client)
 {
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
-    if (snib__client_forked(client))
-        return; /* its mutex may stay locked for ever, and its thread is the parent's: leak it */
+    if (snib__client_forked(client)) {
+        /* Its mutex may stay locked for ever, and its thread is the parent's: leak it.  Its heir served all that had
+         * a reference, locks that were never used here, too. */
+        struct snib__client *heir = atomic_load(&client->heir);
+        if (heir && heir != client)
+            snib__client_unref(heir);
+        return;
+    }
     snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
@@ -472,11 +478,8 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
 void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
-    struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
-    else if (heir && heir != client)
-        snib__client_destroy(heir);
     snib__client_unref(client);
 }
 

@@ -29,11 +29,11 @@ void snib__parts_unref(struct snib__parts *parts)
         return;
     for (uint32_t i = 0; i < parts->n; i++) {
         struct snib__client *client = parts->part[i].client;
-        if (!client || snib__client_forked(client))
-            continue;
-        snib__driver_enter(&client->driver);
-        snib__gate_put(client->driver.engine, parts->part[i].gate);
-        snib__driver_leave(&client->driver);
+        if (!snib__client_forked(client)) {
+            snib__driver_enter(&client->driver);
+            snib__gate_put(client->driver.engine, parts->part[i].gate);
+            snib__driver_leave(&client->driver);
+        }
         snib__client_unref(client);
     }
     free(parts);

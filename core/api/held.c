@@ -32,8 +32,10 @@ void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
     struct snib__client *client = snib__gate_home(hold->gate);
-    if (snib__client_forked(client))
-        return;
+    if (snib__client_forked(client)) {
+        snib__client_unref(client);
+        return; /* as an inherited client, it stays in memory */
+    }
     snib__driver_enter(&client->driver);
     bool still =
         hold->phase == SNIB__GONE; /* its end leaves nothing to send, and nothing to wait for */

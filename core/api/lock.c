@@ -149,7 +149,10 @@ void snib__lock_destroy(void *object)
         struct snib__lock *heir = atomic_load(&lock->heir);
         if (heir)
             snib__lock_destroy(heir);
-        return;
+        if (lock->parts)
+            snib__parts_unref(lock->parts);
+        snib__client_unref(client);
+        return; /* as an inherited client, it stays in memory */
     }
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);

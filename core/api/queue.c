@@ -454,8 +454,10 @@ void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
-    if (snib__client_forked(client))
+    if (snib__client_forked(client)) {
+        snib__client_unref(client);
         return; /* as an inherited client, it stays in memory */
+    }
     snib__driver_enter(&client->driver);
     snib__lead_leave(&client->driver, &queue->leader);
     queue_cut(queue);

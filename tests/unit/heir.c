@@ -10,6 +10,7 @@
 #include "locks/group.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -274,10 +275,33 @@ static void freed_unused(void **state)
     }
 }
 
+/* A client that is freed after its use there is closed for locks that were not used, too: they still lead to its heir. */
+static void freed_used(void **state)
+{
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    mallopt(M_PERTURB, 165); /* freed memory says nothing */
+    for (int generations = 1; generations < 3; generations++) {
+        begin(state);
+        for (int i = 0; i < generations; i++) {
+            count_fork();
+            client_of(w.clients[0]);
+        }
+        lock_of(w.mutex);
+        snib_client_free(w.clients[0]);
+        snib_lock_free(w.mutex);
+        snib_lock *const unused[] = {w.write, w.group};
+        for (size_t i = 0; i < COUNT(unused); i++)
+            assert_int_equal(snib_lock_acquire(unused[i], 0, 0, &hold, &error), SNIB_ECLOSED);
+        end(state);
+    }
+    mallopt(M_PERTURB, 0);
+}
+
 /* Whatever was made goes with the last handle, and the parent's descriptors with the fork. */
 static void nothing_is_left(void **state)
 {
-    for (int used = 0; used < 3; used++) {
+    for (int used = 0; used < 4; used++) {
         int before = descriptors();
         begin(state);
         count_fork();
@@ -288,6 +312,8 @@ static void nothing_is_left(void **state)
             count_fork();
             lock_of(w.group);
         }
+        if (used > 2)
+            snib_client_free(w.clients[0]);
         end(state);
         assert_int_equal(descriptors(), before);
     }
@@ -296,9 +322,8 @@ static void nothing_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heirs),
-        cmocka_unit_test(without_heirs),
-        cmocka_unit_test(freed_unused),
+        cmocka_unit_test(heirs),           cmocka_unit_test(without_heirs),
+        cmocka_unit_test(freed_unused),    cmocka_unit_test(freed_used),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,21 @@ MUTANTS = [
         "unit_heir",
     ),
     Mutant(
+        "a client that is freed in a child takes its heir from locks that were not used there",
+        "api/client.c",
+        "client_close(client, 0, NULL);\n    snib__client_unref(client);",
+        "client_close(client, 0, NULL);\n    else if (atomic_load(&client->heir) != client)\n"
+        "        snib__client_unref(atomic_load(&client->heir));\n    snib__client_unref(client);",
+        "unit_heir",
+    ),
+    Mutant(
+        "an inherited lock that is freed keeps the heir of its client",
+        "api/lock.c",
+        "snib__client_unref(client);\n        return;",
+        "return;",
+        "unit_heir",
+    ),
+    Mutant(
         "the votes of a child's quorum have no time",
         "api/heir.c",
         "parts->vote_ms = from->vote_ms;",
