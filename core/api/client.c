@@ -133,13 +133,13 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 
 /* ---- birth and end ---- */
 
-/* A random UUID of version 8: by one character, scripts tell it from Redisson's version 4. */
-static void client_uuid(char out[37])
+/* A UUID of version 8: by one character, scripts tell it from Redisson's version 4.  libuuid's own random bytes would
+ * begin the program's random() anew, whose lock does not survive a fork. */
+static void client_uuid(uuid_t bytes, char out[37])
 {
-    uuid_t uuid;
-    uuid_generate_random(uuid);
-    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x80);
-    uuid_unparse_lower(uuid, out);
+    bytes[6] = (unsigned char)((bytes[6] & 0x0f) | 0x80);
+    bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+    uuid_unparse_lower(bytes, out);
 }
 
 /* How long the driver's thread may sleep at a time: a sixth of a lease, at most one second. */
@@ -189,10 +189,13 @@ static snib__time client_durability_timeout(const snib_client_options *o)
 
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
-    uint64_t random;
+    struct {
+        uint64_t seed;
+        uuid_t id;
+    } random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail_system(err, "get random bytes for the client's id", errno);
-    client_uuid(client->uuid);
+    client_uuid(random.id, client->uuid);
     client_say_where(client);
     client_ask_as(client);
     const int64_t offset = snib__wall_offset();
@@ -211,7 +214,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .service = client->url.service,
         .sentinel_login = {.username = client->url.sentinel_username,
                            .password = client->url.sentinel_password},
-        .seed = random | 1,
+        .seed = random.seed | 1,
         .first_number = 1, /* with the UUID, short enough for the server's cheapest encoding */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,

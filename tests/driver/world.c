@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <ucontext.h>
-#include <uuid/uuid.h>
 
 #include "../../core/testing/model_server.h"
 #include "../sim/pairs.h"
@@ -88,11 +87,6 @@ ssize_t getrandom(void *out, size_t n, unsigned flags)
     (void)flags;
     fill(out, n);
     return (ssize_t)n;
-}
-
-void uuid_generate_random(uuid_t out)
-{
-    fill(out, sizeof(uuid_t));
 }
 
 void world_fail(const char *format, ...)

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -275,6 +276,20 @@ static void freed_unused(void **state)
     }
 }
 
+/* The C library's random() has a lock that does not survive a fork, and a sequence that the program may want again. */
+static void random_of_the_program(void **state)
+{
+    (void)state;
+    long next[2];
+    for (int opens = 0; opens < 2; opens++) {
+        srandom(7);
+        if (opens)
+            snib_client_free(open_client("redis://a.test"));
+        next[opens] = random();
+    }
+    assert_int_equal(next[1], next[0]);
+}
+
 /* A client that is freed after its use there is closed for locks that were not used, too: they still lead to its heir. */
 static void freed_used(void **state)
 {
@@ -322,8 +337,11 @@ static void nothing_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heirs),           cmocka_unit_test(without_heirs),
-        cmocka_unit_test(freed_unused),    cmocka_unit_test(freed_used),
+        cmocka_unit_test(heirs),
+        cmocka_unit_test(without_heirs),
+        cmocka_unit_test(freed_unused),
+        cmocka_unit_test(freed_used),
+        cmocka_unit_test(random_of_the_program),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,8 +102,7 @@ ssize_t getrandom(void *to, size_t n, unsigned flags)
 {
     ssize_t (*own)(void *, size_t, unsigned);
     find(&own, "getrandom");
-    bool counts = n == sizeof(uint64_t); /* libuuid has other sources */
-    return counts && refuses(SNIB_ESYSTEM) ? errno = ENOSYS, -1 : own(to, n, flags);
+    return refuses(SNIB_ESYSTEM) ? errno = ENOSYS, -1 : own(to, n, flags);
 }
 
 int pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*run)(void *),

@@ -121,6 +121,13 @@ MUTANTS = [
         "unit_heir",
     ),
     Mutant(
+        "a new client begins the program's random numbers anew, under a lock that does not survive a fork",
+        "api/client.c",
+        "client_uuid(random.id, client->uuid);",
+        "uuid_generate_random(random.id); client_uuid(random.id, client->uuid);",
+        "unit_heir",
+    ),
+    Mutant(
         "the votes of a child's quorum have no time",
         "api/heir.c",
         "parts->vote_ms = from->vote_ms;",
