@@ -181,13 +181,14 @@ static void pass_loss_on(struct run *run)
  * milliseconds that are left; 0: nothing was told, because the hold is over or about to be. */
 static int64_t tell_held(struct run *run, enum guard_word word)
 {
+    int64_t now = cli_now_ns(); /* first: snib may be stopped between any two calls */
     int64_t left_ms = snib_hold_remaining_ms(run->take.hold);
     int64_t token = snib_hold_token(run->take.hold);
     struct guard_message message = {
         .word = word,
         .value = is_foreground(run),
         .token = token > 0 ? token : 0,
-        .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : cli_now_ns() + (left_ms + 1) * 1000000};
+        .deadline_ns = left_ms == INT64_MAX ? INT64_MAX : now + (left_ms + 1) * MS_NS};
     if (left_ms <= 0) /* an event will say so */
         return 0;
     guard_tell(&run->guard, &message);

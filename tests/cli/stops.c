@@ -1,7 +1,7 @@
 /* stops.c - preloaded into the snib command: a signal at the n-th system call of one of its processes.
  *
- *     SNIB_STOP=ROLE:N:SIGNAL:FILE   ROLE 0 snib, 1 the guardian, 2 the child that becomes COMMAND;
- *                                    FILE is created when it happens
+ *     SNIB_STOP=ROLE:N:SIGNAL:FILE   ROLE 0 snib, 1 the guardian, 2 the child that becomes COMMAND, 10 snib when it
+ *                                    reads the clock, and once more the next time; FILE is created when it happens
  *     SNIB_EXEC_WAITS=FILE           exec blocks until FILE exists, as on a hanging mount
  *
  * Only the calls of a process's first thread count, so that N means the same step in each run. */
@@ -21,9 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-static int stops_role, stops_calls;
+#define STOPS_CLOCK 10 /* is added to the role */
 
-static void stops_step(void)
+static int stops_role, stops_calls, stops_clocks;
+
+static void stops_step_of(int stepping, int *calls)
 {
     static bool is_inside;
     int role, n, sig;
@@ -31,14 +33,19 @@ static void stops_step(void)
     const char *what = getenv("SNIB_STOP");
     if (is_inside || syscall(SYS_gettid) != getpid())
         return;
-    stops_calls++;
-    if (!what || sscanf(what, "%d:%d:%d:%255s", &role, &n, &sig, file) != 4 || role != stops_role ||
-        n != stops_calls)
+    ++*calls;
+    if (!what || sscanf(what, "%d:%d:%d:%255s", &role, &n, &sig, file) != 4 || role != stepping ||
+        (n != *calls && (role < STOPS_CLOCK || n != *calls - 1)))
         return;
     is_inside = true;
     syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT, 0600));
     syscall(SYS_kill, getpid(), sig);
     is_inside = false;
+}
+
+static void stops_step(void)
+{
+    stops_step_of(stops_role, &stops_calls);
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
@@ -69,6 +76,12 @@ WRAP(int, kill, (pid_t pid, int sig), (pid, sig))
 WRAP(int, close, (int fd), (fd))
 WRAP(pid_t, getppid, (void), ())
 WRAP(int, setenv, (const char *name, const char *value, int replace), (name, value, replace))
+
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    stops_step_of(STOPS_CLOCK + stops_role, &stops_clocks);
+    return REAL(clock_gettime)(clock, out);
+}
 
 pid_t fork(void)
 {

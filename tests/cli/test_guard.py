@@ -5,13 +5,14 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import termios
 import unittest
 
-from command import LEASE, LOST, SNIB, USAGE, CommandCase
+from command import BUSY, LEASE, LOST, SERVER, SNIB, USAGE, CommandCase
 from server import Server, wait_for
 
 PYTHON = sys.executable
@@ -82,6 +83,12 @@ def children(pid):
 def state(pid):
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]
+
+
+def switches(pid):
+    """How often it has stopped running."""
+    with open(f"/proc/{pid}/status") as file:
+        return sum(int(number) for number in re.findall(r"ctxt_switches:\s+(\d+)", file.read()))
 
 
 def any_stopped(pid):
@@ -531,6 +538,39 @@ class Guard(CommandCase):
 
     def test_stopped_at_each_step(self):
         self.steps(signal.SIGSTOP)
+
+    def test_stopped_as_it_reads_the_clock(self):
+        """A hold that has ended meanwhile is not passed on with the time that it once had left."""
+        def one(n):
+            name = f"clock-{n}"
+            mark, ran = f"{self.folder.name}/{name}", f"{self.folder.name}/{name}-ran"
+            process = self.preloaded(name, "--lease", LEASE, "--wait", "0", script=f"touch {ran}; exec sleep 1000",
+                                     SNIB_STOP=f"10:{n}:{signal.SIGSTOP:d}:{mark}")
+
+            wait_for(lambda: os.path.exists(mark) or os.path.exists(ran), f"step {n}")
+            if not self.server("EXISTS", name): # it had not been granted
+                process.kill()
+                return True
+            self.free_and_dead(name)
+            if os.path.exists(ran):
+                return False
+            self.server("HSET", name, "another", 1)
+            process.send_signal(signal.SIGCONT)
+            wait_for(lambda: state(process.pid) in "TZ", "its second stop")
+            for guardian in children(process.pid):
+                before = switches(guardian)
+                os.kill(guardian, signal.SIGCHLD)
+                wait_for(lambda: switches(guardian) > before and state(guardian) == "S", "the guardian to do what it was told")
+            process.send_signal(signal.SIGCONT)
+            self.assertIn(process.wait(60), (LOST, BUSY, SERVER)) # if it has not read the grant yet, it may ask again
+            self.assertFalse(os.path.exists(ran), f"step {n}")
+            return True
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            n, more = 1, True
+            while more:
+                more = all(list(pool.map(one, range(n, n + 8))))
+                n += 8
 
     def test_the_guardian_stands_still_at_each_step(self):
         """Its report of COMMAND's end is read, even if it has ended and left data unread."""

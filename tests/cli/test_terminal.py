@@ -13,7 +13,7 @@ import unittest
 
 from command import SNIB, CommandCase
 from server import wait_for
-from test_guard import children, state
+from test_guard import children, state, switches
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -63,12 +63,6 @@ def heeds(pid, number):
     with open(f"/proc/{pid}/status") as file:
         status = file.read()
     return "Name:\tsnib\n" in status and int(re.search(r"SigBlk:\s+(\w+)", status)[1], 16) >> number - 1 & 1
-
-
-def switches(pid):
-    """How often it has stopped running."""
-    with open(f"/proc/{pid}/status") as file:
-        return sum(int(number) for number in re.findall(r"ctxt_switches:\s+(\d+)", file.read()))
 
 
 # Reads lines from the terminal.
