@@ -55,7 +55,7 @@ struct run {
     int code;             /* COMMAND's exit code */
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
     int64_t continued;    /* signals to the guardian that continue COMMAND */
-    int forwarded;        /* the last SIGINT or SIGQUIT that was forwarded */
+    int forwarded;        /* the last SIGINT or SIGQUIT that was forwarded; 0 when it is lent */
     int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
@@ -86,6 +86,8 @@ static void lend_terminal(struct run *run)
         return;
     tcgetattr(run->terminal, &run->modes);
     run->is_lent = tcsetpgrp(run->terminal, run->group) == 0;
+    if (run->is_lent)
+        run->forwarded = 0; /* the next such signal comes from a key, without snib */
 }
 
 /* Whether COMMAND has it: it was lent, or taken without asking, as by a program that ignores SIGTTOU. */
