@@ -28,8 +28,9 @@ struct doctor {
     size_t info_used;
     char *way; /* SNIB_SERVER_WAY's */
     size_t way_used;
-    /* The first kind that works and announces releases; NULL: none does. */
+    /* The first kind that works, subscribes and announces releases; NULL: none does. */
     const struct trial *announced;
+    char polling[128]; /* the kinds whose subscriptions are refused */
 };
 
 /* ---- reporting ------------------------------------------------------------------------------- */
@@ -379,6 +380,22 @@ static void write_name(const struct doctor *doctor, const char *what, char *out,
     snprintf(out, cap, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "", what);
 }
 
+static uint64_t counted(const struct doctor *doctor, size_t field)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    uint64_t value = 0;
+    if (snib_client_stats(doctor->client, &stats, NULL) == SNIB_OK)
+        memcpy(&value, (const char *)&stats + field, sizeof value);
+    return value;
+}
+
+static void note_polling(struct doctor *doctor, const struct trial *trial)
+{
+    size_t n = strlen(doctor->polling);
+    snprintf(doctor->polling + n, sizeof doctor->polling - n, "%s%s", n > 0 ? ", " : "",
+             trial->kind_name);
+}
+
 static void look_at_kind(struct doctor *doctor, const struct trial *trial)
 {
     char name[600];
@@ -390,6 +407,7 @@ static void look_at_kind(struct doctor *doctor, const struct trial *trial)
     if (trial->kind != SNIB_SEMAPHORE && trial->kind != SNIB_LATCH)
         options.lease_ms = 10000;
     size_t n = strlen(name);
+    uint64_t before = counted(doctor, offsetof(snib_client_stats_data, polling));
     int code = snib_lock_new(doctor->other, trial->kind, name, n, &options, &lock, &err);
     if (code == SNIB_OK)
         code = snib_lock_new(doctor->client, trial->kind, name, n, &options, &waiter, &err);
@@ -400,17 +418,10 @@ static void look_at_kind(struct doctor *doctor, const struct trial *trial)
     found(doctor, code == SNIB_OK ? FINE : BROKEN, trial->kind_name,
           code == SNIB_OK ? "works" : err.text,
           code == SNIB_EPERM ? "snib acl prints the rules that this kind needs" : "");
-    if (code == SNIB_OK && trial->is_announced && !doctor->announced)
+    if (counted(doctor, offsetof(snib_client_stats_data, polling)) > before)
+        note_polling(doctor, trial);
+    else if (code == SNIB_OK && trial->is_announced && !doctor->announced)
         doctor->announced = trial;
-}
-
-static uint64_t counted(const struct doctor *doctor, size_t field)
-{
-    snib_client_stats_data stats = {.size = sizeof stats};
-    uint64_t value = 0;
-    if (snib_client_stats(doctor->client, &stats, NULL) == SNIB_OK)
-        memcpy(&value, (const char *)&stats + field, sizeof value);
-    return value;
 }
 
 /* Whether a waiting client gets a message when another client releases the lock.  A message of some
@@ -500,19 +511,20 @@ static void look_at_replicas(struct doctor *doctor)
                     "check the replicas");
 }
 
-/* The trials' waiters have subscribed, or were refused and polled, which is counted. */
+/* The trials' waiters have subscribed, or were refused and polled. */
 static void look_at_messages(struct doctor *doctor)
 {
-    bool polling = counted(doctor, offsetof(snib_client_stats_data, polling)) > 0;
-    if (!polling && !doctor->announced) {
+    char text[160];
+    snprintf(text, sizeof text, "SUBSCRIBE is refused for %s", doctor->polling);
+    if (doctor->polling[0])
+        found(doctor, WARNING, "messages", text,
+              "these waiters ask ten times a second instead: allow +subscribe and the channels, "
+              "see snib acl");
+    else if (doctor->announced)
+        found(doctor, FINE, "messages", "work", "");
+    else
         found(doctor, NOTE, "messages", "unknown: no lock that could show it works", "");
-        return;
-    }
-    found(doctor, polling ? WARNING : FINE, "messages", polling ? "SUBSCRIBE is refused" : "work",
-          polling ? "waiters ask ten times a second instead: allow +subscribe and the "
-                    "channels, see snib acl"
-                  : "");
-    if (!polling && !hears(doctor))
+    if (doctor->announced && !hears(doctor))
         found(doctor, WARNING, "publish", "releases are not announced: PUBLISH is refused",
               "waiters notice only after 3 seconds: allow +publish and the channels, see snib acl");
 }

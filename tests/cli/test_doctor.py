@@ -289,6 +289,19 @@ class Doctor(CommandCase):
                     self.assertEqual(verdict if known else None, found.get("publish", {}).get("verdict"))
         self.server("ACL", "DELUSER", "locker")
 
+    def test_kinds_that_poll(self):
+        """The rules of one kind let others work, too, but without their channels; PUBLISH is tried with one that has it."""
+        for option, polling in ("--fenced", "plain"), ("--permits", "plain"), ("--read", "mutex, plain"), ("--spin", "mutex"):
+            for publish, verdict in (("+publish", None), ("-publish", "warning")):
+                rules = self.snib("acl", "app:", option).stdout.split()
+                self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", *rules, publish)
+                found = self.findings("app:", env={"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"})
+                with self.subTest(option=option, publish=publish):
+                    self.assertEqual(f"SUBSCRIBE is refused for {polling}", found["messages"]["value"])
+                    known = option in ("--fenced", "--read")
+                    self.assertEqual(verdict if known else None, found.get("publish", {}).get("verdict"))
+        self.server("ACL", "DELUSER", "locker")
+
     def test_durability(self):
         """Durability is tried where there are replicas, and a forbidden WAIT is reported."""
         self.assertNotIn("durability", self.findings())
