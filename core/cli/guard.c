@@ -371,6 +371,14 @@ static bool reap(struct ward *ward)
     return true;
 }
 
+/* COMMAND and what is in its group, which it may have left. */
+static void signal_command(const struct ward *ward, int sig)
+{
+    kill(-ward->command, sig);
+    if (getpgid(ward->command) != ward->command)
+        kill(ward->command, sig);
+}
+
 static void forward(struct ward *ward, int sig)
 {
     bool is_request_to_end = sig == SIGTERM || sig == SIGHUP;
@@ -378,7 +386,7 @@ static void forward(struct ward *ward, int sig)
         int next = i == 0 ? sig : SIGCONT; /* a stopped process does not act on it */
         ward->continued += next == SIGCONT;
         if (ward->command > 0)
-            kill(-ward->command, next);
+            signal_command(ward, next);
         else if (ward->is_over)
             kin_signal(next, NULL);
     }

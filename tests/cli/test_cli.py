@@ -171,6 +171,14 @@ class Cli(CommandCase):
         self.assertEqual(self.end(process), (0, ""))
         self.assertFree("a")
 
+    def test_signals_reach_a_command_that_has_left_its_group(self):
+        script = "import os, signal\nos.setpgid(0, os.getpgid(os.getppid()))\nprint('ready', flush=True)\nsignal.pause()"
+        for number in signal.SIGTERM, signal.SIGINT:
+            process = self.start("run", "a", "--", PYTHON, "-c", f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n{script}")
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(number)
+            self.assertEqual(self.end(process), (128 + number, ""))
+
     def test_ignored_signals_stay_ignored(self):
         process = self.hold("a", script="echo ready; exec sleep 60")
         process.send_signal(signal.SIGHUP)
