@@ -50,6 +50,11 @@ static const char *short_of(double value, const char *unit)
     return text;
 }
 
+static const char *plural(double n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void put(const char *what, const char *value, const char *more)
 {
     printf("  %-26s %10s%s%s\n", what, value, *more ? "  " : "", more);
@@ -63,7 +68,8 @@ void plan_print_text(const struct answer *a)
     printf("at %s, a second\n", a->given * a->each > 1 ? "each server" : "the server");
     put("commands", short_of(a->flow.commands, ""), "");
     put("  to acquire and release", short_of(a->server.pairs.commands, ""), "");
-    snprintf(more, sizeof more, "of %s holds", short_of(a->server.renewed, ""));
+    snprintf(more, sizeof more, "of %s hold%s", short_of(a->server.renewed, ""),
+             plural(a->server.renewed));
     put("  to renew", short_of(a->server.renewals.commands, ""), a->server.renewed > 0 ? more : "");
     put("  to wait", short_of(a->server.waits.commands, ""), "");
     put("  clock and identity", short_of(a->server.clients.commands, ""), "");
@@ -74,8 +80,9 @@ void plan_print_text(const struct answer *a)
     snprintf(more, sizeof more, "%.1f %%", a->core * 100);
     put("of one core", more, a->core > 1 ? "more than there is" : "");
     printf("memory\n");
-    snprintf(more, sizeof more, "%s locks, %s connections",
-             short_of(plan->locks / plan->shards, ""), short_of(a->server.connections, ""));
+    double locks = plan->locks / plan->shards, connections = a->server.connections;
+    snprintf(more, sizeof more, "%s lock%s, %s connection%s", short_of(locks, ""), plural(locks),
+             short_of(connections, ""), plural(connections));
     put(a->given * a->each > 1 ? "each server" : "the server", short_of(a->server.memory, "B"),
         more);
     put("each client", short_of(a->memory, "B"), "");

@@ -178,6 +178,11 @@ class Plan(CommandCase):
         self.assertIn("divide the names: --shards", self.snib("plan", "--rate", "200000").stdout)
         self.assertIn("several quorums", self.snib("plan", "--rate", "200000", "--quorum", "3").stdout)
 
+    def test_text_of_one(self):
+        self.assertIn("  1 lock, 1 connection\n", self.snib("plan", "--locks", "1").stdout)
+        self.assertIn("  of 1 hold\n", self.snib("plan", "--locks", "10").stdout)
+        self.assertIn("  0 locks, 1 connection\n", self.snib("plan", "--rate", "1").stdout)
+
     def test_page(self):
         """docs/capacity.md has the table that snib was built with, and its example what snib says: else write them anew
         by tests/bench/capacity.py and points.py."""
