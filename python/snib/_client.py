@@ -192,11 +192,13 @@ def _close_all() -> None:
     clients = living_clients()
     # Before the close, which wakes daemon threads: they are not to run while this thread waits.
     until = time.monotonic() + _EXIT_MS / 1000
-    for client in clients:
-        _log.deliver_all(client, until)
-    _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
-    for client in clients:
-        _log.deliver(client)
+    try:
+        for client in clients:
+            _log.deliver_all(client, until)
+    finally:  # a Ctrl-C ends the wait for a slow handler, and no more
+        _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
+        for client in clients:
+            _log.deliver(client)
 
 
 def _know_main_thread() -> None:

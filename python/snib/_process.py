@@ -29,8 +29,10 @@ def _end_of_child() -> None:
     """A multiprocessing child ends with os._exit(), without atexit handlers."""
     # Let threads finish under their locks.  Until Python 3.12 this comes before multiprocessing's own call of it, and
     # only this call ends the idle threads of an executor.
-    threading._shutdown()  # type: ignore[attr-defined]
-    _client._close_all()
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    finally:  # a Ctrl-C ends the wait for them, as it does at the end of any other process
+        _client._close_all()
 
 
 def _arm(_: object) -> None:
@@ -85,11 +87,13 @@ class _OnSigterm:
             _OnSigterm._is_closed = False  # the program may go on, with other clients
 
     def _end(self, number: int) -> None:
-        if not self._is_closed:
-            _client._close_all()  # meanwhile no other thread runs
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        os._exit(128 + number)  # the first process of a container is not ended by the signal
+        try:
+            if not self._is_closed:
+                _client._close_all()  # meanwhile no other thread runs
+        finally:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            os._exit(128 + number)  # the first process of a container is not ended by the signal
 
 
 def release_on_sigterm() -> None:

@@ -47,6 +47,15 @@ def idle(name):
     executor.submit(hold, name).result()
 
 
+def interrupted(name):
+    hold(name)
+    wait = threading._shutdown
+    def interrupt():  # as Ctrl-C does before Python 3.13
+        threading._shutdown = wait
+        raise KeyboardInterrupt
+    threading._shutdown = interrupt
+
+
 def inherited(name):
     assert shared.acquire(timeout=30)
 
@@ -67,7 +76,7 @@ if __name__ == "__main__":
         child = context.Process(target=globals()[how], args=("a",))
         child.start()
         child.join()
-        assert child.exitcode == (3 if how == "fail" else 0), child.exitcode
+        assert child.exitcode == {"fail": 3, "interrupted": 1}.get(how, 0), child.exitcode
     client = snib.Client(URL)
     left = [name for name in ("a", "b", how) if client.lock(name).locked()]
     print(left)
@@ -76,13 +85,15 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("order", ["snib first", "multiprocessing first"])
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("how", ["hold", "fail", "thread", "idle", "inherited", "pool", "executor"])
+@pytest.mark.parametrize("how", ["hold", "fail", "thread", "idle", "interrupted", "inherited", "pool", "executor"])
 def test_children_of_multiprocessing(
     server: Server, tmp_path: Path, method: str, how: str, order: str
 ) -> None:
     """Holds of such a child are released immediately when it ends."""
     if how == "inherited" and method != "fork":
         pytest.skip("nothing is inherited")
+    if how == "interrupted" and method == "spawn":
+        pytest.skip("its exit code is another one")
     if how != "hold" and order == "multiprocessing first":
         pytest.skip("the same")
     imports = ["import snib", "import multiprocessing"]
@@ -257,3 +268,25 @@ def test_sigterm_wants_the_main_thread(server: Server) -> None:
         server.url,
     )
     assert program.end() == "refused\n"
+
+
+# ---- Interrupts ----------------------------------------------------------------------------------
+
+INTERRUPTED = """
+from snib import _log
+def interrupt(client, until):  # instead of the wait for a slow handler of log records
+    signal.raise_signal(signal.SIGINT)
+_log.deliver_all = interrupt
+client = snib.connect(URL, lease=600)
+assert client.lock("a").acquire(timeout=30)
+{end}
+"""
+SIGTERM = "snib.release_on_sigterm(); signal.raise_signal(signal.SIGTERM)"
+
+
+@pytest.mark.parametrize(("end", "code"), [("", 0), (SIGTERM, -signal.SIGTERM)])
+def test_ctrl_c_as_the_end_waits_for_the_log(server: Server, end: str, code: int) -> None:
+    """Everything is released nevertheless."""
+    program = Program(INTERRUPTED.replace("{end}", end), server.url)
+    program.rest()
+    assert (program.process.returncode, server.clean()) == (code, True)
