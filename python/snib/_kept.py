@@ -111,8 +111,9 @@ class Kept(Generic[H]):
         return entry
 
     def clear(self) -> None:
-        """Let go of all but what `with` took, whose blocks find it lost."""
+        """Let go of all but what `with` took, whose blocks find it lost; nothing but such a block keeps it."""
         for number, entry in self._holds.copy().items():
+            _strong.pop(number, None)
             if not entry[3]:
                 self._pop(number)
 

@@ -7,6 +7,7 @@ import gc
 import re
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,17 @@ def test_a_block_whose_client_is_closed_is_lost(server: Server, kind: str) -> No
     assert caught.value.reason == "closed"
     assert client._number not in {kept.client for kept in _kept._strong.values()}
     server.admin.delete("x", "{x}:timeout")
+
+
+def test_a_block_that_never_ends_keeps_no_closed_client(server: Server) -> None:
+    """Such as that of a generator, or of a task whose loop is gone."""
+    client = snib.connect(server.url)
+    known = weakref.ref(client)
+    client.lock("x").__enter__()
+    client.close()
+    del client
+    gc.collect()
+    assert known() is None
 
 
 def test_holding_the_gil_keeps_the_lock(server: Server) -> None:
