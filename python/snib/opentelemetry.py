@@ -22,7 +22,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -58,7 +58,8 @@ __all__ = [
 L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
 H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
 
-_INNERMOST: ContextVar[object] = ContextVar("snib-hold")  # of the blocks, see _Entered
+_HERE: ContextVar[None] = ContextVar("snib-here")  # a token of it tells whether this context is still the same one
+_BLOCKS: ContextVar[tuple[Any, ...]] = ContextVar("snib-blocks", default=())  # of this context, see _Entered
 
 
 # ---- Spans ---------------------------------------------------------------------------------------
@@ -94,13 +95,17 @@ _harmless = _Harmless()
 def _begin_within(span: Span) -> object:
     """Make the span the current one; returns what _end_within() wants."""
     with _harmless:
-        return context.attach(trace.set_span_in_context(span))
+        return context.attach(trace.set_span_in_context(span)), _HERE.set(None)
     return None
 
 
 def _end_within(within: Any) -> None:
+    """May be called in another context, where nothing is to be done: that of a generator which others have ended."""
     if within is not None:
-        context.detach(within)  # which logs its failures itself
+        attached, here = within
+        with contextlib.suppress(ValueError):
+            _HERE.reset(here)
+            context.detach(attached)  # which logs its failures itself
 
 
 def _fail(span: Span, error: BaseException) -> None:
@@ -161,21 +166,23 @@ class _Entered:
 
     def _note(self, inside: Any) -> None:
         """Remember what the end of this block is about."""
-        inside._token = _INNERMOST.set(inside)
+        inside._is_entered = True
         self._inside.append(inside)
+        _BLOCKS.set((*(block for block in _BLOCKS.get() if block._is_entered), inside))
 
     def _noted(self) -> Any:
-        inside: Any = _INNERMOST.get(None)
-        return inside if inside in self._inside else self._inside[0]  # it ends in another context
+        """What the innermost of this context's blocks is about; blocks need not end in the order of their nesting."""
+        for inside in reversed(_BLOCKS.get()):
+            if inside in self._inside:
+                return inside
+        return self._inside[0]  # it ends in another context
 
     def _forget(self, inside: Any) -> Any:
         """May be called again."""
+        inside._is_entered = False
         if inside in self._inside:
             self._inside.remove(inside)
-        token, inside._token = inside._token, None
-        with contextlib.suppress(ValueError):  # the same
-            if token is not None:
-                _INNERMOST.reset(token)
+        _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not inside))
         return inside
 
 
@@ -231,7 +238,7 @@ class _Traced(_Entered, Generic[L]):
 class _Held(Generic[H]):
     """A hold, and its span until it ends."""
 
-    _token: Token[object] | None = None
+    _is_entered = False
     _holder: Holder | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
@@ -439,7 +446,7 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
 class AsyncTracedHolding(_Entered):
     """What hold() returns: `async with` it, or `await` it for the hold."""
 
-    _token: Token[object] | None = None
+    _is_entered = False
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced

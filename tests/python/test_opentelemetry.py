@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -297,6 +299,74 @@ def test_left_in_another_thread(client: snib.Client, spans: Spans) -> None:
     lock.__exit__(None, None, None)
     assert spans.take() == RELEASED
     assert not client.lock("a").locked()
+
+
+def test_generators_that_others_end(server: Server, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    """In another thread or task than the one they were begun in."""
+
+    def numbers(lock: Any) -> Iterator[int]:
+        with lock:
+            yield 1
+
+    async def numbers_in_tasks(lock: Any) -> AsyncIterator[int]:
+        async with lock:
+            yield 1
+
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            lock = traced(client.lock("a"), tracer_provider=spans.provider)
+            for form in (lambda: lock, lock.hold):
+                begun = numbers_in_tasks(form())
+                assert await begun.__anext__()
+                await asyncio.create_task(begun.aclose())  # type: ignore[attr-defined]
+
+    with snib.connect(server.url) as client:
+        lock = traced(client.lock("a"), tracer_provider=spans.provider)
+        for form in (lambda: lock, lock.hold):
+            begun = numbers(form())
+            assert contextvars.copy_context().run(next, begun)
+            thread = threading.Thread(target=begun.close)  # type: ignore[attr-defined]
+            thread.start()
+            thread.join()
+    asyncio.run(main())
+    assert sorted(spans.take()) == sorted(RELEASED * 4)
+    assert not caplog.records  # such as "Failed to detach context"
+
+
+@pytest.mark.parametrize("first", ["a generator's", "the other lock's"])
+def test_blocks_that_end_in_another_order(client: snib.Client, spans: Spans, first: str) -> None:
+    """Each gives back its own permit, and none that another thread works with."""
+    pool = client.permits("a")
+    pool.init(3)
+    permits, other = (traced(lock, tracer_provider=spans.provider) for lock in (pool, client.lock("b")))
+    entered, left = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with permits as hold:
+            entered.set()
+            left.wait(PATIENCE)
+            hold.check()
+
+    def numbers() -> Iterator[int]:
+        with permits:
+            yield 1
+
+    def meanwhile() -> None:
+        generator = numbers()
+        assert next(generator)
+        with other:
+            if first == "a generator's":
+                assert not list(generator)
+        assert not list(generator)
+
+    with ThreadPoolExecutor(1) as executor:
+        working = executor.submit(work)
+        entered.wait(PATIENCE)
+        contextvars.copy_context().run(meanwhile)
+        left.set()
+        working.result()
+    assert pool.available() == 3 and not permits._inside and not other._inside
+    pool.force_release()
 
 
 def test_released_in_another_thread(client: snib.Client, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
