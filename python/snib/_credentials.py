@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ._client import BaseClient
 
 _ASKED = 4  # snib_event_kind
+_VALID_MAX = 2**53  # seconds; its milliseconds still fit into 64 bits
 
 
 class Credentials(NamedTuple):
@@ -115,4 +116,4 @@ def _valid_ms(valid: float | None) -> int:
         return 0
     if not 0 < valid < math.inf:
         raise ValueError(f"credentials must be valid for some seconds, not {valid!r}")
-    return max(1, int(valid * 1000))
+    return max(1, int(min(valid, _VALID_MAX) * 1000))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,13 @@ def test_function(server: Server, issuer: Issuer) -> None:
 def test_function_gives_a_password(server: Server, issuer: Issuer) -> None:
     issuer.answer = lambda password: password
     with snib.connect(server.url, username="app", credentials=issuer) as client:
+        client.ping()
+
+
+@pytest.mark.parametrize("valid", [sys.maxsize, 10**400, sys.float_info.max], ids=["maxsize", "int", "float"])
+def test_function_gives_a_password_for_ever(server: Server, issuer: Issuer, valid: float) -> None:
+    issuer.valid = valid
+    with snib.connect(server.url, credentials=issuer) as client:
         client.ping()
 
 
