@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ._codes import InvalidArgument, Lost, NotSupported
+from ._stays import stays
 from ._statements import (
     REDIS_ACCEPT,
     REDIS_FUNCTION,
@@ -79,6 +80,8 @@ class Fence:
         self._token = token
         self._owner = owner
         self._inside = 0  # the thread in guard()
+
+    __reduce_ex__ = stays  # a copy would not see what the other one has seen
 
     @property
     def token(self) -> int:

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _core, _errors
+from ._stays import stays
 
 __all__ = ["Server"]
 
@@ -106,6 +107,8 @@ class Server:
         _call(_lib.snib_memory_start, given, ctypes.byref(handle))
         self._handle = handle
         self._url: str = _lib.snib_memory_url(handle).decode()
+
+    __reduce_ex__ = stays
 
     def __enter__(self) -> Server:
         return self

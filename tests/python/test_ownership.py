@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import snib
-from snib import aio
+from snib import aio, fencing
 from support import PATIENCE, RENEWED, Program, Server, brief, eventually
 
 # Each creates a new object for the same lock.
@@ -384,3 +384,10 @@ def test_nothing_is_copied_or_pickled(client: snib.Client) -> None:
                     with pytest.raises(TypeError, match="cannot be copied or pickled"):
                         copied(thing)
             assert hold.state is snib.State.VALID
+
+
+def test_no_fence_is_copied() -> None:
+    """The copy would let tokens pass that are older than those the other one has seen."""
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copied(fencing.Fence())

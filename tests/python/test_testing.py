@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import subprocess
 import sys
@@ -269,6 +270,12 @@ for i in range(300):
     for thread in threads:
         thread.join()
 """
+
+
+def test_a_server_is_not_copied(memory: snib.testing.Server) -> None:
+    """The copy would use what the other one's stop() has freed."""
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.copy(memory)
 
 
 def test_a_stop_while_others_use_it() -> None:
