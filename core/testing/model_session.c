@@ -163,7 +163,7 @@ static void run_info(call *c)
     char text[256];
     int n = snprintf(text, sizeof text,
                      "# Server\r\n%srun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
-                     "# Replication\r\nrole:%s\r\n",
+                     "# Replication\r\nrole:%s\r\nconnected_slaves:0\r\n",
                      versions[c->m->version], (unsigned long long)c->m->run,
                      model__strikes(c->m, MODEL_LOADING),
                      model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");

@@ -882,6 +882,7 @@ void model__execute(model *m, connection *from, const model_text *argv, size_t a
  * look-up and is removed by the first that meets it.
  */
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1131,25 +1132,66 @@ bool model__glob_matches(model_text pattern, const buffer *name)
     return glob(pattern.p, pattern.p + pattern.n, bytes, bytes + name->n);
 }
 
-/* Of `most` keys of this database below `from`: appends those that match, and have the type if one is given, to `names`.
- * Returns where it has stopped, 0 at the end. */
-static size_t find_names(call *c, size_t from, long long most, model_text pattern, model_text type,
-                         buffer *names, size_t *out_found)
+struct place {
+    uint64_t at; /* not 0 */
+    const key *k;
+};
+
+/* A name has its place for ever, as in a real server: so a SCAN meets a key that a script makes anew under way. */
+static uint64_t place_of(const buffer *name)
 {
+    uint64_t hash = 14695981039346656037U;
+    for (size_t i = 0; i < name->n; i++) {
+        hash = (hash ^ (unsigned char)name->p[i]) * 1099511628211U;
+    }
+    return hash / 4 + 1;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    uint64_t one = ((const struct place *)a)->at, other = ((const struct place *)b)->at;
+    return one < other ? -1 : one > other;
+}
+
+/* This database's keys from a place on, in order; to be freed. */
+static struct place *places_from(call *c, uint64_t from, size_t *out_n)
+{
+    size_t n = model_key_count(c->m);
+    struct place *places = model__grow(NULL, (n + 1) * sizeof *places);
+    *out_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const key *k = &c->m->keys[i];
+        struct place place = {place_of(&k->name), k};
+        if (k->db == c->from->db && place.at >= from) {
+            places[(*out_n)++] = place;
+        }
+    }
+    qsort(places, *out_n, sizeof *places, by_place);
+    return places;
+}
+
+/* Of `most` keys from a place on: appends those that match, and have the type if one is given, to `names`.  Returns the next
+ * place, 0 at the end. */
+static uint64_t find_names(call *c, uint64_t from, long long most, model_text pattern,
+                           model_text type, buffer *names, size_t *out_found)
+{
+    size_t n, i = 0;
+    struct place *places = places_from(c, from, &n);
     buffer *reply = c->reply;
     c->reply = names;
     *out_found = 0;
-    while (from > 0 && most > 0) {
-        const key *k = &c->m->keys[--from];
-        most -= k->db == c->from->db;
-        if (k->db == c->from->db && model__glob_matches(pattern, &k->name) &&
+    for (; i < n && ((long long)i < most || places[i].at == places[i - 1].at); i++) {
+        const key *k = places[i].k;
+        if (model__glob_matches(pattern, &k->name) &&
             (type.p == NULL || model__text_is(type, type_name(k->type)))) {
             model__bulk(c, k->name.p, k->name.n);
             ++*out_found;
         }
     }
+    uint64_t next = i < n ? places[i].at : 0;
+    free(places);
     c->reply = reply;
-    return from;
+    return next;
 }
 
 static void reply_names(call *c, buffer *names, size_t found)
@@ -1159,8 +1201,7 @@ static void reply_names(call *c, buffer *names, size_t found)
     model__drop(names);
 }
 
-/* The cursor is how many keys are left.  A new key comes behind them, and one that goes moves others to where they will be
- * met, perhaps again. */
+/* The cursor is the next place. */
 static void run_scan(call *c)
 {
     model_text pattern = {"*", 1}, type = {NULL, 0};
@@ -1192,11 +1233,10 @@ static void run_scan(call *c)
     }
     buffer names = {0};
     char next[24];
-    size_t n = model_key_count(c->m), found;
-    size_t from = cursor == 0 || (size_t)cursor > n ? n : (size_t)cursor;
-    from = find_names(c, from, number, pattern, type, &names, &found);
+    size_t found;
+    uint64_t from = find_names(c, (uint64_t)cursor, number, pattern, type, &names, &found);
     model__array(c, 2);
-    model__bulk(c, next, (size_t)snprintf(next, sizeof next, "%zu", from));
+    model__bulk(c, next, (size_t)snprintf(next, sizeof next, "%" PRIu64, from));
     reply_names(c, &names, found);
 }
 
@@ -1204,8 +1244,7 @@ static void run_keys(call *c)
 {
     buffer names = {0};
     size_t found;
-    find_names(c, model_key_count(c->m), LLONG_MAX, c->argv[1], (model_text){NULL, 0}, &names,
-               &found);
+    find_names(c, 0, LLONG_MAX, c->argv[1], (model_text){NULL, 0}, &names, &found);
     reply_names(c, &names, found);
 }
 
@@ -3228,7 +3267,7 @@ static void run_info(call *c)
     char text[256];
     int n = snprintf(text, sizeof text,
                      "# Server\r\n%srun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
-                     "# Replication\r\nrole:%s\r\n",
+                     "# Replication\r\nrole:%s\r\nconnected_slaves:0\r\n",
                      versions[c->m->version], (unsigned long long)c->m->run,
                      model__strikes(c->m, MODEL_LOADING),
                      model__strikes(c->m, MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");

@@ -7,6 +7,7 @@
 #include <snib_testing.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -468,6 +469,79 @@ static void many_names(void **state)
     snib_client_free(client);
 }
 
+enum { PASSED_ON = 300 }; /* more than one step of a list examines */
+
+static void list_step(snib_client *client, uint64_t *cursor, bool listed[PASSED_ON])
+{
+    static char names[65536];
+    size_t used;
+    uint32_t count;
+    EXPECT(snib_client_list(client, "*", 1, cursor, names, sizeof names, &used, &count, err),
+           SNIB_OK);
+    for (const char *name = names; name < names + used; name += strlen(name) + 1)
+        listed[atoi(name)] = true;
+}
+
+/* The next hold has a lease of its own, so one command deletes the lock's string and sets another one. */
+static snib_hold *pass_on(snib_hold *hold, snib_client *client, const char *name)
+{
+    snib_lock_options options;
+    snib_op *op;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS;
+    snib_lock *lock = must_lock_with(client, SNIB_PLAIN, name, &options);
+    EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
+    must_release(hold);
+    snib_lock_free(lock);
+    return must_end(op, SOON_MS).hold;
+}
+
+/* A list has every lock that is held all the time, as that of a real server. */
+static void passed_on_while_listed(void **state)
+{
+    snib_client *client = client_of(*state);
+    static snib_hold *holds[PASSED_ON];
+    static bool listed[PASSED_ON];
+    uint64_t cursor = 0;
+    char name[8];
+    for (int i = 0; i < PASSED_ON; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        holds[i] = must_acquire(must_lock_kind(client, SNIB_PLAIN, name), 0);
+    }
+    list_step(client, &cursor, listed);
+    assert_true(cursor != 0);
+    for (int i = 0; i < PASSED_ON; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        holds[i] = listed[i] ? holds[i] : pass_on(holds[i], client, name);
+    }
+    while (cursor != 0)
+        list_step(client, &cursor, listed);
+    for (int i = 0; i < PASSED_ON; i++) {
+        if (!listed[i])
+            fail_msg("%d is not listed", i);
+        must_release(holds[i]);
+    }
+    snib_client_free(client);
+}
+
+/* What a client with durability says of a memory server is true. */
+static void no_replicas(void **state)
+{
+    snib_client_options options;
+    snib_client *client;
+    snib_client_options_init(&options, sizeof options);
+    options.durability = SNIB_DURABILITY_MAJORITY;
+    EXPECT(snib_client_open(snib_memory_url(*state), &options, &client, err), SNIB_OK);
+    snib_queue *log = must_queue(client);
+    EXPECT(snib_client_log(client, log, SNIB_LOG_WARNING, err), SNIB_OK);
+    must_release(must_acquire(must_lock(client, "name"), 0));
+    snib_event said = must_event(log, SOON_MS);
+    if (!strstr(said.text, "has no replicas"))
+        fail_msg("%s", said.text);
+    snib_queue_free(log);
+    snib_client_free(client);
+}
+
 static void bad_faults(void **state)
 {
     snib_memory *server = *state;
@@ -498,6 +572,7 @@ int main(void)
         ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
         ON_SERVER(many_permits),     ON_SERVER(many_names),
         ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
+        ON_SERVER(no_replicas),      ON_SERVER(passed_on_while_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
