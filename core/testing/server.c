@@ -25,6 +25,7 @@
 #define SERVER_READ_BYTES 16384
 #define SERVER_ADVANCE_MAX 31536000000
 #define SERVER_POLLS 2
+#define SERVER_REST_MS 10
 #define SERVER_BINDS 10000 /* for ten seconds */
 
 pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
@@ -113,10 +114,17 @@ void snib__server_enter(snib_memory *server)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
+/* What it has sent and nobody has read is never read. */
+void snib__server_cut(struct server_connection *c)
+{
+    c->cut = true;
+    shutdown(c->fd, SHUT_RDWR);
+}
+
 void snib__server_cut_all(snib_memory *server)
 {
     for (size_t i = 0; i < server->count; i++)
-        shutdown(server->connections[i].fd, SHUT_RDWR);
+        snib__server_cut(&server->connections[i]);
 }
 
 static void server_drop(snib_memory *server, size_t i)
@@ -139,8 +147,10 @@ static bool server_is_welcome(int fd)
 static void server_accept(snib_memory *server)
 {
     int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        server->rests = errno != EAGAIN;
         return;
+    }
     if (server->count == SERVER_CONNECTIONS || !server_is_welcome(fd)) {
         close(fd);
         return;
@@ -171,6 +181,8 @@ static bool server_answer(snib_memory *server, struct server_connection *c)
 static bool server_read(snib_memory *server, struct server_connection *c)
 {
     char bytes[SERVER_READ_BYTES];
+    if (c->cut)
+        return false;
     ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -205,7 +217,8 @@ static nfds_t server_polls(const snib_memory *server, struct pollfd *polls)
 {
     bool open = !server->stalled && server_standing == 0;
     polls[0] = (struct pollfd){.fd = server->bell, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = open ? server->listener : -1, .events = POLLIN};
+    polls[1] =
+        (struct pollfd){.fd = open && !server->rests ? server->listener : -1, .events = POLLIN};
     for (size_t i = 0; i < server->count; i++) {
         const struct server_connection *c = &server->connections[i];
         short events = c->unsent.n > 0 ? POLLIN | POLLOUT : POLLIN;
@@ -244,8 +257,9 @@ static void *server_main(void *argument)
     while (!server->stop) {
         nfds_t n = server_polls(server, polls);
         pthread_mutex_unlock(&snib__server_mutex);
-        int ready = poll(polls, n, -1);
+        int ready = poll(polls, n, server->rests ? SERVER_REST_MS : -1);
         pthread_mutex_lock(&snib__server_mutex);
+        server->rests = false;
         if (ready > 0)
             server_serve(server, polls, n - SERVER_POLLS);
     }

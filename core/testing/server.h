@@ -14,7 +14,7 @@ struct server_connection {
     int fd;
     uint64_t id;   /* the model's */
     buffer unsent; /* what the socket had no room for */
-    bool cut;      /* its reply is lost, and it ends */
+    bool cut;      /* it ends, whatever was not sent or read */
 };
 
 struct snib_memory {
@@ -26,6 +26,7 @@ struct snib_memory {
     int listener;         /* -1: refusing */
     int bell;             /* the thread has to look */
     bool stop, stalled;
+    bool rests;      /* there was no descriptor for a connection, which waits */
     unsigned faults; /* of the model */
     long long lose;  /* this many replies to scripts are to be lost */
     struct server_connection connections[SERVER_CONNECTIONS]; /* the oldest first */
@@ -41,6 +42,7 @@ int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int snib__server_listen(snib_memory *server); /* 0 or errno */
 void snib__server_ring(snib_memory *server);  /* the thread has something to do */
+void snib__server_cut(struct server_connection *c);
 void snib__server_cut_all(snib_memory *server);
 
 #endif

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define FAULT_DATABASES 16
@@ -76,7 +75,7 @@ static int fault_kill(snib_memory *server, const char *argument, snib_error *err
         return snib__server_fail(err, SNIB_EINVAL,
                                  "kill_connection takes which one, 1 is the oldest; there are %zu",
                                  server->count);
-    shutdown(server->connections[which - 1].fd, SHUT_RDWR);
+    snib__server_cut(&server->connections[which - 1]);
     return SNIB_OK;
 }
 

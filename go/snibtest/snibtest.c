@@ -5153,7 +5153,7 @@ struct server_connection {
     int fd;
     uint64_t id;   /* the model's */
     buffer unsent; /* what the socket had no room for */
-    bool cut;      /* its reply is lost, and it ends */
+    bool cut;      /* it ends, whatever was not sent or read */
 };
 
 struct snib_memory {
@@ -5165,6 +5165,7 @@ struct snib_memory {
     int listener;         /* -1: refusing */
     int bell;             /* the thread has to look */
     bool stop, stalled;
+    bool rests;      /* there was no descriptor for a connection, which waits */
     unsigned faults; /* of the model */
     long long lose;  /* this many replies to scripts are to be lost */
     struct server_connection connections[SERVER_CONNECTIONS]; /* the oldest first */
@@ -5180,6 +5181,7 @@ int snib__server_fail(snib_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int snib__server_listen(snib_memory *server); /* 0 or errno */
 void snib__server_ring(snib_memory *server);  /* the thread has something to do */
+void snib__server_cut(struct server_connection *c);
 void snib__server_cut_all(snib_memory *server);
 
 #endif
@@ -5253,6 +5255,7 @@ static inline bool snib__memory_is_name(const char *name, size_t n)
 #define SERVER_READ_BYTES 16384
 #define SERVER_ADVANCE_MAX 31536000000
 #define SERVER_POLLS 2
+#define SERVER_REST_MS 10
 #define SERVER_BINDS 10000 /* for ten seconds */
 
 pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
@@ -5341,10 +5344,17 @@ void snib__server_enter(snib_memory *server)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
+/* What it has sent and nobody has read is never read. */
+void snib__server_cut(struct server_connection *c)
+{
+    c->cut = true;
+    shutdown(c->fd, SHUT_RDWR);
+}
+
 void snib__server_cut_all(snib_memory *server)
 {
     for (size_t i = 0; i < server->count; i++)
-        shutdown(server->connections[i].fd, SHUT_RDWR);
+        snib__server_cut(&server->connections[i]);
 }
 
 static void server_drop(snib_memory *server, size_t i)
@@ -5367,8 +5377,10 @@ static bool server_is_welcome(int fd)
 static void server_accept(snib_memory *server)
 {
     int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        server->rests = errno != EAGAIN;
         return;
+    }
     if (server->count == SERVER_CONNECTIONS || !server_is_welcome(fd)) {
         close(fd);
         return;
@@ -5399,6 +5411,8 @@ static bool server_answer(snib_memory *server, struct server_connection *c)
 static bool server_read(snib_memory *server, struct server_connection *c)
 {
     char bytes[SERVER_READ_BYTES];
+    if (c->cut)
+        return false;
     ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -5433,7 +5447,8 @@ static nfds_t server_polls(const snib_memory *server, struct pollfd *polls)
 {
     bool open = !server->stalled && server_standing == 0;
     polls[0] = (struct pollfd){.fd = server->bell, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = open ? server->listener : -1, .events = POLLIN};
+    polls[1] =
+        (struct pollfd){.fd = open && !server->rests ? server->listener : -1, .events = POLLIN};
     for (size_t i = 0; i < server->count; i++) {
         const struct server_connection *c = &server->connections[i];
         short events = c->unsent.n > 0 ? POLLIN | POLLOUT : POLLIN;
@@ -5472,8 +5487,9 @@ static void *server_main(void *argument)
     while (!server->stop) {
         nfds_t n = server_polls(server, polls);
         pthread_mutex_unlock(&snib__server_mutex);
-        int ready = poll(polls, n, -1);
+        int ready = poll(polls, n, server->rests ? SERVER_REST_MS : -1);
         pthread_mutex_lock(&snib__server_mutex);
+        server->rests = false;
         if (ready > 0)
             server_serve(server, polls, n - SERVER_POLLS);
     }
@@ -5669,7 +5685,6 @@ int snib_memory_advance(int64_t ms, snib_error *err)
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define FAULT_DATABASES 16
@@ -5741,7 +5756,7 @@ static int fault_kill(snib_memory *server, const char *argument, snib_error *err
         return snib__server_fail(err, SNIB_EINVAL,
                                  "kill_connection takes which one, 1 is the oldest; there are %zu",
                                  server->count);
-    shutdown(server->connections[which - 1].fd, SHUT_RDWR);
+    snib__server_cut(&server->connections[which - 1]);
     return SNIB_OK;
 }
 

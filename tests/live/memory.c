@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <snib_testing.h>
@@ -321,6 +322,59 @@ static void connections_killed(void **state)
     snib_client_free(client);
 }
 
+/* What a connection has said and the server has not read is gone with it. */
+static void connections_cut(void **state)
+{
+    snib_memory *server = *state;
+    snib_op *op;
+    snib_client *client = client_of(server);
+    snib_lock *lock = must_lock(client, "name");
+    must_release(must_acquire(lock, 0)); /* the scripts are there */
+    uint64_t commands = must_stats(client).commands;
+    must_fault(server, "stall", NULL);
+    EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
+    AWAIT(must_stats(client).commands > commands, SOON_MS);
+    must_fault(server, "refuse", NULL);
+    must_fault(server, "resume", NULL);
+    AWAIT(snib_memory_connections(server) == 0, SOON_MS);
+    assert_false(snib_memory_has(server, "name"));
+    must_fault(server, "heal", NULL);
+    must_release(must_end(op, SOON_MS).hold);
+    snib_client_free(client);
+}
+
+static _Atomic int accepts, accepts_none;
+
+/* Instead of the library's accept4(), whose types are no ISO C: a process that has no descriptor left. */
+__attribute__((visibility("default"))) int accept_some(int fd, void *address, void *n,
+                                                       int flags) __asm__("accept4");
+
+int accept_some(int fd, void *address, void *n, int flags)
+{
+    accepts++;
+    errno = EMFILE;
+    return accepts_none ? -1 : (int)syscall(SYS_accept4, fd, address, n, flags);
+}
+
+/* A connection for which the server has no descriptor waits until there is one, and the server does not try all the time. */
+static void no_descriptor(void **state)
+{
+    snib_memory *server = *state;
+    snib_client *client;
+    EXPECT(snib_client_open(snib_memory_url(server), NULL, &client, err), SNIB_OK);
+    accepts = 0;
+    accepts_none = 1;
+    snib_op *op;
+    EXPECT(snib_lock_acquire_submit(must_lock(client, "name"), 0, -1, NULL, 0, &op, err), SNIB_OK);
+    AWAIT(accepts > 1, SOON_MS);
+    accepts = 0;
+    nap_us(100000);
+    assert_true(accepts <= 100); /* or thousands */
+    accepts_none = 0;
+    must_release(must_end(op, SOON_MS).hold);
+    snib_client_free(client);
+}
+
 static void key_expires(void **state)
 {
     snib_memory *server = *state;
@@ -572,6 +626,7 @@ int main(void)
         ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
         ON_SERVER(many_permits),     ON_SERVER(many_names),
         ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
+        ON_SERVER(connections_cut),  ON_SERVER(no_descriptor),
         ON_SERVER(no_replicas),      ON_SERVER(passed_on_while_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
