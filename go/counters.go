@@ -24,7 +24,8 @@ func (l *lock) tally(ctx context.Context, what tally, n int) (int, error) {
 type pool struct{ *lock }
 
 // Acquire waits for n permits at once, 1 to 1000, until ctx ends. The hold owns them all, and its Unlock releases
-// them all. The error matches [ErrPermits] if there are fewer than n, held and free together.
+// them all. Of [Permits] whose number is set, the error matches [ErrPermits] if there are fewer than n, held and free
+// together; a [Semaphore] does not know how many are held, and waits.
 func (p pool) Acquire(ctx context.Context, n int) (*Hold, error) {
 	return p.acquire(ctx, wish{count: permits(n), waitMS: waitMS(ctx)})
 }

@@ -226,6 +226,8 @@ func TestSemaphoreWithoutHolds(t *testing.T) {
 func TestPermitsKnowTheirNumber(t *testing.T) {
 	s := startServer(t)
 	permits := open(t, s.url()).Permits("pool")
+	_, err := permits.TryAcquire(background, 1) // somebody may set it yet
+	expect(t, "no number", err, snib.ErrBusy)
 	initialize(t, permits, 4)
 	hold, err := permits.Acquire(background, 3)
 	must(t, err)

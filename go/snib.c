@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9f62e11ca44b49c2"
+#define SNIB_BUILD_ID "1697ec04728a98d9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -711,8 +711,9 @@ enum snib_count {
  *
  * count    1 to 1000.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
- *          together.  With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were
- *          taken: semaphores have no owners, so the client cannot tell.
+ *          together.  A semaphore does not know its total, and permits may not have one yet: then the call waits.
+ *          With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were taken:
+ *          semaphores have no owners, so the client cannot tell.
  */
 SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
                                   snib_hold **out_hold, snib_error *err);
