@@ -10,7 +10,7 @@ const (
 	ErrTimeout         Code = 2   // the wait ended before the lock was free
 	ErrCancelled       Code = 3   // the operation was cancelled
 	ErrLost            Code = 4   // the hold was lost; stop the protected work and acquire again
-	ErrNotHeld         Code = 6   // nothing was held, so nothing was released
+	ErrNotHeld         Code = 6   // it is not held; it may have been released before
 	ErrInvalidArgument Code = -1  // an argument is out of range
 	ErrInvalidHandle   Code = -2  // the handle is NULL, freed or of another kind
 	ErrInvalidName     Code = -3  // the lock name cannot be used; use 1 to 512 bytes of UTF-8 without control characters
@@ -42,5 +42,5 @@ const (
 	ErrMisconfigured   Code = -48 // the server refuses writes because its persistence or its replicas are in trouble
 	ErrTooFewReplicas  Code = -49 // too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability
 	ErrClosed          Code = -60 // the client is closed
-	ErrForked          Code = -61 // it belongs to the process before the fork; acquire again in the child
+	ErrForked          Code = -61 // this hold, operation or queue belongs to the parent process; the child needs its own
 )

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1697ec04728a98d9"
+#define SNIB_BUILD_ID "f8227950b621b16d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -223,7 +223,7 @@ enum snib_code {
     SNIB_CANCELLED = 3, /* cancelled: the operation will not give the caller the lock */
     SNIB_LOST = 4,      /* the hold was lost before this call */
     SNIB_AGAIN = 5,     /* not finished yet; continue with snib_op_wait() or the queue */
-    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
+    SNIB_NOT_HELD = 6,  /* it is not held; it may have been released before */
     /* usage */
     SNIB_EINVAL = -1,    /* an argument is out of range */
     SNIB_EHANDLE = -2,   /* the handle is NULL, freed or of another kind */
@@ -3664,7 +3664,8 @@ static int client_settle_options(const char *text, const snib_client_options *op
         text = SNIB__URL_DEFAULT;
     if (!client_copy_options(options, o))
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "the options' size is not one that this build knows");
+                          "the options have no size that this build knows; fill them with "
+                          "snib_client_options_init() first");
     if (o->flags != 0)
         return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
     if (o->ask_credentials != 0 && o->ask_credentials != 1)
@@ -6984,7 +6985,9 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the options have no size that this build knows; fill them with "
+                          "snib_lock_options_init() first");
     for (size_t i = sizeof *to; from && i < from->size; i++)
         if (((const char *)from)[i] != 0)
             return snib__fail(err, SNIB_EOPTION, 0, NULL);
@@ -6993,7 +6996,8 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     if (!snib__lease_fits(to->lease_ms))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "max_hold is out of range; use 1 ms to 24 hours, or -1 for none");
     return SNIB_OK;
 }
 
@@ -8885,7 +8889,9 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     if (q->n < least || q->n > most || (q->what == SNIB_COUNT_ADD && q->n == 0))
-        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range");
+        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range; use %lld to %lld%s",
+                          (long long)least, (long long)most,
+                          q->what == SNIB_COUNT_ADD ? ", but not 0" : "");
     return SNIB_OK;
 }
 
@@ -10092,9 +10098,12 @@ static const char *say_not_free(const struct snib__gate *gate, int32_t code)
     bool busy = code == SNIB_BUSY;
     if (!gate || (!busy && code != SNIB_TIMEDOUT))
         return NULL;
-    if (snib__gate_kind(gate) == SNIB_LATCH)
+    int32_t kind = snib__gate_kind(gate);
+    if (kind == SNIB_LATCH)
         return busy ? "its count is not 0" : "the wait ended before its count was 0";
-    if (snib__gate_kind(gate) == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
+    if (kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE)
+        return busy ? "too few permits are free" : "the wait ended before enough permits were free";
+    if (kind == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
         return busy ? "no majority of its servers granted it"
                     : "the wait ended before a majority of its servers granted it";
     return NULL;
@@ -33086,7 +33095,7 @@ X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
 X(CANCELLED, 3, 0, "the operation was cancelled")
 X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
 X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+X(NOT_HELD, 6, 0, "it is not held; it may have been released before")
 
 X(EINVAL, -1, USAGE, "an argument is out of range")
 X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
@@ -33134,7 +33143,7 @@ X(EREPLICAS, -49, RETRYABLE,
   "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+X(EFORKED, -61, USAGE, "this hold, operation or queue belongs to the parent process; the child needs its own")
 #undef X
 };
 
@@ -33157,7 +33166,7 @@ X(TIMEDOUT, 2, RETRYABLE, "the wait ended before the lock was free")
 X(CANCELLED, 3, 0, "the operation was cancelled")
 X(LOST, 4, 0, "the hold was lost; stop the protected work and acquire again")
 X(AGAIN, 5, 0, "the operation is not finished yet; keep waiting for it")
-X(NOT_HELD, 6, 0, "nothing was held, so nothing was released")
+X(NOT_HELD, 6, 0, "it is not held; it may have been released before")
 
 X(EINVAL, -1, USAGE, "an argument is out of range")
 X(EHANDLE, -2, USAGE, "the handle is NULL, freed or of another kind")
@@ -33205,7 +33214,7 @@ X(EREPLICAS, -49, RETRYABLE,
   "too few replicas had the grant in time, so it was undone; check the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
+X(EFORKED, -61, USAGE, "this hold, operation or queue belongs to the parent process; the child needs its own")
 #undef X
 
 static const struct codes_row *codes_find(int32_t code)

@@ -79,7 +79,8 @@ static int client_settle_options(const char *text, const snib_client_options *op
         text = SNIB__URL_DEFAULT;
     if (!client_copy_options(options, o))
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "the options' size is not one that this build knows");
+                          "the options have no size that this build knows; fill them with "
+                          "snib_client_options_init() first");
     if (o->flags != 0)
         return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
     if (o->ask_credentials != 0 && o->ask_credentials != 1)

@@ -29,7 +29,9 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the options have no size that this build knows; fill them with "
+                          "snib_lock_options_init() first");
     for (size_t i = sizeof *to; from && i < from->size; i++)
         if (((const char *)from)[i] != 0)
             return snib__fail(err, SNIB_EOPTION, 0, NULL);
@@ -38,7 +40,8 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     if (!snib__lease_fits(to->lease_ms))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "max_hold is out of range; use 1 ms to 24 hours, or -1 for none");
     return SNIB_OK;
 }
 

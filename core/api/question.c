@@ -103,7 +103,9 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     if (q->n < least || q->n > most || (q->what == SNIB_COUNT_ADD && q->n == 0))
-        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range");
+        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range; use %lld to %lld%s",
+                          (long long)least, (long long)most,
+                          q->what == SNIB_COUNT_ADD ? ", but not 0" : "");
     return SNIB_OK;
 }
 

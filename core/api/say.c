@@ -88,9 +88,12 @@ static const char *say_not_free(const struct snib__gate *gate, int32_t code)
     bool busy = code == SNIB_BUSY;
     if (!gate || (!busy && code != SNIB_TIMEDOUT))
         return NULL;
-    if (snib__gate_kind(gate) == SNIB_LATCH)
+    int32_t kind = snib__gate_kind(gate);
+    if (kind == SNIB_LATCH)
         return busy ? "its count is not 0" : "the wait ended before its count was 0";
-    if (snib__gate_kind(gate) == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
+    if (kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE)
+        return busy ? "too few permits are free" : "the wait ended before enough permits were free";
+    if (kind == SNIB__OUTER && snib__gate_name(gate, &n)[0] == SNIB__QUORUM_LETTER)
         return busy ? "no majority of its servers granted it"
                     : "the wait ended before a majority of its servers granted it";
     return NULL;

@@ -76,7 +76,7 @@ enum snib_code {
     SNIB_CANCELLED = 3, /* cancelled: the operation will not give the caller the lock */
     SNIB_LOST = 4,      /* the hold was lost before this call */
     SNIB_AGAIN = 5,     /* not finished yet; continue with snib_op_wait() or the queue */
-    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
+    SNIB_NOT_HELD = 6,  /* it is not held; it may have been released before */
     /* usage */
     SNIB_EINVAL = -1,    /* an argument is out of range */
     SNIB_EHANDLE = -2,   /* the handle is NULL, freed or of another kind */

@@ -123,6 +123,7 @@ class BasePermits(BaseHoldable[H]):
     __slots__ = ()
 
     _busy = "{!r} does not have that many free permits"
+    _late = "{!r} did not have that many free permits in time"
 
     def _number(self, caller: int, n: int) -> int:
         return n

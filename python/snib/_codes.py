@@ -55,7 +55,7 @@ class Lost(Error):
 
 
 class NotHeld(Error, RuntimeError):
-    """Nothing was held, so nothing was released."""
+    """It is not held; it may have been released before."""
 
     code = 6
 
@@ -268,7 +268,7 @@ class Closed(StateError):
 
 
 class Forked(StateError):
-    """It belongs to the process before the fork; acquire again in the child."""
+    """This hold, operation or queue belongs to the parent process; the child needs its own."""
 
     code = -61
 

@@ -96,8 +96,9 @@ static void outcomes_name_it(void **state)
     must_release(theirs);
     hold = must_acquire(lock, 0);
     EXPECT(snib_hold_release(hold, err), SNIB_OK);
-    says(snib_hold_release(hold, &error), SNIB_NOT_HELD, &error, "mutex \"orders\": ");
-    says(snib_hold_check(hold, &error), SNIB_NOT_HELD, &error, "mutex \"orders\": ");
+    says(snib_hold_release(hold, &error), SNIB_NOT_HELD, &error,
+         "mutex \"orders\": it is not held");
+    says(snib_hold_check(hold, &error), SNIB_NOT_HELD, &error, "mutex \"orders\": it is not held");
     snib_hold_free(hold);
     char name[513];
     memset(name, 'n', sizeof name);
@@ -114,6 +115,14 @@ static void outcomes_name_it(void **state)
          "latch \"start\": its count is not 0");
     says(snib_latch_wait(latch, 30, &error), SNIB_TIMEDOUT, &error,
          "latch \"start\": the wait ended before its count was 0");
+    snib_lock *permits = must_lock_kind(client, SNIB_PERMITS, "slots");
+    says(snib_permits_acquire(permits, 1, 0, &none, &error), SNIB_BUSY, &error,
+         "permits \"slots\": too few permits are free");
+    says(snib_permits_acquire(permits, 1, 30, &none, &error), SNIB_TIMEDOUT, &error,
+         "permits \"slots\": the wait ended before enough permits were free");
+    snib_lock *semaphore = must_lock_kind(client, SNIB_SEMAPHORE, "licences");
+    says(snib_semaphore_acquire(semaphore, 1, 0, &none, &error), SNIB_BUSY, &error,
+         "semaphore \"licences\": too few permits are free");
     snib_queue_free(queue);
     snib_client_free(client);
     snib_client_free(other);

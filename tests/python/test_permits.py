@@ -59,7 +59,7 @@ def test_permits_are_counted(pool) -> None:
             assert pool.acquire(timeout=0.05) is False
             with pytest.raises(snib.Busy, match="pool"):
                 pool.hold(timeout=0)
-            with pytest.raises(snib.Timeout), pool.hold(n=2, timeout=0.02):
+            with pytest.raises(snib.Timeout, match="permits"), pool.hold(n=2, timeout=0.02):
                 pytest.fail("ran without a permit")
         assert pool.available() == 2
     assert hold.state is snib.State.RELEASED

@@ -356,8 +356,10 @@ static void sizes(void **state)
     for (size_t i = 0; i < COUNT(bad); i++) {
         memset(&o, 0, sizeof o);
         o.client.size = bad[i];
-        REFUSED(SNIB_EOPTION, "size", snib_client_open("unix:///x", &o.client, OUT, ERR));
-        REFUSED(SNIB_EOPTION, "", snib_lock_new(w.client, 1, "m", 1, &o.lock, OUT, ERR));
+        REFUSED(SNIB_EOPTION, "client_options_init",
+                snib_client_open("unix:///x", &o.client, OUT, ERR));
+        REFUSED(SNIB_EOPTION, "lock_options_init",
+                snib_lock_new(w.client, 1, "m", 1, &o.lock, OUT, ERR));
     }
     for (size_t i = 0; i < 2; i++) {
         memset(&o, 0, sizeof o);
@@ -593,7 +595,7 @@ static void kinds(void **state)
             assert_int_equal(snib_lock_new(w.client, kind, "n", 1, &o, OUT, ERR), SNIB_OK);
             snib_lock_free(out.pointer);
             ++*(which ? &o.lease_ms : &o.max_hold_ms);
-            REFUSED(which ? SNIB_ELEASE : SNIB_EOPTION, "",
+            REFUSED(which ? SNIB_ELEASE : SNIB_EOPTION, which ? "lease" : "max_hold",
                     snib_lock_new(w.client, kind, "n", 1, &o, OUT, ERR));
         }
     }

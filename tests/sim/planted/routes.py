@@ -636,6 +636,13 @@ MUTANTS = [
         "unit_deposed",
     ),
     Mutant(
+        "permits that are taken are told as a lock that another owner holds",
+        "api/say.c",
+        "if (kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE)",
+        "if (false)",
+        "live/errors",
+    ),
+    Mutant(
         "a replica's address is told as that of its primary",
         "api/say.c",
         "else if (told->code == SNIB_EREADONLY)",
