@@ -46,6 +46,21 @@ const (
 	StateReleased State = 3 // released by the program
 )
 
+// String returns the state in words, such as "at risk".
+func (s State) String() string {
+	switch s {
+	case StateValid:
+		return "valid"
+	case StateAtRisk:
+		return "at risk"
+	case StateLost:
+		return "lost"
+	case StateReleased:
+		return "released"
+	}
+	return "unknown"
+}
+
 // Error is what the functions of this package return.
 type Error struct {
 	Code    Code

@@ -5,6 +5,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -57,6 +58,14 @@ func TestErrorsName(t *testing.T) {
 		if (e.Reason != snib.ReasonNone) != errors.Is(err, snib.ErrLost) {
 			t.Errorf("%s: reason %v", what, e.Reason)
 		}
+	}
+}
+
+// A state prints in words, as a reason does.
+func TestStatesPrint(t *testing.T) {
+	want := "valid, at risk, lost, released, unknown"
+	if got := fmt.Sprintf("%v, %v, %v, %v, %v", snib.StateValid, snib.StateAtRisk, snib.StateLost, snib.StateReleased, snib.State(-2)); got != want {
+		t.Error(got)
 	}
 }
 

@@ -37,6 +37,12 @@ class State(enum.IntEnum):
     LOST = 2  # no longer safe, for ever
     RELEASED = 3  # released by the program
 
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+    def __format__(self, spec: str) -> str:  # that of IntEnum formats a number from Python 3.11 on
+        return format(str(self), spec)
+
 
 @dataclass(frozen=True)
 class LockInfo:

@@ -171,6 +171,7 @@ def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) 
     assert hold.lost.is_set(), "the key has ended before the hold"
     assert hold.lost.wait() is True
     assert hold.state is snib.State.LOST
+    assert f"{hold.state}" == str(hold.state) == "lost"  # in words, as in Go
     assert hold.reason == "expired"
     assert hold.remaining() == 0
     with pytest.raises(snib.Lost, match="expired"):
