@@ -103,24 +103,26 @@ static void why_certificate(struct snib__tls_failure *out, long verdict, const c
             "the certificate of %s is not valid yet; check the clocks of client and server", host);
         return;
     case WHY_X_SELF_SIGNED:
-        snib__tls_fail(out, SNIB__TLS_SELF_SIGNED,
-                       "the certificate of %s is self-signed; to trust it, give it as CA file",
-                       host);
+        snib__tls_fail(
+            out, SNIB__TLS_SELF_SIGNED,
+            "the certificate of %s is self-signed; to trust it, give it with the option tls_ca",
+            host);
         return;
     case WHY_X_SELF_SIGNED_CA:
     case WHY_X_ISSUER:
     case WHY_X_ISSUER_HERE:
     case WHY_X_LEAF:
     case WHY_X_UNTRUSTED:
-        snib__tls_fail(out, SNIB__TLS_UNKNOWN_CA,
-                       "the certificate of %s is not signed by %s; give its CA as CA file", host,
-                       store);
+        snib__tls_fail(
+            out, SNIB__TLS_UNKNOWN_CA,
+            "the certificate of %s is not signed by %s; give its CA with the option tls_ca", host,
+            store);
         return;
     case WHY_X_HOST:
     case WHY_X_ADDRESS:
         snib__tls_fail(out, SNIB__TLS_WRONG_HOST,
                        "the server's certificate is not for %s; connect by a name that it has, or "
-                       "give one as server name",
+                       "give one with the option tls_server_name",
                        host);
         return;
     default:

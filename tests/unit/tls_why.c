@@ -158,8 +158,8 @@ static void certificates(void **state)
         {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, SNIB__TLS_UNKNOWN_CA, "the system's CAs"},
         {X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, SNIB__TLS_UNKNOWN_CA, "the system's CAs"},
         {X509_V_ERR_CERT_UNTRUSTED, SNIB__TLS_UNKNOWN_CA, "the system's CAs"},
-        {X509_V_ERR_HOSTNAME_MISMATCH, SNIB__TLS_WRONG_HOST, "server name"},
-        {X509_V_ERR_IP_ADDRESS_MISMATCH, SNIB__TLS_WRONG_HOST, "server name"},
+        {X509_V_ERR_HOSTNAME_MISMATCH, SNIB__TLS_WRONG_HOST, "tls_server_name"},
+        {X509_V_ERR_IP_ADDRESS_MISMATCH, SNIB__TLS_WRONG_HOST, "tls_server_name"},
         {X509_V_ERR_CERT_REVOKED, SNIB__TLS_BAD_CERTIFICATE, "revoked"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
