@@ -417,7 +417,11 @@ static void look_at_kind(struct doctor *doctor, const struct trial *trial)
     snib_lock_free(waiter);
     found(doctor, code == SNIB_OK ? FINE : BROKEN, trial->kind_name,
           code == SNIB_OK ? "works" : err.text,
-          code == SNIB_EPERM ? "snib acl prints the rules that this kind needs" : "");
+          code != SNIB_EPERM ? ""
+          : doctor->cli->name
+              ? "snib acl prints the rules that this kind needs"
+              : "snib acl prints the rules that this kind needs; a user who may use "
+                "only some names needs snib doctor PREFIX");
     if (counted(doctor, offsetof(snib_client_stats_data, polling)) > before)
         note_polling(doctor, trial);
     else if (code == SNIB_OK && trial->is_announced && !doctor->announced)

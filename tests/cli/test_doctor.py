@@ -89,6 +89,9 @@ class Acl(CommandCase):
             other = self.snib("run", "other", "--", "true", env=env)
             self.assertEqual(SERVER, other.returncode)
             self.assertIn("NOPERM", other.stderr)
+        done = self.snib("doctor", "--json", env=env)  # without the only prefix that this user may use
+        mutex = next(item for item in json.loads(done.stdout)["findings"] if item["what"] == "mutex")
+        self.assertIn("snib doctor PREFIX", mutex["advice"])
 
     def test_a_hash_tag_behind_the_prefix(self):
         """Such a name gets no other braces."""
