@@ -27,7 +27,7 @@ class _Several(BaseHoldable[H], Generic[H, M]):
             if not isinstance(member, self._MEMBER):
                 raise TypeError(
                     f"a member must be a lock of {type(self).__module__}, "
-                    f"not {type(member).__name__}"
+                    f"not {type(member).__module__}.{type(member).__qualname__}"
                 )
         self.name = ", ".join(dict.fromkeys(member.name for member in self.members))
         self._begin()
