@@ -364,6 +364,6 @@ def manual(options: list[Option]) -> str:
     for option in ready(options):
         rows += [".TP\n", f".B {option.name}\n", f"{option.text[0].upper()}{option.text[1:]}.\n"]
         if option.default:
-            rows.append(f"{option.values[0].upper()}{option.values[1:]}; default {option.default}.\n")
+            rows.append(f"Takes {option.values}; default {option.default}.\n")
     page = (ROOT / "core/cli/snib.1").read_text(encoding="utf-8")
     return between(page, '.\\" options: by bindings/tables.py', '.\\" end', "".join(rows))
