@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f8227950b621b16d"
+#define SNIB_BUILD_ID "f045d3cb97c50278"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2461,6 +2461,7 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 /* ---- holds ---- */
 
 #define SNIB__SPAN_MAX 0x7ffffffu /* ms */
+#define SNIB__TELL_CARRIER 3 /* hold->tell: its sink is the carrier of a lock of several clients */
 
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
@@ -2893,9 +2894,7 @@ struct snib__queue {
 };
 
 #define SNIB__LOG_MAX 256
-/* hold->tell */
-#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of losses */
-#define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
+#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of losses */
 
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
@@ -14679,24 +14678,26 @@ static void why_certificate(struct snib__tls_failure *out, long verdict, const c
             "the certificate of %s is not valid yet; check the clocks of client and server", host);
         return;
     case WHY_X_SELF_SIGNED:
-        snib__tls_fail(out, SNIB__TLS_SELF_SIGNED,
-                       "the certificate of %s is self-signed; to trust it, give it as CA file",
-                       host);
+        snib__tls_fail(
+            out, SNIB__TLS_SELF_SIGNED,
+            "the certificate of %s is self-signed; to trust it, give it with the option tls_ca",
+            host);
         return;
     case WHY_X_SELF_SIGNED_CA:
     case WHY_X_ISSUER:
     case WHY_X_ISSUER_HERE:
     case WHY_X_LEAF:
     case WHY_X_UNTRUSTED:
-        snib__tls_fail(out, SNIB__TLS_UNKNOWN_CA,
-                       "the certificate of %s is not signed by %s; give its CA as CA file", host,
-                       store);
+        snib__tls_fail(
+            out, SNIB__TLS_UNKNOWN_CA,
+            "the certificate of %s is not signed by %s; give its CA with the option tls_ca", host,
+            store);
         return;
     case WHY_X_HOST:
     case WHY_X_ADDRESS:
         snib__tls_fail(out, SNIB__TLS_WRONG_HOST,
                        "the server's certificate is not for %s; connect by a name that it has, or "
-                       "give one as server name",
+                       "give one with the option tls_server_name",
                        host);
         return;
     default:
@@ -24385,6 +24386,15 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
+/* A lock of several clients tells of its own loss, and a quorum is not lost with one member.  A close is the
+ * program's own doing, and releases the lock. */
+static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold, int reason)
+{
+    bool member = hold->tell == SNIB__TELL_CARRIER;
+    hold_log(e, member || reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING,
+             hold->gate, member ? "lost as a member" : "lost", snib_reason_text(reason));
+}
+
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
  * count it as any other loss. */
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -24395,7 +24405,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     if (hold->acquired_at == 0)
         return;
     hold_count_loss(e, reason);
-    hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
+    hold_log_loss(e, hold, reason);
 }
 
 /* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
@@ -24423,9 +24433,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    /* A close is the program's own doing, and releases the lock. */
-    hold_log(e, reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate, "lost",
-             snib_reason_text(reason));
+    hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;

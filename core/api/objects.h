@@ -72,9 +72,7 @@ struct snib__queue {
 };
 
 #define SNIB__LOG_MAX 256
-/* hold->tell */
-#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of losses */
-#define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
+#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of losses */
 
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with

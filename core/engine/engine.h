@@ -308,6 +308,7 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 /* ---- holds ---- */
 
 #define SNIB__SPAN_MAX 0x7ffffffu /* ms */
+#define SNIB__TELL_CARRIER 3 /* hold->tell: its sink is the carrier of a lock of several clients */
 
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {

@@ -160,6 +160,15 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
+/* A lock of several clients tells of its own loss, and a quorum is not lost with one member.  A close is the
+ * program's own doing, and releases the lock. */
+static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold, int reason)
+{
+    bool member = hold->tell == SNIB__TELL_CARRIER;
+    hold_log(e, member || reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING,
+             hold->gate, member ? "lost as a member" : "lost", snib_reason_text(reason));
+}
+
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
  * count it as any other loss. */
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -170,7 +179,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     if (hold->acquired_at == 0)
         return;
     hold_count_loss(e, reason);
-    hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
+    hold_log_loss(e, hold, reason);
 }
 
 /* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
@@ -198,9 +207,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    /* A close is the program's own doing, and releases the lock. */
-    hold_log(e, reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate, "lost",
-             snib_reason_text(reason));
+    hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;

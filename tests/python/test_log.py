@@ -99,6 +99,19 @@ def test_another_server(tmp_path: Path, log: Records) -> None:
             second.end()
 
 
+def test_a_vote_that_is_lost_is_not_the_lock(new_server: NewServer, log: Records) -> None:
+    servers = [new_server() for _ in range(3)]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(snib.connect(each.url, lease=RENEWED)) for each in servers]
+        votes = [client.lock("vault") for client in clients]
+        with snib.QuorumLock(votes, quarantine=False) as hold:
+            eventually(lambda: all(each.admin.exists("vault") for each in servers))
+            servers[2].admin.delete("vault")
+            log.wait('"vault" was lost as a member: deleted', logging.INFO)
+            hold.check()
+        assert not [each for each in log.records if each.levelno > logging.INFO]
+
+
 def test_a_loss_and_a_forgotten_hold(server: Server, log: Records) -> None:
     with snib.connect(server.url) as client:
         hold = brief(client.lock("gone", lease=0.2))

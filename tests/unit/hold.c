@@ -460,6 +460,25 @@ static void logged_name(void **state)
         }
 }
 
+/* A quorum lock goes on without one of its members: the log has no warning that the lock was lost. */
+static void logged_member(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "vault"), &renewed);
+    const char *text, *last = NULL;
+    int32_t level = 0;
+    hold->tell = SNIB__TELL_CARRIER;
+    now = hold->deadline;
+    assert_true(snib__hold_over(engine, hold, now));
+    while ((text = snib__engine_take_log(engine, &level)))
+        last = text;
+    assert_string_equal(last, "lock \"vault\" was lost as a member: unreachable");
+    assert_int_equal(level, SNIB_LOG_INFO);
+    snib__engine_free(engine);
+}
+
 /* The giver's lock is gone, or was only released: it is told, and the waiter tries for itself. */
 static void hand_over_without_a_lock(void **state)
 {
@@ -632,6 +651,7 @@ int main(void)
         cmocka_unit_test(closed_and_refused),
         cmocka_unit_test(refused_after_a_renewal),
         cmocka_unit_test(logged_name),
+        cmocka_unit_test(logged_member),
         cmocka_unit_test(stopped_for_a_lease),
         cmocka_unit_test(lent_lease_is_not_corrected),
     };

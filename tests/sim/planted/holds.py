@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a vote that is lost is logged as the loss of the lock",
+        "engine/hold.c",
+        "bool member = hold->tell == SNIB__TELL_CARRIER;",
+        "bool member = false;",
+        "unit_hold",
+    ),
+    Mutant(
         "the remembered releases change their order as there come to be more",
         "engine/given.c",
         "more[i] = e->given[(e->given_next + i) % e->given_size];",
