@@ -332,6 +332,7 @@ static void own_files(void **state)
  * "silent.test" waits for an answer without it. */
 static pthread_mutex_t names = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool names_locked, names_wait, silent_ends;
+static _Atomic int64_t names_since; /* when the last lookup began */
 
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
                 struct addrinfo **out)
@@ -339,6 +340,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     if (strstr(host, ".test") && !(hints->ai_flags & AI_NUMERICHOST)) {
         bool silent = strcmp(host, "silent.test") == 0;
+        names_since = now_ms();
         pthread_mutex_lock(&names);
         names_locked = true;
         if (!silent)
@@ -435,10 +437,13 @@ static void in_progress(void **state)
     close(listener);
 }
 
-/* A fork waits for a lookup, which may have a lock that would be locked for ever in the child. */
+/* A fork waits for a lookup, which may have a lock that would be locked for ever in the child: up to 100 ms from its begin,
+ * because it may hang.  So a lookup that takes longer, on a slow machine, shows nothing. */
 static void looking_up(void **state)
 {
+    enum { WAITS_MS = 90, SHOWS_NOTHING = 77 };
     (void)state;
+    int shown = 0;
     for (int run = 0; run < count_of(50, 10); run++) {
         pthread_t thread;
         int status;
@@ -449,16 +454,22 @@ static void looking_up(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             alarm(CHILD_S);
+            if (now_ms() - names_since > WAITS_MS)
+                _exit(SHOWS_NOTHING);
             CHILD(pthread_mutex_trylock(&names) == 0 && pthread_mutex_unlock(&names) == 0);
             CHILD(snib_client_ping(client, 0, NULL) == SNIB_ERESOLVE);
             _exit(0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
+        assert_true(WIFEXITED(status) &&
+                    (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == SHOWS_NOTHING));
+        shown += WEXITSTATUS(status) == 0;
         EXPECT(snib_client_close(client, 0, err), SNIB_OK);
         pthread_join(thread, NULL);
         snib_client_free(client);
     }
+    if (shown == 0)
+        skip_because("the machine was too busy for a lookup of 20 ms");
 }
 
 struct visitors {

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -73,13 +74,18 @@ const char *server_certs(void)
     return certs;
 }
 
+/* Not one that the system gives to outgoing connections: those come and go all the time. */
 static int server_free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, n), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &n), 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), bad;
+    unsigned random;
+    do {
+        assert_int_equal(getrandom(&random, sizeof random, 0), sizeof random);
+        address.sin_port = htons((uint16_t)(10000 + random % 20000));
+        bad = bind(fd, (struct sockaddr *)&address, sizeof address);
+    } while (bad && errno == EADDRINUSE);
+    assert_int_equal(bad, 0);
     close(fd);
     return ntohs(address.sin_port);
 }
@@ -137,7 +143,8 @@ static void server_exec(struct server *server, pid_t parent)
     _exit(127);
 }
 
-static void server_launch(struct server *server)
+/* False: it has ended, as one does whose port is taken. */
+static bool server_launched(struct server *server)
 {
     pid_t parent = getpid();
     server->pid = fork();
@@ -148,12 +155,20 @@ static void server_launch(struct server *server)
     for (;;) {
         server->admin = redisConnectUnix(server->socket);
         if (server->admin && !server->admin->err)
-            return;
+            return true;
         redisFree(server->admin);
-        if (waitpid(server->pid, NULL, WNOHANG) != 0 || now_ms() > end)
+        if (waitpid(server->pid, NULL, WNOHANG) != 0)
+            return false;
+        if (now_ms() > end)
             fail_msg("%s does not start; see %s/log", server->binary, server->dir);
         nap_us(2000);
     }
+}
+
+static void server_launch(struct server *server)
+{
+    if (!server_launched(server))
+        fail_msg("%s does not start; see %s/log", server->binary, server->dir);
 }
 
 void server_start(struct server *server, ...)
@@ -172,6 +187,11 @@ void server_start(struct server *server, ...)
     for (size_t n = 0; (server->arguments[n] = va_arg(list, char *)); n++)
         assert_true(n + 2 < sizeof server->arguments / sizeof *server->arguments);
     va_end(list);
+    for (int tries = 20; server->tls_port && tries > 0; tries--) {
+        if (server_launched(server))
+            return;
+        server_prepare_tls(server); /* another port */
+    }
     server_launch(server);
 }
 

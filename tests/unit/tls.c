@@ -281,7 +281,7 @@ static void part(struct end *end)
 
 static ssize_t receive(struct end *end, char *bytes, size_t cap)
 {
-    for (int64_t until = now_ms() + 20000; now_ms() < until;) {
+    for (int64_t until = now_ms() + 120000; now_ms() < until;) {
         struct pollfd ready = {.fd = end->fd, .events = snib__tls_events(end->tls)};
         ssize_t n = snib__tls_recv(end->tls, end->fd, bytes, cap, false);
         if (n >= 0 || errno != EAGAIN)
