@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f045d3cb97c50278"
+#define SNIB_BUILD_ID "e0b158ba17811bdf"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1460,6 +1460,10 @@ static inline bool snib__sys_short(int error)
 
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
+
+/* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
+ * the child it stays locked. */
+void snib__sys_begin(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
  * NULL: it is detached.  0 or errno. */
@@ -4333,6 +4337,7 @@ static void client_register(void)
     snib__fork_init();
     snib__exit_init();
     snib__debug_init();
+    snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);
@@ -12613,6 +12618,11 @@ static size_t sys_tls(void)
         known = total;
     }
     return total;
+}
+
+void snib__sys_begin(void)
+{
+    sys_tls();
 }
 
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)

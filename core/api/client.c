@@ -708,6 +708,7 @@ static void client_register(void)
     snib__fork_init();
     snib__exit_init();
     snib__debug_init();
+    snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);

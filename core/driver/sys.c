@@ -52,6 +52,11 @@ static size_t sys_tls(void)
     return total;
 }
 
+void snib__sys_begin(void)
+{
+    sys_tls();
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     pthread_t thread;

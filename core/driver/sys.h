@@ -31,6 +31,10 @@ static inline bool snib__sys_short(int error)
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
+/* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
+ * the child it stays locked. */
+void snib__sys_begin(void);
+
 /* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
  * NULL: it is detached.  0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);

@@ -319,6 +319,10 @@ static bool has_ended(void *on)
     return ((struct task *)on)->ended;
 }
 
+void snib__sys_begin(void)
+{
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     (void)stack;

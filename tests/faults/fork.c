@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -472,6 +473,46 @@ static void looking_up(void **state)
         skip_because("the machine was too busy for a lookup of 20 ms");
 }
 
+static atomic_bool lists, listed;
+
+static int list_slowly(struct dl_phdr_info *library, size_t n, void *unused)
+{
+    (void)library, (void)n, (void)unused;
+    lists = true;
+    while (!listed)
+        usleep(1000);
+    return 1;
+}
+
+static void *list_run(void *unused)
+{
+    dl_iterate_phdr(list_slowly, NULL);
+    return unused;
+}
+
+/* A thread of the program has the loader's lock, which is locked for ever in the child: the client's first thread, which
+ * begins there, needs nothing from the loader.  This is the first test: no thread of the library has begun before. */
+static void beside_the_loader(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int status;
+    snib_client *client = must_open("unix:///nowhere");
+    assert_int_equal(pthread_create(&thread, NULL, list_run, NULL), 0);
+    AWAIT(lists, 10000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        CHILD(snib_client_ping(client, 0, NULL) == SNIB_ECONNECT);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    listed = true;
+    pthread_join(thread, NULL);
+    snib_client_free(client);
+}
+
 struct visitors {
     const char *url;
     atomic_bool stop;
@@ -881,14 +922,23 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),          cmocka_unit_test(prefork),
-        cmocka_unit_test(closed_before), cmocka_unit_test(descriptors_closed),
-        cmocka_unit_test(own_files),     cmocka_unit_test(in_progress),
-        cmocka_unit_test(looking_up),    cmocka_unit_test(shaking_hands),
-        cmocka_unit_test(freed_in_use),  cmocka_unit_test(options_inherited),
-        cmocka_unit_test(holding),       cmocka_unit_test(holding_all_kinds),
-        cmocka_unit_test(waiting),       cmocka_unit_test(acquiring),
-        cmocka_unit_test(closing),       cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(beside_the_loader),
+        cmocka_unit_test(idle),
+        cmocka_unit_test(prefork),
+        cmocka_unit_test(closed_before),
+        cmocka_unit_test(descriptors_closed),
+        cmocka_unit_test(own_files),
+        cmocka_unit_test(in_progress),
+        cmocka_unit_test(looking_up),
+        cmocka_unit_test(shaking_hands),
+        cmocka_unit_test(freed_in_use),
+        cmocka_unit_test(options_inherited),
+        cmocka_unit_test(holding),
+        cmocka_unit_test(holding_all_kinds),
+        cmocka_unit_test(waiting),
+        cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing),
+        cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

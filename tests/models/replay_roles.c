@@ -172,6 +172,10 @@ void snib__unpark_all(_Atomic uint32_t *word)
     snib__unpark(word);
 }
 
+void snib__sys_begin(void)
+{
+}
+
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     (void)run, (void)argument, (void)stack, (void)out_thread;

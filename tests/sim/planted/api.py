@@ -99,6 +99,13 @@ MUTANTS = [
         "faults/fork looking_up",
     ),
     Mutant(
+        "a child asks the loader what its threads need, whose lock a thread of the parent had",
+        "api/client.c",
+        "snib__sys_begin();",
+        "",
+        "faults/fork beside_the_loader",
+    ),
+    Mutant(
         "a client that is freed in a child gets an heir if a thread of the parent was inside",
         "api/client.c",
         "client = snib__client_last(client);",
