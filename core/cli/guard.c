@@ -54,8 +54,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define AGAIN_NS (SECOND_NS / 20)    /* between two rounds of SIGKILL */
-#define DEAF_NS (1LL * SECOND_NS)    /* time to die of SIGKILL before a process is reported */
+#define AGAIN_NS (SECOND_NS / 20) /* between two rounds of SIGKILL, until they have lasted for: */
+#define DEAF_NS (1LL * SECOND_NS) /* then a process is reported, and this is between two rounds */
 #define SILENCE_NS (1LL * SECOND_NS) /* the least that counts, but less with a short lease: */
 #define SILENCE_MIN_NS (SECOND_NS / 20)
 #define STOPS_MAX 50 /* that a stopped snib is told: the link must have room for the end */
@@ -219,11 +219,12 @@ static void kill_all(struct ward *ward)
         kill(-ward->command, SIGKILL); /* hits the group as a whole, whatever it forks */
     signal_all(ward, SIGKILL, &deaf);
     ward->killed_ns = ward->killed_ns ? ward->killed_ns : now;
-    if (deaf && !ward->is_told_deaf && now - ward->killed_ns > DEAF_NS) {
+    bool is_long = now - ward->killed_ns > DEAF_NS;
+    if (deaf && !ward->is_told_deaf && is_long) {
         ward->is_told_deaf = true;
         say(ward, GUARD_DEAF, deaf);
     }
-    ward->kill_ns = now + AGAIN_NS;
+    ward->kill_ns = now + (is_long ? DEAF_NS : AGAIN_NS); /* a round reads all of /proc */
 }
 
 /* End everything, by SIGTERM first if there is time. */

@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KIN_AGAIN_NS 20000000 /* between two rounds of SIGKILL */
+#define KIN_AGAIN_NS 20000000       /* between two rounds of SIGKILL, at first */
+#define KIN_AGAIN_MOST_NS 500000000 /* after many rounds: each reads all of /proc */
 
 struct process {
     pid_t pid;
@@ -200,5 +201,7 @@ void kin_end(void)
         if (kin_signal(SIGKILL, NULL) <= 0)
             return;
         nanosleep(&nap, NULL);
+        if (nap.tv_nsec < KIN_AGAIN_MOST_NS)
+            nap.tv_nsec += KIN_AGAIN_NS;
     }
 }

@@ -6,10 +6,12 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import termios
+import time
 import unittest
 
 from command import BUSY, LEASE, LOST, SERVER, SNIB, USAGE, CommandCase
@@ -85,10 +87,10 @@ def state(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
-def switches(pid):
-    """How often it has stopped running."""
+def switches(pid, which=""):
+    """How often it has stopped running; which: "^voluntary_": to wait for something."""
     with open(f"/proc/{pid}/status") as file:
-        return sum(int(number) for number in re.findall(r"ctxt_switches:\s+(\d+)", file.read()))
+        return sum(int(number) for number in re.findall(rf"(?m){which}ctxt_switches:\s+(\d+)", file.read()))
 
 
 def any_stopped(pid):
@@ -472,6 +474,29 @@ class Guard(CommandCase):
             code = process.wait(60)
             self.assertIn(code, (LOST, 128 + signal.SIGKILL))
             self.assertEqual(alive("slow"), [])
+
+    def test_a_process_that_cannot_be_killed(self):
+        """It is named and waited for, which costs little, however many other processes there are."""
+        if os.geteuid() != 0 or not shutil.which("setpriv"):
+            self.skipTest("needs root and setpriv")
+        script = (f"import os, time\nos.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\n"
+                  f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n") # or it is gone, with the test
+        process = subprocess.Popen(
+            ["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill", SNIB, "run", "a", "--kill-after", "0", "--lease", "1s",
+             "--", PYTHON, "-c", script], env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT)
+        self.started.append(process)
+        os.chmod(self.folder.name, 0o755)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        self.server("DEL", "a")
+        self.assertIn("lock lost", process.stdout.readline())
+        self.assertRegex(process.stdout.readline(), r"process \d+ cannot be killed")
+        guardian = children(process.pid)[0]
+        before, since = switches(guardian, "^voluntary_"), time.monotonic()
+        wait_for(lambda: switches(guardian, "^voluntary_") > before + 5, "some rounds of SIGKILL")
+        self.assertGreater(time.monotonic() - since, 2)
+        self.go()
+        self.assertEqual(process.wait(60), LOST)
 
     def test_signals_before_exec(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
