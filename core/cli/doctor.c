@@ -93,18 +93,15 @@ static const char *way(const struct doctor *doctor, const char *name)
     return value_in(doctor->way, doctor->way_used, name);
 }
 
-/* Write the value of a setting to out; false: it is not available, and out says why. */
+/* Write the value of a setting to out; false: it is not available, and look_at_commands() says why. */
 static bool setting(struct doctor *doctor, int32_t what, char *out, size_t cap)
 {
     snib_error err;
     size_t used = 0;
     char *texts = ask(doctor, what, &used, &err);
     size_t name = texts ? strlen(texts) + 1 : 0;
-    if (!texts)
-        snprintf(out, cap, "unknown: %.100s", err.text);
-    else
-        snprintf(out, cap, "%s", name < used ? texts + name : "unknown");
     bool told = texts && name < used;
+    snprintf(out, cap, "%s", told ? texts + name : "unknown");
     free(texts);
     return told;
 }
@@ -257,10 +254,10 @@ static void look_at_persistence(struct doctor *doctor)
     bool aof = strcmp(info(doctor, "aof_enabled"), "1") == 0;
     bool failed = strcmp(info(doctor, "rdb_last_bgsave_status"), "err") == 0 ||
                   strcmp(info(doctor, "aof_last_write_status"), "err") == 0;
-    bool always = false;
+    bool told = false, always = false;
     if (aof) {
-        always =
-            setting(doctor, SNIB_SERVER_FSYNC, fsync, sizeof fsync) && strcmp(fsync, "always") == 0;
+        told = setting(doctor, SNIB_SERVER_FSYNC, fsync, sizeof fsync);
+        always = told && strcmp(fsync, "always") == 0;
         snprintf(text, sizeof text, "append-only file, appendfsync %s", fsync);
     } else {
         snprintf(text, sizeof text, "no append-only file");
@@ -270,7 +267,8 @@ static void look_at_persistence(struct doctor *doctor)
               "the server may refuse writes at any time (MISCONF): check its log");
     found(doctor, always ? FINE : NOTE, "persistence", text,
           always ? ""
-          : aof  ? "a crash forgets the locks of the last second"
+          : told ? "a crash forgets the locks of the last second"
+          : aof  ? "unless that is always, a crash forgets the locks of the last second"
                  : "a restart frees all locks; holders learn of it at the next renewal");
 }
 

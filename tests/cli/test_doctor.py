@@ -250,6 +250,22 @@ class Doctor(CommandCase):
             self.assertEqual(verdict, found[what]["verdict"], (word, found[what]))
         self.server("ACL", "DELUSER", "locker")
 
+    def test_a_setting_that_is_unknown(self):
+        """It is not supposed to be the worst, and why it is unknown is said at CONFIG."""
+        self.server("CONFIG", "SET", "appendfsync", "always")
+        self.server("CONFIG", "SET", "appendonly", "yes")
+        self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-config")
+        try:
+            self.assertEqual("ok", self.findings()["persistence"]["verdict"])
+            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"})
+            self.assertEqual("append-only file, appendfsync unknown", found["persistence"]["value"])
+            self.assertRegex(found["persistence"]["advice"], "^unless")
+            self.assertEqual("this user may not run it", found["CONFIG"]["value"])
+        finally:
+            self.server("CONFIG", "SET", "appendonly", "no")
+            self.server("CONFIG", "SET", "appendfsync", "everysec")
+            self.server("ACL", "DELUSER", "locker")
+
     def test_each_command_that_is_forbidden(self):
         """Each missing command is reported with its effect, and the exit code says whether it matters."""
         for rule, what, verdict, says in (
