@@ -253,8 +253,7 @@ static void on_lost(struct ward *ward)
     ward->is_lost = true;
     look_at_exec(ward);
     if (ward->cli->on_loss != ON_LOSS_IGNORE || (ward->command > 0 && !ward->is_executed))
-        end_all(ward,
-                ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? kill_after_ns(ward) : 0);
+        end_all(ward, ward->cli->on_loss == ON_LOSS_TERM ? kill_after_ns(ward) : 0);
 }
 
 /* snib tells of the loss: it is not silent. */
@@ -364,11 +363,11 @@ static bool reap(struct ward *ward)
         return false;
     if (was_over || !ward->is_over)
         return true;
-    bool is_hurried = ward->is_orphan || (ward->is_lost && ward->cli->on_loss != ON_LOSS_IGNORE);
-    if (!is_hurried && ward->cli->rest == REST_IGNORE)
+    bool is_ending = ward->kill_ns != INT64_MAX; /* all of it has time until then */
+    if (!is_ending && ward->cli->rest == REST_IGNORE)
         return false;
-    if (is_hurried || ward->cli->rest == REST_END)
-        end_all(ward, is_hurried ? 0 : kill_after_ns(ward));
+    if (!is_ending && ward->cli->rest == REST_END)
+        end_all(ward, kill_after_ns(ward));
     return true;
 }
 

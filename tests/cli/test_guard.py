@@ -131,6 +131,33 @@ class Guard(CommandCase):
         wait_for(lambda: not alive("tidy"), "the command to end")
         self.assertFalse(os.path.exists(f"{self.folder.name}/lock"))
 
+    def test_descendants_have_time_to_clean_up(self):
+        """Although COMMAND, such as a shell, ends at once, or has ended before."""
+        script = ("import os, signal, sys, time\n"
+                  "def end(*_):\n"
+                  "    while os.getppid() == int(sys.argv[2]): time.sleep(.02)\n"
+                  "    time.sleep(.3)\n" # for a SIGKILL
+                  "    open(sys.argv[1], 'w').close()\n"
+                  "    sys.exit()\n"
+                  "signal.signal(signal.SIGTERM, end)\n"
+                  "print('ready', flush=True)\n"
+                  "while True: time.sleep(.02)\n")
+        with open(f"{self.folder.name}/script", "w") as file:
+            file.write(script)
+        for i, (rest, after) in enumerate((("end", "wait"), ("wait", "wait"), ("wait", "exit"))):
+            for lease in "40s", LEASE:
+                name = f"clean:{i}:{lease}"
+                path = f"{self.folder.name}/{name}"
+                shell = f"{PYTHON} {self.folder.name}/script {path} $$ & {after}"
+                process = self.hold(name, "--rest", rest, "--lease", lease, "--kill-after", "60s", script=shell)
+                with self.subTest(rest=rest, after=after, lease=lease):
+                    if lease == LEASE:
+                        self.server("DEL", name)
+                    else:
+                        process.kill()
+                    wait_for(lambda: not alive(name), "the end")
+                    self.assertTrue(os.path.exists(path))
+
     def test_killed_group(self):
         process = self.start("run", "group", "--lease", LEASE, "--", "sh", "-c",
                              "echo ready; sleep 1000 & sleep 1000", start_new_session=True)
