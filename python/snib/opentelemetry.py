@@ -42,6 +42,7 @@ from opentelemetry.trace import (
 from . import _core, _log, protocols
 from ._client import BaseClient, Stats
 from ._codes import Busy, Lost, Timeout
+from ._error import Error
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 from ._links import Holder, Holders
 
@@ -384,16 +385,29 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
 
     def hold(self, *, timeout: float | None = None, **options: Any) -> TracedHold:
         """As the lock's own."""
-        with self._waiting():
-            hold = self.lock.hold(timeout=timeout, **options)
-        return TracedHold(self, hold)
+        return self._hold([], timeout, options)
+
+    def _hold(
+        self, slot: list[TracedHold], timeout: float | None, options: dict[str, Any]
+    ) -> TracedHold:
+        """Acquire, into the slot, too; what a signal's exception takes from the program is released."""
+        hold: protocols.Hold | None = None
+        try:
+            with self._waiting():
+                hold = self.lock.hold(timeout=timeout, **options)
+            slot.append(TracedHold(self, hold))
+        except BaseException:
+            if hold is not None:
+                with contextlib.suppress(Error):
+                    hold.release()
+            raise
+        return slot[0]
 
     # The steps of __enter__ and __exit__, see bindings/python_scope.c: a signal's exception may end
     # each of them between any two operations; another call of _leave() then finishes the work.
 
     def _enter(self, slot: list[TracedHold]) -> TracedHold:
-        hold = self.hold()
-        slot.append(hold)
+        hold = self._hold(slot, None, {})
         hold.__enter__()
         self._note(hold)
         return hold

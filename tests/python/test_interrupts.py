@@ -180,27 +180,18 @@ def test_such_a_leak_is_seen(server: Server) -> None:
         del KINDS["naive"]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_with_a_traced_lock(server: Server) -> None:
-    """A hold may be dropped on entry, and then ends with its lease; none stays held and renewed."""
     traced = pytest.importorskip("snib.opentelemetry").traced
     provider = pytest.importorskip("opentelemetry.sdk.trace").TracerProvider()
-    with snib.connect(server.url) as client:
-        lock = traced(client.lock("x"), tracer_provider=provider)
-        for n in itertools.count():
-            apart = contextvars.copy_context()  # an interrupt may leave its span the current one
-            with Interrupted(n, everywhere=True) as interrupted:
-                try:
-                    apart.run(plain, lock)
-                except Interrupt:
-                    pass
-            if client.stats().held:
-                gc.collect()
-            eventually(lambda: client.stats().held == 0, TIDY)
-            if not interrupted.fired:
-                break
-            server.admin.delete("x")  # of a hold that was dropped
-        assert n > 100
+
+    def use(lock: Any) -> Any:
+        return contextvars.copy_context().run(plain, lock)  # an interrupt may leave its span the current one
+
+    KINDS["traced"] = lambda client: traced(client.lock("x"), tracer_provider=provider)
+    try:
+        assert leaves_nothing(server, "traced", use, everywhere=False) > 50
+    finally:
+        del KINDS["traced"]
 
 
 def test_the_start_of_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
