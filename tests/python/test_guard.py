@@ -547,6 +547,39 @@ def test_a_generator_that_is_thrown_away(server: Server, run) -> None:  # noqa: 
     run(main())
 
 
+@pytest.mark.parametrize("kind", ["permits", "semaphore"])
+def test_a_generator_that_is_left_early(server: Server, run, kind: str) -> None:  # noqa: F811
+    """The loop ends it in a task of its own, which gives back what it had, and not what another task works with."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = getattr(client, kind)("pool")
+            await pool.init(2)
+
+            async def numbers() -> AsyncIterator[int]:
+                async with pool:
+                    for number in range(10):
+                        yield number
+
+            async def first() -> None:
+                async for _ in numbers():
+                    break
+                await soon_free(1)
+
+            async def soon_free(permits: int) -> None:
+                while await pool.available() != permits:
+                    await asyncio.sleep(0.001)
+
+            async with pool as hold:
+                await asyncio.wait_for(asyncio.create_task(first()), PATIENCE)
+                hold.check()
+            await asyncio.wait_for(soon_free(2), PATIENCE)
+            assert not client._loop().losses and not pool._blocks._begun
+            await pool.force_release()
+
+    run(main())
+
+
 def test_a_storm(server: Server, run) -> None:  # noqa: F811
     """Random losses and cancellations: each task ends as it must, and nothing is left."""
     seed = random.randrange(2**32)

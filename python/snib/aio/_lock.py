@@ -7,6 +7,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
+from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
@@ -183,35 +184,51 @@ class Hold(BaseHold):
         return self._end(error)
 
 
+_Known = weakref.ref[Hold] | None
+
+# What the innermost block of this context has: a task that ends the generator of another one has a copy of its context.
+_innermost: ContextVar[_Known] = ContextVar("snib-block", default=None)
+
+
 class _Blocks:
     """The `async with` blocks on one object that have begun and not ended, by caller."""
 
     __slots__ = ("_begun",)
 
     def __init__(self) -> None:
-        self._begun: dict[int, list[tuple[Hold, Guard]]] = {}
+        self._begun: dict[int, list[tuple[Hold, Guard, _Known]]] = {}
 
     def begin(self, caller: int, hold: Hold, guard: Guard) -> None:
-        self._begun.setdefault(caller, []).append((hold, guard))
+        self._begun.setdefault(caller, []).append((hold, guard, _innermost.get()))
+        _innermost.set(weakref.ref(hold))
 
     def end(self, lock: Holdable) -> tuple[int, Hold, Guard]:
         """The calling task's innermost block, with its caller."""
         caller = lock._caller()
         if caller not in self._begun:
             caller = self._discarded(lock)
-        hold, guard = self._begun[caller].pop()
+        hold, guard, outer = self._begun[caller].pop()
         if not self._begun[caller]:
             del self._begun[caller]
+        if self._is_here(hold):
+            _innermost.set(outer)
         return caller, hold, guard
 
     def _discarded(self, lock: Holdable) -> int:
-        """The caller of a block that ends in another task: one that has ended, or else the first."""
+        """The caller of a block that ends in another task: one that has ended, or else of this context, or the first."""
         for caller, blocks in self._begun.items():
             if blocks[-1][1].is_over():
+                return caller
+        for caller, blocks in self._begun.items():
+            if self._is_here(blocks[-1][0]):
                 return caller
         for caller in self._begun:
             return caller
         raise lock._not_held()
+
+    def _is_here(self, hold: Hold) -> bool:
+        known = _innermost.get()
+        return known is not None and known() is hold
 
 
 class Holding:
