@@ -6,7 +6,8 @@
         async with client.lock("orders").hold(timeout=2.0) as hold:
             ...  # in a cancel scope that is cancelled when the lock is lost; then Lost is raised
 
-The locks, holds and their methods are those of `snib.aio`.  Requires the package anyio 4.
+The locks, holds and their methods are those of `snib.aio`.  As within any cancel scope, a generator must
+not yield within such a block: `async with await lock.hold():` has none.  Requires the package anyio 4.
 """
 
 from __future__ import annotations
