@@ -151,12 +151,14 @@ class Server:
         if not 0 <= seconds <= 31536000:  # also false for a NaN
             raise _errors.make(-1, "the clock can be moved by 0 to 31536000 seconds")
         ms = math.ceil(seconds * 1000)
+        moved = 0  # an interrupted step may move the clients alone, but never the servers alone
         with _mutex:
             try:
                 _lib.snib_memory_stand()  # until both have moved, no server answers
                 _core.advance_clock(ms)
+                moved = ms
             finally:
-                _call(_lib.snib_memory_advance, ms)
+                _call(_lib.snib_memory_advance, moved)
 
     def fault(self, name: str, argument: str | None = None) -> None:
         """Cause a fault by its name, as snib_memory_fault() in snib_testing.h describes it."""

@@ -88,6 +88,24 @@ def test_no_clock_seems_to_have_been_set(memory: snib.testing.Server, user: snib
     assert user.stats().clock_moves == 0
 
 
+def test_an_interrupted_step_of_the_clock(
+    memory: snib.testing.Server, user: snib.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers ahead of the clients would end keys of holds that are believed to be safe."""
+
+    def interrupted(ms: int) -> None:
+        raise KeyboardInterrupt
+
+    with user.lock("name").hold() as hold:
+        monkeypatch.setattr("snib.testing._core.advance_clock", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            memory.advance(LEASE + 1)
+        monkeypatch.undo()
+        assert memory.has("name")
+        user.ping()  # the server answers again
+        hold.check()
+
+
 def test_a_lost_reply(memory: snib.testing.Server, user: snib.Client) -> None:
     with user.lock("name").hold():
         pass
