@@ -368,8 +368,9 @@ static void no_descriptor(void **state)
     EXPECT(snib_lock_acquire_submit(must_lock(client, "name"), 0, -1, NULL, 0, &op, err), SNIB_OK);
     AWAIT(accepts > 1, SOON_MS);
     accepts = 0;
+    int64_t began = now_ms();
     nap_us(100000);
-    assert_true(accepts <= 100); /* or thousands */
+    assert_true(accepts <= 2 + (now_ms() - began) / 5); /* or thousands */
     accepts_none = 0;
     must_release(must_end(op, SOON_MS).hold);
     snib_client_free(client);
@@ -589,9 +590,8 @@ static void no_replicas(void **state)
     snib_queue *log = must_queue(client);
     EXPECT(snib_client_log(client, log, SNIB_LOG_WARNING, err), SNIB_OK);
     must_release(must_acquire(must_lock(client, "name"), 0));
-    snib_event said = must_event(log, SOON_MS);
-    if (!strstr(said.text, "has no replicas"))
-        fail_msg("%s", said.text);
+    while (!strstr(must_event(log, SOON_MS).text, "has no replicas"))
+        ; /* a slow machine has more to say */
     snib_queue_free(log);
     snib_client_free(client);
 }
