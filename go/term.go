@@ -3,15 +3,18 @@
 package snib
 
 import (
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 )
 
 // CloseOnTerm closes the clients when the process gets SIGTERM, so that their locks are free immediately and not only
 // when their leases end. Then it calls then; if then is nil, it raises the signal again, which ends a program that has
-// no handler. A second SIGTERM is not intercepted. stop undoes the call.
+// no handler, as soon as the clients of all calls of CloseOnTerm are closed. A second SIGTERM is not intercepted. stop
+// undoes the call.
 //
 // A program that uses signal.Notify for SIGTERM still gets the signal immediately. It must pass a function as then,
 // even if an empty one, because nil raises the signal once more.
@@ -20,24 +23,77 @@ import (
 // does not wait for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
 // signal.NotifyContext to [Mutex.Do], which unlocks when the work has ended.
 func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
+	t := &term{make(chan os.Signal, 1), make(chan struct{})}
+	terms.add(t)
+	signal.Notify(t.signals, syscall.SIGTERM)
 	go func() {
-		s, came := <-signals
+		s, came := <-t.signals
 		if !came {
 			return
 		}
-		signal.Stop(signals)
+		signal.Stop(t.signals)
 		closeAll(clients)
+		close(t.closed)
 		if then == nil {
+			terms.end(s)
 			then = raise
 		}
+		terms.remove(t)
 		then(s)
 	}()
 	return sync.OnceFunc(func() {
-		signal.Stop(signals)
-		close(signals) // a signal that came before is still taken
+		signal.Stop(t.signals)
+		terms.stop(t)
 	})
+}
+
+// A term is a call of CloseOnTerm.
+type term struct {
+	signals chan os.Signal
+	closed  chan struct{} // closed when its clients are
+}
+
+// terms are those that were not stopped and have not ended.
+var terms = termSet{all: map[*term]struct{}{}}
+
+type termSet struct {
+	mu  sync.Mutex
+	all map[*term]struct{}
+}
+
+func (s *termSet) add(t *term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[t] = struct{}{}
+}
+
+func (s *termSet) remove(t *term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, t)
+}
+
+func (s *termSet) stop(t *term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, t)
+	close(t.signals) // a signal that came before is still taken
+}
+
+// end passes the signal on to all, which may have come after it, and waits until their clients are closed.
+func (s *termSet) end(sig os.Signal) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	for _, t := range all {
+		select {
+		case t.signals <- sig:
+		default: // it has the signal
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range all {
+		<-t.closed
+	}
 }
 
 func closeAll(clients []*Client) {

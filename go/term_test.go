@@ -23,7 +23,7 @@ func termChild(url, mode string) {
 	if err != nil {
 		os.Exit(3)
 	}
-	two, err := snib.Open(background, url, snib.Logger(nil))
+	two, err := snib.Open(background, url, snib.Logger(nil), snib.Patience(2*patience))
 	if err != nil {
 		os.Exit(3)
 	}
@@ -46,6 +46,14 @@ func termChild(url, mode string) {
 			fmt.Println("then", s, reason)
 			os.Exit(7)
 		}, one, two)
+	case "apart": // what is closed first does not end the program while the other one has much to release
+		for i := range 1000 {
+			if _, err := two.Mutex(fmt.Sprint(i)).Lock(background); err != nil {
+				os.Exit(4)
+			}
+		}
+		snib.CloseOnTerm(nil, one)
+		snib.CloseOnTerm(nil, two)
 	case "stopped":
 		stop := snib.CloseOnTerm(nil, one, two)
 		stop()
@@ -61,7 +69,7 @@ func TestCloseOnTerm(t *testing.T) {
 		termChild(os.Getenv("SNIB_TEST_MAIN"), mode)
 		return
 	}
-	for mode, left := range map[string]string{"off": "2", "alone": "0", "then": "0", "stopped": "2"} {
+	for mode, left := range map[string]string{"off": "2", "alone": "0", "apart": "0", "then": "0", "stopped": "2"} {
 		t.Run(mode, func(t *testing.T) {
 			s := startServer(t)
 			child := exec.Command(os.Args[0], "-test.run=^TestCloseOnTerm$")
