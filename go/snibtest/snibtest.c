@@ -5746,18 +5746,32 @@ static int fault_accept(snib_memory *server, const char *argument, snib_error *e
                  : SNIB_OK;
 }
 
+/* How many connections there are, without those that are cut, which the thread drops when it can.  *out_nth is the nth. */
+static size_t fault_connections(snib_memory *server, long long nth,
+                                struct server_connection **out_nth)
+{
+    long long n = 0;
+    for (size_t i = 0; i < server->count; i++) {
+        if (server->connections[i].cut)
+            continue;
+        if (++n == nth)
+            *out_nth = &server->connections[i];
+    }
+    return (size_t)n;
+}
+
 static int fault_kill(snib_memory *server, const char *argument, snib_error *err)
 {
     if (!argument) {
         snib__server_cut_all(server);
         return SNIB_OK;
     }
-    long long which = fault_number(argument, (long long)server->count);
-    if (which < 0)
-        return snib__server_fail(err, SNIB_EINVAL,
-                                 "kill_connection takes which one, 1 is the oldest; there are %zu",
-                                 server->count);
-    snib__server_cut(&server->connections[which - 1]);
+    struct server_connection *which = NULL;
+    size_t n = fault_connections(server, fault_number(argument, SERVER_CONNECTIONS), &which);
+    if (!which)
+        return snib__server_fail(
+            err, SNIB_EINVAL, "kill_connection takes which one, 1 is the oldest; there are %zu", n);
+    snib__server_cut(which);
     return SNIB_OK;
 }
 
@@ -5893,7 +5907,7 @@ int snib_memory_has(snib_memory *server, const char *name)
 int64_t snib_memory_connections(snib_memory *server)
 {
     snib__server_enter(server);
-    int64_t n = (int64_t)server->count;
+    int64_t n = (int64_t)fault_connections(server, 0, NULL);
     pthread_mutex_unlock(&snib__server_mutex);
     return n;
 }

@@ -327,20 +327,46 @@ static void connections_cut(void **state)
 {
     snib_memory *server = *state;
     snib_op *op;
-    snib_client *client = client_of(server);
+    snib_client *client = client_of(server), *other = client_of(server);
     snib_lock *lock = must_lock(client, "name");
     must_release(must_acquire(lock, 0)); /* the scripts are there */
     uint64_t commands = must_stats(client).commands;
     must_fault(server, "stall", NULL);
     EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
     AWAIT(must_stats(client).commands > commands, SOON_MS);
-    must_fault(server, "refuse", NULL);
-    must_fault(server, "resume", NULL);
-    AWAIT(snib_memory_connections(server) == 0, SOON_MS);
-    assert_false(snib_memory_has(server, "name"));
-    must_fault(server, "heal", NULL);
-    must_release(must_end(op, SOON_MS).hold);
+    must_fault(server, "kill_connection", NULL);
+    snib_client_close(client, 0, NULL);
+    snib_op_free(op);
     snib_client_free(client);
+    must_fault(server, "resume", NULL);
+    must_release(
+        must_acquire(must_lock(other, "other"), SOON_MS)); /* it has read all that there is */
+    assert_false(snib_memory_has(server, "name"));
+    snib_client_free(other);
+}
+
+/* One that is cut counts no more, also where the server's thread has not dropped it. */
+static void connections_counted(void **state)
+{
+    snib_memory *server = *state;
+    snib_error err;
+    snib_client *client = client_of(server), *other = client_of(server);
+    must_release(must_acquire(must_lock(client, "name"), 0));
+    must_release(must_acquire(must_lock(other, "name"), 0));
+    must_fault(server, "stall", NULL);
+    int64_t n = snib_memory_connections(server);
+    assert_true(n >= 2);
+    must_fault(server, "kill_connection", "1");
+    assert_int_equal(snib_memory_connections(server), n - 1);
+    must_fault(server, "kill_connection", "1");
+    assert_int_equal(snib_memory_connections(server), n - 2);
+    must_fault(server, "refuse", NULL);
+    assert_int_equal(snib_memory_connections(server), 0);
+    refused(snib_memory_fault(server, "kill_connection", "1", &err), SNIB_EINVAL, &err,
+            "there are 0");
+    must_fault(server, "heal", NULL);
+    snib_client_free(client);
+    snib_client_free(other);
 }
 
 static _Atomic int accepts, accepts_none;
@@ -617,17 +643,29 @@ int main(void)
 {
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),     cmocka_unit_test(programs),
-        cmocka_unit_test(inherited), cmocka_unit_test(containers),
-        ON_SERVER(advance_loses),    ON_SERVER(advance_renews),
-        ON_SERVER(advance_together), ON_SERVER(clock_set_back),
-        ON_SERVER(reply_lost),       ON_SERVER(connections_killed),
-        ON_SERVER(key_expires),      ON_SERVER(server_fails_over),
-        ON_SERVER(server_refuses),   ON_SERVER(bad_faults),
-        ON_SERVER(many_permits),     ON_SERVER(many_names),
-        ON_SERVER(key_ends),         cmocka_unit_test(refused_briefly),
-        ON_SERVER(connections_cut),  ON_SERVER(no_descriptor),
-        ON_SERVER(no_replicas),      ON_SERVER(passed_on_while_listed),
+        cmocka_unit_test(names),
+        cmocka_unit_test(programs),
+        cmocka_unit_test(inherited),
+        cmocka_unit_test(containers),
+        ON_SERVER(advance_loses),
+        ON_SERVER(advance_renews),
+        ON_SERVER(advance_together),
+        ON_SERVER(clock_set_back),
+        ON_SERVER(reply_lost),
+        ON_SERVER(connections_killed),
+        ON_SERVER(key_expires),
+        ON_SERVER(server_fails_over),
+        ON_SERVER(server_refuses),
+        ON_SERVER(bad_faults),
+        ON_SERVER(many_permits),
+        ON_SERVER(many_names),
+        ON_SERVER(key_ends),
+        cmocka_unit_test(refused_briefly),
+        ON_SERVER(connections_cut),
+        ON_SERVER(connections_counted),
+        ON_SERVER(no_descriptor),
+        ON_SERVER(no_replicas),
+        ON_SERVER(passed_on_while_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
