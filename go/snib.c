@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e0b158ba17811bdf"
+#define SNIB_BUILD_ID "70017fb831d21d1c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2911,9 +2911,11 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
-/* lock.c's, for multi and quorum locks: check options and fill in defaults; fill a lock's fields;
- * make its handle, which owns the lock (on failure, the lock is freed). */
+/* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
+ * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
+ * (on failure, the lock is freed). */
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
 void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
@@ -7005,6 +7007,18 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     return SNIB_OK;
 }
 
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
+{
+    uint32_t other = flags & ~known;
+    if (other == 0)
+        return SNIB_OK;
+    return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag %s",
+                      other & SNIB_LOCK_FENCED          ? "FENCED"
+                      : other & SNIB_LOCK_PREFER_WRITER ? "PREFER_WRITER"
+                      : other & SNIB_LOCK_NO_QUARANTINE ? "NO_QUARANTINE"
+                                                        : "of an unknown number");
+}
+
 /* Check that the flags and times make sense for the kind. */
 static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
 {
@@ -7012,8 +7026,9 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
                      : kind == SNIB_FAIR ? SNIB_LOCK_FENCED
                                          : 0;
     bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
-    if (o->flags & ~known)
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
+    int code = snib__lock_flags(o->flags, known, err);
+    if (code)
+        return code;
     if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "semaphores and latches have no lease and no limit");
@@ -7704,10 +7719,10 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
         return snib__fail(err, SNIB_EINVAL, 0, "a multi lock takes 1 to %d members",
                           SNIB__GROUP_MAX);
     code = snib__lock_options(options, &o, err);
+    if (!code)
+        code = snib__lock_flags(o.flags, quorum ? SNIB_LOCK_NO_QUARANTINE : 0, err);
     if (code)
         return code;
-    if (o.flags & ~(quorum ? SNIB_LOCK_NO_QUARANTINE : 0u))
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     struct member *members = members_enter(locks, n, err, &code);
     if (!members)
         return code;

@@ -45,6 +45,18 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     return SNIB_OK;
 }
 
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
+{
+    uint32_t other = flags & ~known;
+    if (other == 0)
+        return SNIB_OK;
+    return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag %s",
+                      other & SNIB_LOCK_FENCED          ? "FENCED"
+                      : other & SNIB_LOCK_PREFER_WRITER ? "PREFER_WRITER"
+                      : other & SNIB_LOCK_NO_QUARANTINE ? "NO_QUARANTINE"
+                                                        : "of an unknown number");
+}
+
 /* Check that the flags and times make sense for the kind. */
 static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
 {
@@ -52,8 +64,9 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
                      : kind == SNIB_FAIR ? SNIB_LOCK_FENCED
                                          : 0;
     bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
-    if (o->flags & ~known)
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
+    int code = snib__lock_flags(o->flags, known, err);
+    if (code)
+        return code;
     if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "semaphores and latches have no lease and no limit");

@@ -298,10 +298,10 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
         return snib__fail(err, SNIB_EINVAL, 0, "a multi lock takes 1 to %d members",
                           SNIB__GROUP_MAX);
     code = snib__lock_options(options, &o, err);
+    if (!code)
+        code = snib__lock_flags(o.flags, quorum ? SNIB_LOCK_NO_QUARANTINE : 0, err);
     if (code)
         return code;
-    if (o.flags & ~(quorum ? SNIB_LOCK_NO_QUARANTINE : 0u))
-        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not support the flag");
     struct member *members = members_enter(locks, n, err, &code);
     if (!members)
         return code;

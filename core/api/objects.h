@@ -85,9 +85,11 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
-/* lock.c's, for multi and quorum locks: check options and fill in defaults; fill a lock's fields;
- * make its handle, which owns the lock (on failure, the lock is freed). */
+/* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
+ * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
+ * (on failure, the lock is freed). */
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
 void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);

@@ -555,6 +555,12 @@ static void handles(void **state)
     of_op(others);
 }
 
+static const char *flag_name(uint32_t flag)
+{
+    static const char *const names[] = {"flag FENCED", "flag PREFER_WRITER", "flag NO_QUARANTINE"};
+    return flag <= SNIB_LOCK_NO_QUARANTINE ? names[flag >> 1] : "flag of an unknown number";
+}
+
 /* What one kind of lock can do and another cannot. */
 static void kinds(void **state)
 {
@@ -579,7 +585,8 @@ static void kinds(void **state)
             o.flags = flag;
             out.pointer = untouched;
             if (!knows) {
-                REFUSED(SNIB_EOPTION, "flag", snib_lock_new(w.client, kind, "n", 1, &o, OUT, ERR));
+                REFUSED(SNIB_EOPTION, flag_name(flag),
+                        snib_lock_new(w.client, kind, "n", 1, &o, OUT, ERR));
                 continue;
             }
             assert_int_equal(snib_lock_new(w.client, kind, "n", 1, &o, OUT, ERR), SNIB_OK);
@@ -623,9 +630,9 @@ static void members(void **state)
     for (uint32_t flag = 1; flag; flag <<= 1) {
         snib_lock_options_init(&o, sizeof o);
         o.flags = flag;
-        REFUSED(SNIB_EOPTION, "flag", snib_multi_new(&w.mutex, 1, &o, OUT, ERR));
+        REFUSED(SNIB_EOPTION, flag_name(flag), snib_multi_new(&w.mutex, 1, &o, OUT, ERR));
         if (flag != SNIB_LOCK_NO_QUARANTINE)
-            REFUSED(SNIB_EOPTION, "flag", snib_quorum_new(w.mutexes, 3, &o, OUT, ERR));
+            REFUSED(SNIB_EOPTION, flag_name(flag), snib_quorum_new(w.mutexes, 3, &o, OUT, ERR));
     }
 }
 
