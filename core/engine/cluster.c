@@ -466,7 +466,7 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__watchdog_again(e, request, false, now);
     else if (!request->asking)
         snib__node_again(e, request, now);
-    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
+    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject, now))
         return true;
     /* It does not wait for that node: the keys may go there never, and nobody else's name is there. */
     else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {

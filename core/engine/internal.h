@@ -791,7 +791,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
  * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch);
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 /* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,

@@ -369,15 +369,26 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-/* The batch has told nothing.  again: when to repeat it, if it is a question. */
+/* The batch has told nothing of the i-th hold, and will not.  Of one with a fixed lease, which it may have got since, nothing
+ * else would. */
+static void watchdog_untold(struct snib__batch *batch, uint32_t i, snib__time again)
+{
+    struct snib__hold *hold = batch->of[i].hold;
+    if (hold->number != batch->of[i].number)
+        return;
+    hold->flags &= (uint16_t)~SNIB__ASKED;
+    if (watchdog_has_fixed(hold))
+        watchdog_ask_later(hold, again);
+}
+
+/* The batch has told nothing.  again: when to repeat its questions. */
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, snib__time again)
 {
     struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
-    for (uint32_t i = 0; i < batch->n && batch->asks; i++)
-        if (batch->of[i].hold->number == batch->of[i].number)
-            watchdog_ask_later(batch->of[i].hold, again);
+    for (uint32_t i = 0; i < batch->n; i++)
+        watchdog_untold(batch, i, again);
     snib__batch_recycle(e, batch);
 }
 
@@ -389,12 +400,14 @@ static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
            (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
 }
 
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
         if (watchdog_still(batch, i))
             batch->of[kept++] = batch->of[i];
+        else
+            watchdog_untold(batch, i, now);
     batch->n = kept;
     if (kept == 0)
         snib__batch_recycle(e, batch);
@@ -415,7 +428,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
-    if (!snib__watchdog_prune(e, batch))
+    if (!snib__watchdog_prune(e, batch, now))
         return;
     batch->node = batch->of[0].hold->gate->node;
     /* It may have been delayed for long: what has been extended since is not shortened. */
@@ -457,6 +470,16 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
+/* The server that was asked has the hold.  Another one that serves its name since has still to tell. */
+static void watchdog_told(const struct snib__batch *batch, struct snib__hold *hold,
+                          snib__time sent_at, snib__time now)
+{
+    if (batch->node == hold->gate->node)
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+    else if (watchdog_has_fixed(hold))
+        watchdog_ask_later(hold, now);
+}
+
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
@@ -488,7 +511,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+        watchdog_told(batch, hold, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);

@@ -124,6 +124,44 @@ static const char *check_queue(const struct snib__engine *e, const struct snib__
     return NULL;
 }
 
+static bool is_asked_about(const struct snib__request *request, const struct snib__hold *hold)
+{
+    const struct snib__batch *batch = request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
+    for (uint32_t i = 0; batch && i < batch->n; i++)
+        if (batch->of[i].hold == hold && batch->of[i].number == hold->number)
+            return true;
+    return false;
+}
+
+/* Whether a request on its way asks for the hold. */
+static bool is_asked_for(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        if (is_asked_about(&e->paused[i].request, hold))
+            return true;
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        for (uint32_t i = 0; i < link->conn.ring_count; i++) {
+            uint32_t at = (link->conn.ring_head + i) & (link->conn.ring_cap - 1);
+            if (is_asked_about(&link->conn.ring[at], hold))
+                return true;
+        }
+    return false;
+}
+
+/* A hold that nothing renews is asked for where another server may not have it. */
+static const char *check_doubt(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    const struct snib__gate *gate = hold->gate;
+    bool unsure = hold->unsure || (hold->flags & SNIB__INHERITED);
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    if (hold->flags & SNIB__ASKED)
+        MUST(is_asked_for(e, hold));
+    if (unsure && gate->kind->renew && hold->lease_ms && hold->deadline != SNIB__NEVER)
+        MUST(gate->node->inherited || gate->node->ask_at != SNIB__NEVER || is_asked_for(e, hold));
+    return NULL;
+}
+
 static const char *check_hold(const struct snib__gate *gate, const struct snib__hold *hold,
                               struct census *census)
 {
@@ -149,6 +187,7 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
          before = hold, hold = snib__gate_next(gate, hold), refs++) {
         PASS_ON(check_hold(gate, hold, census));
+        PASS_ON(check_doubt(e, hold));
         if (!snib__gate_sole(gate))
             MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
         trying += hold->phase == SNIB__TRYING;

@@ -547,6 +547,41 @@ static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
     snib__engine_free(engine);
 }
 
+/* What the former server says of a hold, to what was on its way there, is no confirmation by the next one, which is asked. */
+static void former_server_confirms_nothing(void **state)
+{
+    (void)state;
+    int32_t code;
+    for (int way = 0; way < 3;
+         way++) { /* a renewal, an extension, a question about a fixed lease */
+        struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+        const struct snib__cluster *cluster = engine->map;
+        struct snib__hold *hold = held(engine, "foo");
+        held(engine, "bar"); /* 5061, at c */
+        peers[1].silent = way < 2;
+        if (way > 0)
+            snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
+        else
+            pass(engine, hold->acquired_at + 10 * SECOND + 5 * SNIB__MS);
+        serve(engine);
+        peers[1].silent = peers[2].silent = true;
+        hold->unsure = way == 2;
+        hold->gate->node->ask_at = way == 2 ? now : SNIB__NEVER;
+        snib__engine_tick(engine, now);
+        snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+        const int renewals = peers[1].renewals;
+        peers[1].silent = false;
+        serve(engine);
+        assert_int_equal(peers[1].renewals, renewals + 1);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+        peers[2].silent = false;
+        pass(engine, now + SECOND);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        snib__engine_free(engine);
+    }
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -892,6 +927,53 @@ static void late_renewal_gives_no_former_lease(void **state)
     snib__engine_free(engine);
 }
 
+/* A renewal was refused for a while, and its hold has got a lease of its own meanwhile: the renewal is not repeated for it, or
+ * it is lost with its connection.  The next server of the name is asked all the same whether it has the hold: nothing else
+ * would find that out. */
+static void late_renewal_was_a_question(void **state)
+{
+    (void)state;
+    char there[64], back[64];
+    int32_t code;
+    for (int i = 0; i < 4; i++) {
+        bool shorter = i % 2 == 0; /* so that the renewal is not repeated */
+        bool paused = i > 0;       /* it still is, when the name moves again */
+        bool cut = i == 3;
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        struct snib__hold *hold = held(engine, "{bar}1");
+        held(engine, "foo");
+        moved(there, "bar", 'b');
+        moved(back, "bar", 'a');
+        peers[0].says = there;
+        peers[0].times = 1;
+        peers[1].says = "TRYAGAIN Multiple keys request during rehashing of slot";
+        peers[1].times = 2;
+        acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        serve(engine);
+        assert_int_equal(engine->paused_n, 2);
+        snib__engine_extend(engine, hold, shorter ? 10 * SECOND : 90 * SECOND, now, &code);
+        serve(engine);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        if (!paused)
+            pass(engine, now + 100 * SNIB__MS);
+        peers[1].says = back;
+        peers[1].times = 1;
+        peers[0].then = "*2\r\n:1\r\n:0"; /* it has gone */
+        peers[0].silent = cut;
+        acquire(engine, gate(engine, SNIB_MUTEX, "{bar}3"), 0);
+        pass(engine, now + 100 * SNIB__MS);
+        if (cut) {
+            assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+            peers[0].silent = false;
+            crash(engine, 'a');
+            peers[0].down = false;
+        }
+        pass(engine, now + 2 * SECOND);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -919,6 +1001,7 @@ int main(void)
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
+        cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_messages_is_no_storm),
@@ -930,6 +1013,7 @@ int main(void)
         cmocka_unit_test(channel_that_goes_in_a_circle),
         cmocka_unit_test(channel_that_is_left_follows_its_name),
         cmocka_unit_test(hold_is_confirmed_after_each_move),
+        cmocka_unit_test(late_renewal_was_a_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

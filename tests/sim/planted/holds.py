@@ -20,15 +20,15 @@ MUTANTS = [
     Mutant(
         "a question about a fixed lease is not repeated",
         "engine/watchdog.c",
-        "            watchdog_ask_later(batch->of[i].hold, again);",
+        "        watchdog_ask_later(hold, again);",
         "            (void)again;",
         "unit_doubt",
     ),
     Mutant(
         "a fixed lease is asked about once, and its end is not noticed",
         "engine/watchdog.c",
-        "i < batch->n && batch->asks; i++)",
-        "i < batch->n && batch->asks && again == 0; i++)",
+        "i < batch->n; i++) watchdog_untold(",
+        "i < batch->n && again == 0; i++) watchdog_untold(",
         "sim/topology",
     ),
     Mutant(
@@ -86,8 +86,8 @@ MUTANTS = [
     Mutant(
         "a refused renewal is not repeated",
         "engine/watchdog.c",
-        "    list->cursor = list->head; for (uint32_t i = 0; i < batch->n && batch->asks; i++)",
-        "    for (uint32_t i = 0; i < batch->n && batch->asks; i++)",
+        "    list->cursor = list->head; for (uint32_t i = 0; i < batch->n; i++)",
+        "    for (uint32_t i = 0; i < batch->n; i++)",
         "unit_watchdog",
     ),
     Mutant(
@@ -446,7 +446,7 @@ MUTANTS = [
     Mutant(
         "a renewal that goes to another node has the holds that have gone",
         "engine/cluster.c",
-        "request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject)",
+        "request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject, now)",
         "false",
         "unit_redirects",
     ),
@@ -497,5 +497,40 @@ MUTANTS = [
         "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) hold->acquired_at = 0;",
         "snib__doubtful(error) || gate->kind->kind == SNIB__MULTI)) (void)now;",
         "unit_multi",
+    ),
+    Mutant(
+        "a hold that has got a fixed lease is not asked for instead of its late renewal",
+        "engine/watchdog.c",
+        "else watchdog_untold(batch, i, now);",
+        "else (void)now;",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a hold that has got a fixed lease is not asked for when its renewal is lost",
+        "engine/watchdog.c",
+        "if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, again);",
+        "if (watchdog_has_fixed(hold) && batch->asks) watchdog_ask_later(hold, again);",
+        "unit_redirects",
+    ),
+    Mutant(
+        "what the former server says of a hold confirms it at the next one",
+        "engine/watchdog.c",
+        "if (batch->node == hold->gate->node) snib__watchdog_assured(",
+        "if (batch->node) snib__watchdog_assured(",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a fixed lease is not asked for where only the former server has confirmed it",
+        "engine/watchdog.c",
+        "else if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, now); } /* Holds",
+        "else if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); } /* Holds",
+        "unit_redirects",
+    ),
+    Mutant(
+        "an extension by the former server confirms a hold at the next one",
+        "engine/extend.c",
+        "op->link && op->link->node == hold->gate->node",
+        "op->link != NULL",
+        "unit_redirects",
     ),
 ]
