@@ -254,12 +254,14 @@ void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct s
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
+    bool awaited = ep->wanted; /* after its pause, which a waiter's next sleep does not shorten */
     ep->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* subscribed again when leaving is confirmed */
-    if (ep->conn.state != SNIB__CONN_READY)
+    if (ep->conn.state != SNIB__CONN_READY && !awaited)
         snib__link_want(e, ep, now);
-    else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
+    else if (ep->conn.state == SNIB__CONN_READY && ep->owed < CHAN_OWED_MAX &&
+             snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 

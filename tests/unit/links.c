@@ -750,6 +750,33 @@ static void waiters_do_not_shorten_the_pause(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor does one that asks often, as for a lock whose holder sends no message, where the connection for messages cannot be
+ * made. */
+static void asking_often_does_not_shorten_the_pause(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+    int times = 0, asked = 0;
+    acquire(engine, gate(engine, SNIB_PLAIN, "p"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "*2\r\n:86400000\r\n:1\r\n"); /* another library's client has it */
+    for (const snib__time until = now + 20 * SECOND; now < until;) {
+        pass(engine, now + 10 * SNIB__MS);
+        answer_own(engine);
+        for (; on_the_way(engine); asked++)
+            answer(engine, "*2\r\n:86400000\r\n:1\r\n");
+        if (snib__engine_take_wish(engine, ear) == SNIB__WISH_CONNECT) {
+            snib__engine_link_down(engine, ear, SNIB_EUNREACHABLE, 111, now);
+            times++;
+        }
+    }
+    assert_in_range(asked, 150, 300);
+    assert_in_range(times, 10, 30);
+    snib__engine_free(engine);
+}
+
 /* After a long outage the next short breaks cost little: the first connection need not have lasted, and one that has makes
  * all as it was. */
 static void outage_is_forgotten(void **state)
@@ -860,6 +887,7 @@ int main(void)
         cmocka_unit_test(right_goes_with_the_connection),
         cmocka_unit_test(connections_that_do_not_last),
         cmocka_unit_test(waiters_do_not_shorten_the_pause),
+        cmocka_unit_test(asking_often_does_not_shorten_the_pause),
         cmocka_unit_test(outage_is_forgotten),
         cmocka_unit_test(connection_that_cannot_be_ended),
         cmocka_unit_test(semaphore_release_is_sent_once),

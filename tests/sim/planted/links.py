@@ -473,4 +473,11 @@ MUTANTS = [
         "(void)0; /* what",
         "unit_links",
     ),
+    Mutant(
+        "a waiter that asks often shortens the pause of the connection for messages",
+        "engine/chan.c",
+        "bool awaited = ep->wanted;",
+        "bool awaited = false;",
+        "unit_links",
+    ),
 ]
