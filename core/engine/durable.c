@@ -437,7 +437,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, unsure ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
-        i += unsure;
+        i += i < d->collected_n && d->collected[i].subject == hold;
     }
 }
 

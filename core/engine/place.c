@@ -316,12 +316,13 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    bool queued = hold->phase == SNIB__PLACED;
+    bool unsent = hold->phase == SNIB__TRYING && snib__node_unsend(e, hold);
+    gate->trying -= unsent;
     snib__waitq_remove(gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (queued) /* else its request is in flight, and a late grant goes back */
+    if (unsent || hold->phase == SNIB__PLACED) /* else a late grant goes back */
         snib__gate_undo(e, hold, now, now);
     snib__waitq_rest(e, gate, now);
 }

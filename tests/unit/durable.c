@@ -557,6 +557,23 @@ static void granted_but_not_to_replicas(void **state)
         snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
     }
     assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
+    snib__engine_free(engine);
+}
+
+/* What the server has granted already goes back at once when its caller leaves, whatever the WAIT is doing. */
+static void left_behind_a_wait(void **state)
+{
+    (void)state;
+    struct snib__op *op = granted_past_a_wait();
+    const struct snib__gate *fair = op->gate;
+    assert_true(snib__engine_cancel(engine, op, now));
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
+    answer(engine, "*5\r\n:1\r\n:0\r\n:3000\r\n$1\r\n0\r\n:1000\r\n");
+    wait_line(":2\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    assert_null(fair->peers);
+    assert_int_equal(fair->trying, 0);
     snib__engine_free(engine);
 }
 
@@ -585,6 +602,7 @@ int main(void)
         cmocka_unit_test(uncounted_replicas),
         cmocka_unit_test(place_outlives_a_wait),
         cmocka_unit_test(granted_but_not_to_replicas),
+        cmocka_unit_test(left_behind_a_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,4 +164,11 @@ MUTANTS = [
         "op->hold = NULL;",
         "sim/walk",
     ),
+    Mutant(
+        "a fair lock that replicas do not have yet stays taken when its waiter leaves",
+        "engine/place.c",
+        "bool unsent = hold->phase == SNIB__TRYING && snib__node_unsend(e, hold);",
+        "bool unsent = false;",
+        "unit_durable",
+    ),
 ]

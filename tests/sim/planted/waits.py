@@ -281,8 +281,8 @@ MUTANTS = [
     Mutant(
         "a waiter that leaves keeps its place",
         "engine/place.c",
-        "if (queued) /* else",
-        "if (queued && now == 0) /* else",
+        "if (unsent || hold->phase == SNIB__PLACED) /* else",
+        "if (unsent) /* else",
         "unit_place",
     ),
     Mutant(
