@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "70017fb831d21d1c"
+#define SNIB_BUILD_ID "05e1e2506853f5b7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15623,7 +15623,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
  * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch);
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 /* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
@@ -17094,6 +17094,9 @@ static const struct snib__script_text {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
+     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -17108,7 +17111,7 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1646, "601b5197af943d14a72bf6131782d2ffa9d1e42e"},
+     1800, "29be1a063cadef7706c6ddd38cd89bb8a716fe39"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -17233,12 +17236,11 @@ static const struct snib__script_text {
      "if owner and owner ~= ARGV[1] then\n"
      "    local ours = string.find(owner, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$')\n"
      "    return { redis.call('pttl', KEYS[1]), ours and 0 or 1 }\n"
-     "elseif owner and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[2]) then\n"
-     "    return nil -- an earlier try worked, and the lease has been extended since: see mutex_acquire\n"
      "end\n"
-     "redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])\n"
+     "local left = owner and redis.call('pttl', KEYS[1]) or 0\n"
+     "redis.call('set', KEYS[1], ARGV[1], 'px', math.max(left, ARGV[2]))\n"
      "return nil\n",
-     444, "5c400b561291bf0ce5e7899c679ae963edf63f99"},
+     347, "2b242aa9ae7afc2bcbcd14cae4a5e767d6078631"},
     {"plain_force",
      "if not redis.call('get', KEYS[1]) then\n"
      "    return 0\n"
@@ -18673,6 +18675,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
+     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -18687,7 +18692,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1647, "50c563b9b76d79ead60022d2d36c93b3d2a74fa8"},
+     1801, "7284ebe63780ffd5e89c907c9a8584d1c1062428"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -20086,6 +20091,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))\n"
      "    taken[#taken + 1] = ARGV[i]\n"
      "end\n"
+     "if mine then -- it may change nothing, but WAIT answers only for what its own connection has written\n"
+     "    redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "end\n"
      "redis.call('zadd', KEYS[2], unpack(taken))\n"
      "if not mine then\n"
      "    local left = redis.pcall('decrby', KEYS[1], n)\n"
@@ -20100,7 +20108,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1969, "2e59df888228974c357db4dd1cee7a0b463000b3"},
+     2123, "3214f5a5af61b7a26b2ca2bbc926518dc045db7a"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21388,12 +21396,14 @@ void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct s
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
+    bool awaited = ep->wanted; /* after its pause, which a waiter's next sleep does not shorten */
     ep->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* subscribed again when leaving is confirmed */
-    if (ep->conn.state != SNIB__CONN_READY)
+    if (ep->conn.state != SNIB__CONN_READY && !awaited)
         snib__link_want(e, ep, now);
-    else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
+    else if (ep->conn.state == SNIB__CONN_READY && ep->owed < CHAN_OWED_MAX &&
+             snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -22265,7 +22275,7 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__watchdog_again(e, request, false, now);
     else if (!request->asking)
         snib__node_again(e, request, now);
-    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
+    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject, now))
         return true;
     /* It does not wait for that node: the keys may go there never, and nobody else's name is there. */
     else if (!snib__node_ready(to) || snib__node_send_to(e, to, request, now) < 0) {
@@ -22916,7 +22926,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, unsure ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
-        i += unsure;
+        i += i < d->collected_n && d->collected[i].subject == hold;
     }
 }
 
@@ -23355,12 +23365,13 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__
 
 /* The carrier will apply it, perhaps only when the former lease is over. */
 static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                           int64_t granted_ms, snib__time now)
+                           int64_t granted_ms, int64_t assured_ms, snib__time now)
 {
     snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
     if (hold->lease_ms && deadline > hold->deadline)
         hold->deadline = deadline;
-    snib__watchdog_assured(hold, granted_ms, sent_at, now);
+    if (assured_ms)
+        snib__watchdog_assured(hold, assured_ms, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 
@@ -23396,12 +23407,14 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
+        /* else the next server of the name has still to tell */
+        bool serves = op->link && op->link->node == hold->gate->node;
+        int64_t granted_ms = extend_ms(e, op), assured_ms = serves ? granted_ms : 0;
         op->asked->sent_at = sent_at;
         if (op->asked->only)
-            extend_granted(e, hold, sent_at, extend_ms(e, op), now);
+            extend_granted(e, hold, sent_at, granted_ms, assured_ms, now);
         else
-            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, extend_ms(e, op),
-                         now);
+            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, assured_ms, now);
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
@@ -27737,12 +27750,13 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
-    bool queued = hold->phase == SNIB__PLACED;
+    bool unsent = hold->phase == SNIB__TRYING && snib__node_unsend(e, hold);
+    gate->trying -= unsent;
     snib__waitq_remove(gate->waitq, op);
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (queued) /* else its request is in flight, and a late grant goes back */
+    if (unsent || hold->phase == SNIB__PLACED) /* else a late grant goes back */
         snib__gate_undo(e, hold, now, now);
     snib__waitq_rest(e, gate, now);
 }
@@ -30865,15 +30879,26 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-/* The batch has told nothing.  again: when to repeat it, if it is a question. */
+/* The batch has told nothing of the i-th hold, and will not.  Of one with a fixed lease, which it may have got since, nothing
+ * else would. */
+static void watchdog_untold(struct snib__batch *batch, uint32_t i, snib__time again)
+{
+    struct snib__hold *hold = batch->of[i].hold;
+    if (hold->number != batch->of[i].number)
+        return;
+    hold->flags &= (uint16_t)~SNIB__ASKED;
+    if (watchdog_has_fixed(hold))
+        watchdog_ask_later(hold, again);
+}
+
+/* The batch has told nothing.  again: when to repeat its questions. */
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch, snib__time again)
 {
     struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
-    for (uint32_t i = 0; i < batch->n && batch->asks; i++)
-        if (batch->of[i].hold->number == batch->of[i].number)
-            watchdog_ask_later(batch->of[i].hold, again);
+    for (uint32_t i = 0; i < batch->n; i++)
+        watchdog_untold(batch, i, again);
     snib__batch_recycle(e, batch);
 }
 
@@ -30885,12 +30910,14 @@ static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
            (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
 }
 
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
         if (watchdog_still(batch, i))
             batch->of[kept++] = batch->of[i];
+        else
+            watchdog_untold(batch, i, now);
     batch->n = kept;
     if (kept == 0)
         snib__batch_recycle(e, batch);
@@ -30911,7 +30938,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
-    if (!snib__watchdog_prune(e, batch))
+    if (!snib__watchdog_prune(e, batch, now))
         return;
     batch->node = batch->of[0].hold->gate->node;
     /* It may have been delayed for long: what has been extended since is not shortened. */
@@ -30953,6 +30980,16 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
+/* The server that was asked has the hold.  Another one that serves its name since has still to tell. */
+static void watchdog_told(const struct snib__batch *batch, struct snib__hold *hold,
+                          snib__time sent_at, snib__time now)
+{
+    if (batch->node == hold->gate->node)
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+    else if (watchdog_has_fixed(hold))
+        watchdog_ask_later(hold, now);
+}
+
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
@@ -30984,7 +31021,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
+        watchdog_told(batch, hold, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);

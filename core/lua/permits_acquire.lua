@@ -47,6 +47,9 @@ for i = 3, #ARGV do
     taken[#taken + 1] = math.max(now + ARGV[1], tonumber(extended))
     taken[#taken + 1] = ARGV[i]
 end
+if mine then -- it may change nothing, but WAIT answers only for what its own connection has written
+    redis.call('zrem', KEYS[2], unpack(ARGV, 3))
+end
 redis.call('zadd', KEYS[2], unpack(taken))
 if not mine then
     local left = redis.pcall('decrby', KEYS[1], n)

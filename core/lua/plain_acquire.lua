@@ -6,8 +6,9 @@ local owner = redis.call('get', KEYS[1])
 if owner and owner ~= ARGV[1] then
     local ours = string.find(owner, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$')
     return { redis.call('pttl', KEYS[1]), ours and 0 or 1 }
-elseif owner and redis.call('pttl', KEYS[1]) >= tonumber(ARGV[2]) then
-    return nil -- an earlier try worked, and the lease has been extended since: see mutex_acquire
 end
-redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
+-- An earlier try may have worked, and the lease may have been extended since: see mutex_acquire.  It is written all the
+-- same, because WAIT answers only for what its own connection has written.
+local left = owner and redis.call('pttl', KEYS[1]) or 0
+redis.call('set', KEYS[1], ARGV[1], 'px', math.max(left, ARGV[2]))
 return nil

@@ -5,10 +5,12 @@ Each row is the acquisition of a kind, the keys that live as long as its lease, 
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import pytest
 from scripts import (
+    GET,
     HOLD_KEYS,
     INIT,
     KINDS,
@@ -26,6 +28,7 @@ from scripts import (
     multi,
     own,
     permits,
+    raw,
     read,
     refused,
     take,
@@ -76,6 +79,31 @@ def test_late_requests(run: Scripts, row: Row) -> None:
     run(row.script, row.keys, *row.before, 20000, *row.after)
     assert run(row.renew, row.renew_keys, 30000, *row.renew_after) == []
     near(90000)
+
+
+def changes(run: Scripts) -> int:
+    return int(run.redis.info("persistence")["rdb_changes_since_last_save"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.script}-{row.renew}-{len(row.lives)}")
+def test_repeated_requests(run: Scripts, row: Row) -> None:
+    """A repetition writes, even if it changes nothing: WAIT answers only for what its own connection has written."""
+    run(row.script, row.keys, *row.before, 20000, *row.after)
+    assert run(row.renew, row.renew_keys, 90000, *row.renew_after) == []
+    before = changes(run)
+    run(row.script, row.keys, *row.before, 20000, *row.after)
+    assert changes(run) > before
+
+
+def test_repeated_permits(run: Scripts) -> None:
+    permits(run, INIT, 5)
+    take(run, 1, 2, lease=20000)
+    assert run("permits_renew", TAKEN, 90000, 2, ident(1), ident(2)) == []
+    before = changes(run)
+    assert take(run, 1, 2, lease=20000) is None
+    assert changes(run) > before
+    assert run.redis.zscore(TAKEN, raw(1)) > 1000 * time.time() + 80000
+    assert permits(run, GET) == 3
 
 
 @pytest.mark.parametrize("lease", ["abc", "1.5", "9223372036854775807"])

@@ -171,4 +171,18 @@ MUTANTS = [
         "bool unsent = false;",
         "unit_durable",
     ),
+    Mutant(
+        "a repeated acquisition of a plain lock writes nothing that replicas could have",
+        "lua/plain_acquire.lua",
+        "redis.call('set', KEYS[1], ARGV[1], 'px', math.max(left, ARGV[2]))",
+        "if left < tonumber(ARGV[2]) then redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2]) end",
+        "traces/test_leases.py test_repeated_requests",
+    ),
+    Mutant(
+        "a repeated acquisition of permits writes nothing that replicas could have",
+        "lua/permits_acquire.lua",
+        "if mine then -- it may",
+        "if false then -- it may",
+        "traces/test_leases.py test_repeated_permits",
+    ),
 ]
