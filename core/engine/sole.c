@@ -92,6 +92,15 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
+/* One of those that wait has asked for preference, which the next attempt tells the server: that is due. */
+static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (gate->active)
+        gate->waitq->hint |= gate->active->phase == SNIB__TRYING;
+    else
+        snib__waitq_try(e, gate->waitq, now);
+}
+
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
@@ -105,11 +114,15 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
                (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
+    bool marked = op->once || snib__waitq_marks(gate->waitq) ||
+                  (gate->active && (gate->active->options & SNIB_LOCK_PREFER_WRITER));
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
         gate->waitq->overdue = true;
+    if (!op->done && !marked && snib__waitq_marks(gate->waitq))
+        sole_mark(e, gate, now);
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }

@@ -184,6 +184,16 @@ void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__tim
     e->idle_tail = waitq;
 }
 
+/* A writer that waits here, perhaps behind others, asked for preference over readers. */
+bool snib__waitq_marks(const struct snib__waitq *waitq)
+{
+    bool writers = waitq && waitq->gate->kind->kind == SNIB_WRITE;
+    const struct snib__op *op = writers ? waitq->head : NULL;
+    while (op && !(op->hold->options & SNIB_LOCK_PREFER_WRITER))
+        op = op->next;
+    return op != NULL;
+}
+
 /* ---- waking ---- */
 
 /* If operations sleep at the gate, let the first of them try. */
@@ -246,8 +256,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
-    bool marked = waitq->head && (waitq->head->hold->options & SNIB_LOCK_PREFER_WRITER);
-    cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;
+    cap = cap > WAIT_MARKED && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;

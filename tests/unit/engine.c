@@ -482,6 +482,53 @@ static void mark_is_renewed(void **state)
     }
 }
 
+/* Whether the oldest request would keep new readers out. */
+static bool marks_readers_out(struct snib__engine *engine)
+{
+    struct snib__buf *out = snib__link_output(&engine->home->links[SNIB__COMMAND]);
+    size_t n = snib__buf_size(out);
+    bool marks = memmem(out->data + out->head, n, "$4\r\n5000\r\n", 10) != NULL;
+    assert_int_equal(on_the_way(engine), 1);
+    snib__buf_consume(out, n);
+    return marks;
+}
+
+/* A preferred writer that waits behind one that is not does not wait for that one to ask: new readers are kept out at once,
+ * by the attempt of the first. */
+static void mark_of_one_behind(void **state)
+{
+    (void)state;
+    for (int in_flight = 0; in_flight < 2; in_flight++) {
+        struct snib__engine *engine = begin();
+        int32_t code;
+        struct snib__acquire how = {.wait = SNIB__NEVER};
+        struct snib__gate *write = gate(engine, SNIB_WRITE, "w");
+        engine->config.recheck = 60 * SECOND;
+        snib__engine_acquire(engine, write, &how, now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, ":3600000\r\n");
+        connect_pubsub(engine);
+        say_on_channel(engine, write, NULL);
+        answer_own(engine);
+        assert_false(marks_readers_out(engine));
+        if (!in_flight)
+            answer(engine, ":3600000\r\n");
+        how.options = SNIB_LOCK_PREFER_WRITER;
+        snib__engine_acquire(engine, write, &how, now, &code);
+        if (in_flight)
+            answer(engine, ":3600000\r\n");
+        assert_true(marks_readers_out(engine));
+        answer(engine, ":3600000\r\n");
+        snib__engine_acquire(engine, write, &how, now, &code);
+        assert_int_equal(on_the_way(engine), 0); /* they are kept out already */
+        now += 4500 * SNIB__MS;
+        snib__engine_tick(engine, now);
+        assert_true(marks_readers_out(engine));
+        snib__engine_free(engine);
+    }
+}
+
 /* Waiters may fill the limit, but they wait for a release: that is never refused, and neither is an extension. */
 static void limit_is_full(void **state)
 {
@@ -580,6 +627,7 @@ int main(void)
         cmocka_unit_test(limit_is_full),
         cmocka_unit_test(owner_that_waits_twice),
         cmocka_unit_test(mark_is_renewed),
+        cmocka_unit_test(mark_of_one_behind),
         cmocka_unit_test(endless_lease),
         cmocka_unit_test(next_waiter_wants_less),
     };

@@ -536,8 +536,8 @@ MUTANTS = [
     Mutant(
         "a preferred writer that asks seldom is not preferred between its questions",
         "engine/waitq.c",
-        "cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;",
-        "cap = marked && cap == 0 ? WAIT_MARKED : cap;",
+        "cap = cap > WAIT_MARKED && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;",
+        "cap = cap == 0 && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;",
         "unit_engine",
     ),
     Mutant(
@@ -679,5 +679,26 @@ MUTANTS = [
         "if (!refused) { free(op->words); op->words = NULL; }",
         "",
         "sim/walk",
+    ),
+    Mutant(
+        "new readers pass a preferred writer that waits behind one that is not",
+        "locks/write.c",
+        "|| snib__waitq_marks(hold->gate->waitq);",
+        ";",
+        "unit_engine",
+    ),
+    Mutant(
+        "new readers pass a preferred writer until the one ahead of it asks again",
+        "engine/sole.c",
+        "if (!op->done && !marked && snib__waitq_marks(gate->waitq))",
+        "if (!op->done && !marked && now == 0)",
+        "unit_engine",
+    ),
+    Mutant(
+        "each preferred writer that comes makes the first one ask again",
+        "engine/sole.c",
+        "bool marked = op->once || snib__waitq_marks(gate->waitq) ||",
+        "bool marked = op->once ||",
+        "unit_engine",
     ),
 ]
