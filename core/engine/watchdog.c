@@ -470,14 +470,14 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
-/* The server that was asked has the hold.  Another one that serves its name since has still to tell. */
-static void watchdog_told(const struct snib__batch *batch, struct snib__hold *hold,
-                          snib__time sent_at, snib__time now)
+/* Another node serves the name since, and has still to tell. */
+static bool watchdog_moved(const struct snib__batch *batch, struct snib__hold *hold, snib__time now)
 {
     if (batch->node == hold->gate->node)
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
-    else if (watchdog_has_fixed(hold))
+        return false;
+    if (watchdog_has_fixed(hold))
         watchdog_ask_later(hold, now);
+    return true;
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
@@ -511,7 +511,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        watchdog_told(batch, hold, sent_at, now);
+        if (watchdog_moved(batch, hold, now))
+            continue;
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);

@@ -559,12 +559,14 @@ static void former_server_confirms_nothing(void **state)
         struct snib__hold *hold = held(engine, "foo");
         held(engine, "bar"); /* 5061, at c */
         peers[1].silent = way < 2;
-        if (way > 0)
+        if (way == 1 || way == 2)
             snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
-        else
+        else if (way == 0)
             pass(engine, hold->acquired_at + 10 * SECOND + 5 * SNIB__MS);
         serve(engine);
         peers[1].silent = peers[2].silent = true;
+        if (way == 3)
+            snib__hold_fix(engine, hold, 20 * SECOND, now);
         hold->unsure = way == 2;
         hold->gate->node->ask_at = way == 2 ? now : SNIB__NEVER;
         snib__engine_tick(engine, now);
@@ -574,6 +576,7 @@ static void former_server_confirms_nothing(void **state)
         peers[1].silent = false;
         serve(engine);
         assert_int_equal(peers[1].renewals, renewals + 1);
+        assert_int_equal((hold->flags & SNIB__FIRST) != 0, way == 3);
         assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
         peers[2].silent = false;
         pass(engine, now + SECOND);

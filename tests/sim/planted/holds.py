@@ -515,15 +515,15 @@ MUTANTS = [
     Mutant(
         "what the former server says of a hold confirms it at the next one",
         "engine/watchdog.c",
-        "if (batch->node == hold->gate->node) snib__watchdog_assured(",
-        "if (batch->node) snib__watchdog_assured(",
+        "if (batch->node == hold->gate->node) return false;",
+        "if (batch->node) return false;",
         "unit_redirects",
     ),
     Mutant(
         "a fixed lease is not asked for where only the former server has confirmed it",
         "engine/watchdog.c",
-        "else if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, now); } /* Holds",
-        "else if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); } /* Holds",
+        "if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, now); return true;",
+        "if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); return true;",
         "unit_redirects",
     ),
     Mutant(
