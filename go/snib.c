@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "05e1e2506853f5b7"
+#define SNIB_BUILD_ID "ad51dada3e4152d7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15539,6 +15539,7 @@ struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *g
 void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
 void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
+bool snib__waitq_marks(const struct snib__waitq *waitq);
 void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now);
 void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
@@ -29592,6 +29593,15 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
+/* One of those that wait has asked for preference, which the next attempt tells the server: that is due. */
+static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    if (gate->active)
+        gate->waitq->hint |= gate->active->phase == SNIB__TRYING;
+    else
+        snib__waitq_try(e, gate->waitq, now);
+}
+
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
@@ -29605,11 +29615,15 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
                (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
+    bool marked = op->once || snib__waitq_marks(gate->waitq) ||
+                  (gate->active && (gate->active->options & SNIB_LOCK_PREFER_WRITER));
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
         gate->waitq->overdue = true;
+    if (!op->done && !marked && snib__waitq_marks(gate->waitq))
+        sole_mark(e, gate, now);
     if (gives_way)
         snib__sole_advance(e, gate, now);
 }
@@ -30376,6 +30390,16 @@ void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__tim
     e->idle_tail = waitq;
 }
 
+/* A writer that waits here, perhaps behind others, asked for preference over readers. */
+bool snib__waitq_marks(const struct snib__waitq *waitq)
+{
+    bool writers = waitq && waitq->gate->kind->kind == SNIB_WRITE;
+    const struct snib__op *op = writers ? waitq->head : NULL;
+    while (op && !(op->hold->options & SNIB_LOCK_PREFER_WRITER))
+        op = op->next;
+    return op != NULL;
+}
+
 /* ---- waking ---- */
 
 /* If operations sleep at the gate, let the first of them try. */
@@ -30438,8 +30462,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
-    bool marked = waitq->head && (waitq->head->hold->options & SNIB_LOCK_PREFER_WRITER);
-    cap = marked && cap > WAIT_MARKED ? WAIT_MARKED : cap;
+    cap = cap > WAIT_MARKED && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;
@@ -30980,14 +31003,14 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
-/* The server that was asked has the hold.  Another one that serves its name since has still to tell. */
-static void watchdog_told(const struct snib__batch *batch, struct snib__hold *hold,
-                          snib__time sent_at, snib__time now)
+/* Another node serves the name since, and has still to tell. */
+static bool watchdog_moved(const struct snib__batch *batch, struct snib__hold *hold, snib__time now)
 {
     if (batch->node == hold->gate->node)
-        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
-    else if (watchdog_has_fixed(hold))
+        return false;
+    if (watchdog_has_fixed(hold))
         watchdog_ask_later(hold, now);
+    return true;
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
@@ -31021,7 +31044,9 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        watchdog_told(batch, hold, sent_at, now);
+        if (watchdog_moved(batch, hold, now))
+            continue;
+        snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;
         bool whole = batch->lease_ms >= (int64_t)(e->config.lease / SNIB__MS);
@@ -32860,6 +32885,12 @@ static bool write_fenced(const struct snib__hold *hold)
     return (hold->options & SNIB_LOCK_FENCED) != 0;
 }
 
+/* It asked for preference over readers, or one that waits behind it here. */
+static bool write_marks(const struct snib__hold *hold)
+{
+    return (hold->options & SNIB_LOCK_PREFER_WRITER) || snib__waitq_marks(hold->gate->waitq);
+}
+
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
@@ -32869,7 +32900,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
+        snib__resp_arg_int(out, write_marks(hold) ? WRITE_MARK_MS : 0) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }
