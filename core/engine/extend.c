@@ -175,7 +175,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        /* else the next server of the name has still to tell */
+        /* else the next server of the name has still to tell, and to give the lease */
         bool serves = op->link && op->link->node == hold->gate->node;
         int64_t granted_ms = extend_ms(e, op), assured_ms = serves ? granted_ms : 0;
         op->asked->sent_at = sent_at;
@@ -183,6 +183,8 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
             extend_granted(e, hold, sent_at, granted_ms, assured_ms, now);
         else
             extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, assured_ms, now);
+        if (!serves)
+            snib__watchdog_single(e, hold, granted_ms, now);
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {

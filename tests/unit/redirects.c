@@ -585,6 +585,31 @@ static void former_server_confirms_nothing(void **state)
     }
 }
 
+/* What the former server has still extended is extended at the next one, too, which may have the lease before. */
+static void former_server_extends_for_itself(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    struct snib__hold *hold = held(engine, "foo");
+    snib__hold_drop(engine, held(engine, "bar"), now); /* 5061, at c */
+    snib__engine_extend(engine, hold, 5 * SECOND, now, &code);
+    pass(engine, hold->deadline - SECOND);
+    peers[1].silent = peers[2].silent = true;
+    snib__engine_extend(engine, hold, 0, now, &code);
+    snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+    peers[1].silent = false;
+    serve(engine);
+    assert_true(hold->deadline > now + 29 * SECOND);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    peers[2].silent = false;
+    serve(engine);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_int_equal(peers[2].lease_ms, 30000);
+    snib__engine_free(engine);
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -1005,6 +1030,7 @@ int main(void)
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(former_server_confirms_nothing),
+        cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_messages_is_no_storm),

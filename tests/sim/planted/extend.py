@@ -212,4 +212,11 @@ MUTANTS = [
         "slack += 0;",
         "unit_hold",
     ),
+    Mutant(
+        "an extension by the former server is not one by the next",
+        "engine/extend.c",
+        "if (!serves) snib__watchdog_single(",
+        "if (!serves && now == 0) snib__watchdog_single(",
+        "unit_redirects",
+    ),
 ]
