@@ -547,6 +547,26 @@ static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor is a release by the former server one by the next one. */
+static void former_server_releases_for_itself(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    struct snib__hold *hold = held(engine, "foo");
+    held(engine, "bar"); /* 5061, at c */
+    peers[1].silent = true;
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+    assert_int_equal(peers[2].releases, 0);
+    peers[1].silent = false;
+    serve(engine);
+    assert_int_equal(peers[1].releases, 1);
+    assert_int_equal(peers[2].releases, 1);
+    snib__engine_free(engine);
+}
+
 /* What the former server says of a hold, to what was on its way there, is no confirmation by the next one, which is asked. */
 static void former_server_confirms_nothing(void **state)
 {
@@ -607,6 +627,29 @@ static void former_server_extends_for_itself(void **state)
     serve(engine);
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     assert_int_equal(peers[2].lease_ms, 30000);
+    snib__engine_free(engine);
+}
+
+/* A grant by the former server is none by the next one, where another client has the lock. */
+static void former_server_grants_nothing(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    held(engine, "{foo}1");
+    held(engine, "bar"); /* 5061, at c */
+    peers[1].silent = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    serve(engine);
+    peers[2].says = ":5000";
+    peers[2].times = -1;
+    snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+    peers[1].silent = false;
+    serve(engine);
+    assert_false(op->done);
+    peers[2].says = NULL;
+    pass(engine, now + 6 * SECOND);
+    acquired(engine, op);
     snib__engine_free(engine);
 }
 
@@ -1029,6 +1072,8 @@ int main(void)
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
+        cmocka_unit_test(former_server_grants_nothing),
+        cmocka_unit_test(former_server_releases_for_itself),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(given_back_again_after_a_failover),

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "nobody is told that the message of a release by command was refused",
         "engine/node.c",
-        "node_whole(e, request, error ? -1 : reply->integer, now);",
-        "node_whole(e, request, error ? 0 : reply->integer, now);",
+        "node_whole(e, link, request, error ? -1 : reply->integer, now);",
+        "node_whole(e, link, request, error ? 0 : reply->integer, now);",
         "unit_links",
     ),
     Mutant(
@@ -118,8 +118,8 @@ MUTANTS = [
     Mutant(
         "of two commands' replies only the first is heard",
         "engine/node.c",
-        "node_whole(e, request, error ? -1 : reply->integer, now);",
-        "node_whole(e, request, error ? -1 : 0, now);",
+        "node_whole(e, link, request, error ? -1 : reply->integer, now);",
+        "node_whole(e, link, request, error ? -1 : 0, now);",
         "unit_links",
     ),
     Mutant(
@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant(
         "a release of two commands is repeated when its second reply is lost",
         "engine/node.c",
-        "if (request->half) {\n        node_whole(e, request, 0, now);",
-        "if (request->half && code == 0) {\n        node_whole(e, request, 0, now);",
+        "if (request->half) {\n        node_whole(e, NULL, request, 0, now);",
+        "if (request->half && code == 0) {\n        node_whole(e, NULL, request, 0, now);",
         "unit_doubt",
     ),
     Mutant(
