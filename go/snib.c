@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ad51dada3e4152d7"
+#define SNIB_BUILD_ID "f953fe92a78aeda9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -23408,7 +23408,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        /* else the next server of the name has still to tell */
+        /* else the next server of the name has still to tell, and to give the lease */
         bool serves = op->link && op->link->node == hold->gate->node;
         int64_t granted_ms = extend_ms(e, op), assured_ms = serves ? granted_ms : 0;
         op->asked->sent_at = sent_at;
@@ -23416,6 +23416,8 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
             extend_granted(e, hold, sent_at, granted_ms, assured_ms, now);
         else
             extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, assured_ms, now);
+        if (!serves)
+            snib__watchdog_single(e, hold, granted_ms, now);
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
@@ -26303,6 +26305,31 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                                                                   : snib_code_text(code));
 }
 
+/* ---- what a former server says ---- */
+
+/* Another node serves the name since.  ASK has not brought the request here, and it may be sent twice. */
+static bool node_is_former(const struct snib__link *link, const struct snib__request *request)
+{
+    return !request->asking && snib__request_node(request) != link->node &&
+           !snib__sent_once(request);
+}
+
+/* What a former server has released, the next one may still have. */
+static void node_answer_release(struct snib__engine *e, const struct snib__link *link,
+                                const struct snib__request *request,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
+                                const char *text, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    bool former = link && !error && !hold->passed && node_is_former(link, request);
+    struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
+    snib__gate_answer_release(e, hold, request->sent_at, reply, n, error, text, now);
+    if (!rest)
+        return;
+    rest->acquired_at = 0;
+    snib__gate_release(e, rest, now);
+}
+
 /* ---- two commands for a release ---- */
 
 /* The first reply says whether the hold was there, the second how many hear of it.  Turns depend on that number, so the
@@ -26320,15 +26347,15 @@ static bool node_halved(struct snib__conn *conn, const struct snib__request *req
 }
 
 /* Both replies together are what the script would say: `heard` is -1 if the message was refused. */
-static void node_whole(struct snib__engine *e, const struct snib__request *request, int64_t heard,
-                       snib__time now)
+static void node_whole(struct snib__engine *e, const struct snib__link *link,
+                       const struct snib__request *request, int64_t heard, snib__time now)
 {
     bool found = request->half == SNIB__HALF_FOUND;
     struct snib__value whole = {.type = SNIB__RESP_INTEGER,
                                 .integer = !found      ? 0
                                            : heard < 0 ? -1
                                                        : 1 + heard};
-    snib__gate_answer_release(e, request->subject, request->sent_at, &whole, 1, 0, "", now);
+    node_answer_release(e, link, request, &whole, 1, 0, "", now);
 }
 
 /* ---- */
@@ -26340,7 +26367,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
         return;
     snib__request_note_link(request, NULL);
     if (request->half) {
-        node_whole(e, request, 0, now);
+        node_whole(e, NULL, request, 0, now);
     } else if (request->kind == SNIB__REQ_RENEW) {
         snib__watchdog_unanswered(e, request->subject, now);
     } else if (request->kind != SNIB__REQ_ASK) {
@@ -26535,6 +26562,13 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
     return true;
 }
 
+/* What a former server says of a grant is as good as no reply. */
+static bool node_grants_no_more(const struct snib__link *link, const struct snib__request *request)
+{
+    bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
+    return grants && node_is_former(link, request);
+}
+
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -26548,7 +26582,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (request->half && request->subject) {
         snib__pause_served(e, request, now);
-        node_whole(e, request, error ? -1 : reply->integer, now);
+        node_whole(e, link, request, error ? -1 : reply->integer, now);
         request->subject = NULL;
     }
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
@@ -26575,13 +26609,16 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (!request->subject)
         return;
+    if (!error && node_grants_no_more(link, request)) {
+        snib__node_orphan(e, request, SNIB_EUNREACHABLE, 0, now);
+        return;
+    }
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_RELEASE:
-        snib__gate_answer_release(e, request->subject, request->sent_at, reply, n, error, text,
-                                  now);
+        node_answer_release(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_TRANSFER:
         snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
