@@ -95,4 +95,8 @@ int snib__py_add_scope(PyObject *module);   /* python_scope.c: `with` */
 int snib__py_add_drop(PyObject *module);    /* python_drop.c: what is dropped */
 int snib__py_add_type(PyObject *module, const char *name, PyType_Spec *spec);
 
+/* self._stage of a hold, as _hold.py names them; -1 if it has none. */
+enum { snib__py_owned = 1, snib__py_gone = 3 };
+int snib__py_stage(PyObject *self);
+
 #endif

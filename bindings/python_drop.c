@@ -7,19 +7,18 @@
 #include <stdbool.h>
 
 #define DROP_TRIES 3 /* signals in a row */
-#define DROP_OWNED 1 /* _hold.OWNED: the program has it, and drops it without a release */
 
 static PyObject *drop_stage_name, *drop_call_name, *drop_key_name;
 
-/* self._stage, which lies in a slot, says whether there is something to do. */
-static int drop_is_owned(PyObject *self)
+/* It lies in a slot, so nothing in Python runs. */
+int snib__py_stage(PyObject *self)
 {
     PyObject *stage = PyObject_GetAttr(self, drop_stage_name);
-    int owned = stage && PyLong_AsLong(stage) == DROP_OWNED;
+    int number = stage ? (int)PyLong_AsLong(stage) : -1;
     if (!stage)
         PyErr_Clear(); /* it was never made */
     Py_XDECREF(stage);
-    return owned;
+    return number;
 }
 
 /* Call self._abandon() until it has done its work.  A Ctrl-C meanwhile comes a little later. */
@@ -28,7 +27,7 @@ static void drop_finalize(PyObject *self)
     PyObject *type, *value, *trace;
     bool interrupted = false;
     PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < DROP_TRIES && drop_is_owned(self); i++) {
+    for (int i = 0; i < DROP_TRIES && snib__py_stage(self) == snib__py_owned; i++) {
         PyObject *done = PyObject_CallMethodObjArgs(self, drop_call_name, NULL);
         Py_XDECREF(done);
         if (done)

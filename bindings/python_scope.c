@@ -8,7 +8,7 @@
 
 #define SCOPE_TRIES 3 /* signals in a row */
 
-static PyObject *scope_enter_name, *scope_exit_name;
+static PyObject *scope_enter_name, *scope_exit_name, *scope_gone_name;
 
 /* Call self._leave(slot, failed) until it has come to its end; the exception that is set stays. */
 static void scope_leave(PyObject *self, PyObject *slot)
@@ -52,11 +52,18 @@ static PyObject *scope_exit(PyObject *self, PyObject *args)
     return done;
 }
 
-/* A hold is there already, so there is no step that could be interrupted. */
+/* A hold is there already, so there is no step that could be interrupted.  One that was released protects no block. */
 static PyObject *scope_self(PyObject *self, PyObject *unused)
 {
+    PyObject *error;
     (void)unused;
-    return Py_NewRef(self);
+    if (snib__py_stage(self) != snib__py_gone)
+        return Py_NewRef(self);
+    error = PyObject_CallMethodObjArgs(self, scope_gone_name, NULL);
+    if (error)
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(error);
+    return NULL;
 }
 
 static PyMethodDef scope_methods[] = {
@@ -108,7 +115,8 @@ int snib__py_add_scope(PyObject *module)
 {
     scope_enter_name = PyUnicode_InternFromString("_enter");
     scope_exit_name = PyUnicode_InternFromString("_leave");
-    if (!scope_enter_name || !scope_exit_name)
+    scope_gone_name = PyUnicode_InternFromString("_given_back");
+    if (!scope_enter_name || !scope_exit_name || !scope_gone_name)
         return -1;
     if (snib__py_add_type(module, "Scope", &scope_spec))
         return -1;

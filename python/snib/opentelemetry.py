@@ -351,8 +351,8 @@ class TracedHold(_Held[protocols.Hold]):
             self.hold.release()
 
     def __enter__(self) -> TracedHold:
-        self._begin_within()
         self.hold.__enter__()
+        self._begin_within()
         return self
 
     def __exit__(
@@ -442,8 +442,8 @@ class AsyncTracedHold(_Held[protocols.AsyncHold]):
             await self.hold.release()
 
     async def __aenter__(self) -> AsyncTracedHold:
-        self._begin_within()
         await self.hold.__aenter__()
+        self._begin_within()
         return self
 
     async def __aexit__(

@@ -245,6 +245,15 @@ def test_a_block_whose_client_is_closed_is_lost(server: Server, kind: str) -> No
     server.admin.delete("x", "{x}:timeout")
 
 
+def test_a_released_hold_protects_no_block(client: snib.Client) -> None:
+    """The block does not run, instead of being told at its end."""
+    with client.lock("x").hold() as hold:
+        pass
+    with pytest.raises(snib.NotHeld, match="released before") as caught, hold:
+        pytest.fail("ran without the lock")
+    assert caught.value.name == "x"
+
+
 def test_a_block_that_never_ends_keeps_no_closed_client(server: Server) -> None:
     """Such as that of a generator, or of a task whose loop is gone."""
     client = snib.connect(server.url)

@@ -382,6 +382,25 @@ def test_released_in_another_thread(client: snib.Client, spans: Spans, caplog: p
     assert not caplog.records  # such as "Failed to detach context"
 
 
+def test_a_released_hold_protects_no_block(server: Server, client: snib.Client, spans: Spans) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            for lock in (client.lock("a"), traced(client.lock("a"), tracer_provider=spans.provider)):
+                async with await lock.hold() as hold:
+                    pass
+                with pytest.raises(snib.NotHeld, match="released before"):
+                    async with hold:
+                        pytest.fail("ran without the lock")
+                assert trace.get_current_span() is trace.INVALID_SPAN
+
+    hold = traced(client.lock("a"), tracer_provider=spans.provider).hold()
+    hold.release()
+    with pytest.raises(snib.NotHeld, match="released before"), hold:
+        pytest.fail("ran without the lock")
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    asyncio.run(main())
+
+
 def test_released_in_another_task(server: Server, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with snib.aio.connect(server.url) as client:

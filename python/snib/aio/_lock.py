@@ -173,6 +173,8 @@ class Hold(BaseHold):
                 raise self._named(failure)
 
     async def __aenter__(self) -> Hold:
+        if self._stage == GIVEN_BACK:
+            raise self._given_back()
         return self
 
     def __aexit__(
