@@ -291,30 +291,19 @@ static bool has_listed(void *unused)
     return listed;
 }
 
-static void *nothing(void *unused)
+static bool child_has_listed;
+
+static void *begin_run(void *unused)
 {
+    snib__api_init();
     return unused;
 }
 
-static void *start_one(void *unused)
-{
-    pthread_t thread;
-    assert_int_equal(snib__sys_thread(nothing, NULL, 256 * 1024, &thread), 0);
-    snib__sys_join(thread);
-    return unused;
-}
-
-/* The first thread asks the loader, whose lock does not survive a fork either. */
+/* The library begins by asking the loader, whose lock does not survive a fork either. */
 static void the_loader(void **state)
 {
-    pthread_t thread;
     (void)state;
-    assert_false(listed);
-    assert_int_equal(pthread_create(&thread, NULL, start_one, NULL), 0);
-    while (!lists)
-        rest();
-    assert_true(in_child(has_listed, NULL));
-    pthread_join(thread, NULL);
+    assert_true(child_has_listed);
 }
 
 /* A lookup that lasts does not shorten the wait for another call. */
@@ -364,21 +353,32 @@ static void calls_wait(void **state)
     assert_true(can_call(NULL));
 }
 
+/* On a thread, beside which the process forks. */
 static int begin(void **state)
 {
+    pthread_t thread;
     (void)state;
-    snib__api_init();
+    assert_int_equal(pthread_create(&thread, NULL, begin_run, NULL), 0);
+    while (!lists)
+        rest();
+    child_has_listed = in_child(has_listed, NULL);
+    pthread_join(thread, NULL);
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(child_has_none),   cmocka_unit_test(child_keeps_the_programs),
-        cmocka_unit_test(child_of_a_child), cmocka_unit_test(waited_for),
-        cmocka_unit_test(not_for_ever),     cmocka_unit_test(beside_others),
-        cmocka_unit_test(beside_a_lookup),  cmocka_unit_test(inside_itself),
-        cmocka_unit_test(calls_wait),       cmocka_unit_test(the_loader),
+        cmocka_unit_test(the_loader),
+        cmocka_unit_test(child_has_none),
+        cmocka_unit_test(child_keeps_the_programs),
+        cmocka_unit_test(child_of_a_child),
+        cmocka_unit_test(waited_for),
+        cmocka_unit_test(not_for_ever),
+        cmocka_unit_test(beside_others),
+        cmocka_unit_test(beside_a_lookup),
+        cmocka_unit_test(inside_itself),
+        cmocka_unit_test(calls_wait),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }
