@@ -9,6 +9,7 @@ import random
 import select
 import threading
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -397,6 +398,28 @@ def test_a_cancelled_release_goes_on(server: Server, run) -> None:
                 await task
             await soon(server.clean)
             assert not hold.lost.is_set()
+
+    run(main())
+
+
+def test_a_forgotten_await_is_warned_of(server: Server, run) -> None:
+    """As Python does for acquire(), which is a coroutine; what was used in whatever way is not."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock, permits = client.lock("a"), client.permits("p")
+            with pytest.warns(RuntimeWarning, match=r"hold\(\) of .*'a'.* so nothing is locked") as seen:
+                lock.hold(timeout=1)
+            assert seen[0].filename == __file__
+            with pytest.warns(RuntimeWarning, match="'p'"):
+                permits.hold(n=2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                async with lock.hold():
+                    with pytest.raises(snib.Busy):
+                        await lock.hold(timeout=0)
+                    with pytest.raises(asyncio.TimeoutError):
+                        await asyncio.wait_for(lock.hold(), 0.01)
 
     run(main())
 

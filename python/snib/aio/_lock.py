@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from warnings import warn
 
 from .. import _core
 from .._base import (
@@ -238,19 +239,31 @@ class Holding:
 
     `async with` cancels its body if the hold is lost, and then raises Lost.  A hold that was
     awaited cancels nothing, not even in `async with hold:`, which only releases it.  Each use
-    acquires anew, also of several tasks at the same time.
+    acquires anew, also of several tasks at the same time.  One that is never used acquires
+    nothing, and is warned of.
     """
 
-    __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks")
+    __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks", "_is_used")
 
     def __init__(self, lock: Holdable, n: int, wait: int) -> None:
+        self._is_used = True  # until it can be
         self._lock = lock
         self._caller = lock._caller()
         self._n = n
         self._wait = wait
         self._blocks = _Blocks()
+        self._is_used = False
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warn(
+                f"hold() of {self._lock!r} was neither awaited nor entered, so nothing is locked",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     async def _get(self) -> Hold:
+        self._is_used = True
         hold = await self._lock._try(self._caller, self._n, self._wait)
         if hold is None:
             raise self._lock._refusal(self._wait)
