@@ -117,11 +117,33 @@ static void expect_woken(struct pair *pair, snib_queue *queue)
     must_release(event.hold);
 }
 
+/* For a waiter that is not woken: what was under way. */
+static struct {
+    struct kinds_world *world;
+    struct pair *pair;
+    int round;
+} waking;
+
+static void show_waking(void)
+{
+    for (int i = 0; i < 2; i++) {
+        snib_client_stats_data s = must_stats(i ? waking.world->theirs : waking.world->ours);
+        print_message("%s, round %d, %s: %d held, %d waiting, %d messages, %d rechecks, %d "
+                      "hand-overs, %d connects, %d reconnects, %d commands\n",
+                      waking.pair->kind->name, waking.round, i ? "their client" : "our client",
+                      (int)s.held, (int)s.waiting, (int)s.messages, (int)s.rechecks,
+                      (int)s.handovers, (int)s.connects, (int)s.reconnects, (int)s.commands);
+    }
+}
+
 static void release_wakes(void **state)
 {
-    struct kinds_world *world = *state;
+    struct kinds_world *world = waking.world = *state;
+    before_silence = show_waking;
     for (EACH_KIND(world, pair))
         for (int round = 0; round < 10; round++) {
+            waking.pair = pair;
+            waking.round = round;
             pair->hold = must_acquire(pair->ours, 1000);
             must_submit(pair->rival, -1, world->their_queue, 1);
             AWAIT(must_stats(world->theirs).waiting == 1, 1000);
@@ -132,6 +154,7 @@ static void release_wakes(void **state)
             must_submit(pair->own_rival, -1, world->queue, 2);
             expect_woken(pair, world->queue);
         }
+    before_silence = NULL;
     assert_true(must_stats(world->theirs).messages > 0);
 }
 

@@ -166,6 +166,8 @@ snib_queue *must_queue(snib_client *client)
     return queue;
 }
 
+void (*before_silence)(void);
+
 /* Alternate between the two ways of waiting.  An event found only after the limit has passed woke
  * no waiter. */
 snib_event must_event(snib_queue *queue, int64_t limit_ms)
@@ -185,6 +187,8 @@ snib_event must_event(snib_queue *queue, int64_t limit_ms)
         }
         got = snib_queue_wait(queue, &event, 1, by_descriptor ? 0 : left, &error);
     } while (got == 0 && now_ms() < end);
+    if (got != 1 && before_silence)
+        before_silence();
     if (got != 1)
         fail_msg("no event within %d ms: %d \"%s\"", (int)limit_ms, got, error.text);
     if (now_ms() >= end)

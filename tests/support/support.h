@@ -175,6 +175,8 @@ snib_client_stats_data must_stats(snib_client *client);
 snib_queue *must_queue(snib_client *client);
 /* The next event of the queue, awaited for at most limit_ms. */
 snib_event must_event(snib_queue *queue, int64_t limit_ms);
+extern void (*before_silence)(
+    void); /* called before must_event() fails for want of one; NULL: nothing is */
 /* The result of an operation without a queue, awaited for at most limit_ms. */
 snib_event must_end(snib_op *op, int64_t limit_ms);
 
