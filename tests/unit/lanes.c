@@ -457,6 +457,29 @@ static void login_that_a_lane_has_lost_is_its_own(void **state)
     snib__engine_free(engine);
 }
 
+/* The same when nobody wants the answer any more: there is nothing to send again. */
+static void login_lost_beside_what_was_given_up(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__op *one = call(engine, "one");
+    snib__engine_call(engine, true);
+    struct snib__op *two = snib__engine_info(engine, gate(engine, SNIB_MUTEX, "two"), now, &code);
+    snib__engine_call(engine, false);
+    assert_int_equal(lane(engine, 1)->conn.ring_count, 2);
+    assert_true(snib__engine_cancel(engine, two, now));
+    done(engine, two, SNIB_CANCELLED);
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "-NOAUTH Authentication required.\r\n");
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(engine->home->todo_n, 0);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, one);
+    snib__engine_free(engine);
+}
+
 /* Requests that came while the first link was down go by the lane with an earlier request for the
  * same name. */
 static void order_is_kept_over_a_loss_of_the_first(void **state)
@@ -795,6 +818,7 @@ int main(void)
         cmocka_unit_test(lost_lane_that_cannot_be_killed),
         cmocka_unit_test(node_that_is_no_master_is_left_on_all),
         cmocka_unit_test(login_that_a_lane_has_lost_is_its_own),
+        cmocka_unit_test(login_lost_beside_what_was_given_up),
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
         cmocka_unit_test(stranger_is_not_killed),
         cmocka_unit_test(lanes_come_back),

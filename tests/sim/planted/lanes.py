@@ -149,4 +149,15 @@ MUTANTS = [
         "return first;",
         "unit_deposed",
     ),
+    Mutant(
+        "what was given up is sent again when its lane has been logged out",
+        "engine/node.c",
+        """    if (!request->subject || snib__request_own(request))
+        return;
+    if (request->kind == SNIB__REQ_RENEW)""",
+        """    if (snib__request_own(request))
+        return;
+    if (request->kind == SNIB__REQ_RENEW)""",
+        "unit_lanes",
+    ),
 ]
