@@ -60,6 +60,12 @@ except BlockingIOError:
 os.environ["SNIB_TEST_RUN"] = str(os.getpid())
 
 
+def state(pid):
+    """T: it is stopped."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def alive(lock):
     """The living processes with this SNIB_LOCK."""
     found = []
@@ -69,9 +75,8 @@ def alive(lock):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if not wanted <= set(file.read().split(b"\0")):
                     continue
-            with open(f"/proc/{pid}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] not in "ZX":
-                    found.append(int(pid))
+            if state(pid) not in "ZX":
+                found.append(int(pid))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             pass
     return found
@@ -358,6 +363,16 @@ class Guard(CommandCase):
         self.server("DEL", "lost")
         self.assertEqual(self.end(process)[0], LOST)
         self.assertEqual(alive("lost"), [])
+
+    def test_lost_while_the_command_is_stopped(self):
+        """It is continued, so that it can clean up."""
+        told = f"{self.folder.name}/told"
+        script = f"trap 'touch {told}; exit' TERM; echo ready; kill -STOP $$; while :; do sleep .02; done"
+        process = self.hold("stopped", "--lease", LEASE, "--kill-after", "1d", script=script)
+        wait_for(lambda: [state(pid) for pid in alive("stopped")] == ["T"], "the command to stop")
+        self.server("DEL", "stopped")
+        self.assertEqual(self.end(process)[0], LOST)
+        self.assertTrue(os.path.exists(told))
 
     # ---- processes that COMMAND leaves behind ----------------------------------------------------
 
