@@ -367,6 +367,7 @@ static void server_that_repeats(void **state)
 static void serve_echo(int fd, bool echo)
 {
     char bytes[4096];
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if the test fails */
     for (;;) {
         int peer = accept(fd, NULL, NULL);
         ssize_t n = recv(peer, bytes + 1, sizeof bytes - 1, 0);
