@@ -229,10 +229,11 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* Another node serves the name since.  ASK has not brought the request here, and it may be sent twice. */
-static bool node_is_former(const struct snib__link *link, const struct snib__request *request)
+/* In a cluster: another node serves the name since.  ASK has not brought the request here, and it may be sent twice. */
+static bool node_is_former(const struct snib__engine *e, const struct snib__link *link,
+                           const struct snib__request *request)
 {
-    return !request->asking && snib__request_node(request) != link->node &&
+    return e->slots && !request->asking && snib__request_node(request) != link->node &&
            !snib__sent_once(request);
 }
 
@@ -243,7 +244,7 @@ static void node_answer_release(struct snib__engine *e, const struct snib__link 
                                 const char *text, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    bool former = link && !error && !hold->passed && node_is_former(link, request);
+    bool former = link && !error && !hold->passed && node_is_former(e, link, request);
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
     snib__gate_answer_release(e, hold, request->sent_at, reply, n, error, text, now);
     if (!rest)
@@ -485,10 +486,11 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
 }
 
 /* What a former server says of a grant is as good as no reply. */
-static bool node_grants_no_more(const struct snib__link *link, const struct snib__request *request)
+static bool node_grants_no_more(const struct snib__engine *e, const struct snib__link *link,
+                                const struct snib__request *request)
 {
     bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
-    return grants && node_is_former(link, request);
+    return grants && node_is_former(e, link, request);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -531,7 +533,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (!request->subject)
         return;
-    if (!error && node_grants_no_more(link, request)) {
+    if (!error && node_grants_no_more(e, link, request)) {
         snib__node_orphan(e, request, SNIB_EUNREACHABLE, 0, now);
         return;
     }

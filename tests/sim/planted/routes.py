@@ -848,15 +848,15 @@ MUTANTS = [
     Mutant(
         "a grant by the former server counts at the next one",
         "engine/node.c",
-        "if (!error && node_grants_no_more(link, request)) {",
-        "if (false && node_grants_no_more(link, request)) {",
+        "if (!error && node_grants_no_more(e, link, request)) {",
+        "if (false && node_grants_no_more(e, link, request)) {",
         "unit_redirects",
     ),
     Mutant(
         "a release by the former server is not repeated at the next one",
         "engine/node.c",
-        "bool former = link && !error && !hold->passed && node_is_former(link, request);",
-        "bool former = link && error && !hold->passed && node_is_former(link, request);",
+        "bool former = link && !error && !hold->passed && node_is_former(e, link, request);",
+        "bool former = link && error && !hold->passed && node_is_former(e, link, request);",
         "unit_redirects",
     ),
 ]
