@@ -391,13 +391,17 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
         self, slot: list[TracedHold], timeout: float | None, options: dict[str, Any]
     ) -> TracedHold:
         """Acquire, into the slot, too; what a signal's exception takes from the program is released."""
-        hold: protocols.Hold | None = None
+        into = getattr(self.lock, "_hold_into", None)  # which others' locks do not have
+        holds: list[protocols.Hold] = []
         try:
             with self._waiting():
-                hold = self.lock.hold(timeout=timeout, **options)
-            slot.append(TracedHold(self, hold))
+                if into is None:
+                    holds.append(self.lock.hold(timeout=timeout, **options))
+                else:
+                    into(holds, timeout=timeout, **options)
+            slot.append(TracedHold(self, holds[0]))
         except BaseException:
-            if hold is not None:
+            for hold in holds:
                 with contextlib.suppress(Error):
                     hold.release()
             raise
