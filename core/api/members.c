@@ -130,7 +130,7 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
                 "a cluster cannot prove how long its memory reaches back, so it cannot vote; "
-                "use single servers, or SNIB_LOCK_NO_QUARANTINE");
+                "use single servers, or switch the quarantine off");
         if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
             (quorum && lock->kind != SNIB_MUTEX))
             return snib__fail(err, SNIB_EINVAL, 0, "%s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -97,6 +98,32 @@ def test_secrets_stay(port: int, certs: Path) -> None:
     with connect(port, tls_ca=certs / "ca.crt", tls_key_password="canary", **options) as client:
         with client.lock("tls"):
             assert "canary" not in repr(client)
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "sent"),
+    [("localhost", "", "localhost"), ("127.0.0.1", "", None), ("127.0.0.1", "localhost", "localhost")],
+)
+def test_server_name_is_sent(certs: Path, host: str, named: str, sent: str | None) -> None:
+    """So that a proxy can choose the certificate; an address is no name, says RFC 6066."""
+    seen: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certs / "server.crt", certs / "server.key")
+    context.sni_callback = lambda _, name, __: seen.append(name)
+
+    def serve(listener: socket.socket) -> None:
+        while not seen:
+            with contextlib.suppress(OSError), listener.accept()[0] as plain:
+                context.wrap_socket(plain, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(serve, listener)
+        url = f"rediss://{host}:{listener.getsockname()[1]}?patience=5s"
+        options = {"tls_server_name": named} if named else {}
+        with snib.connect(url, tls_ca=certs / "ca.crt", **options) as client, pytest.raises(snib.NetworkError):
+            client.ping()
+        serving.result()
+    assert set(seen) == {sent}
 
 
 # ---- Four OpenSSLs -------------------------------------------------------------------------------
