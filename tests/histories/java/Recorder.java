@@ -89,12 +89,16 @@ public final class Recorder {
 
         @Override
         public boolean release() {
-            boolean found = false;
-            while (exists()) { // a call that was sent twice has counted twice
-                lock.unlock();
-                found = true;
+            boolean found = exists(), ended = false;
+            try {
+                do { // what is gone, too: until then Redisson would renew the next hold of this thread, fixed or not
+                    lock.unlock();
+                    ended = true;
+                } while (exists()); // a call that was sent twice has counted twice
+            } catch (IllegalMonitorStateException gone) {
+                // it is not held any more
             }
-            return found;
+            return found && ended;
         }
     }
 
