@@ -89,16 +89,22 @@ static void chan_free(struct snib__engine *e, struct snib__chan *chan)
     free(chan);
 }
 
-/* The subscription has ended: a release may go unheard before the next one, so requests on their way
- * no longer count as sent while subscribed. */
+/* The queue no longer hears its channel: a release may go unheard before it does so again, so requests on their way no
+ * longer count as sent while subscribed. */
+static void chan_deafen(struct snib__waitq *waitq)
+{
+    for (struct snib__hold *hold = snib__gate_first(waitq->gate); hold;
+         hold = snib__gate_next(waitq->gate, hold))
+        if (hold->phase == SNIB__TRYING)
+            hold->flags &= (uint16_t)~SNIB__AWAKE;
+}
+
+/* The subscription has ended. */
 static void chan_unheard(struct snib__chan *chan)
 {
     chan->state = SNIB__CHAN_OFF;
     for (struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
-        for (struct snib__hold *hold = snib__gate_first(waitq->gate); hold;
-             hold = snib__gate_next(waitq->gate, hold))
-            if (hold->phase == SNIB__TRYING)
-                hold->flags &= (uint16_t)~SNIB__AWAKE;
+        chan_deafen(waitq);
 }
 
 /* From now on another node carries the channel. */
@@ -214,6 +220,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
     struct snib__chan *chan = waitq->chan;
     if (!chan)
         return;
+    chan_deafen(waitq);
     waitq->chan = NULL;
     if (waitq->chan_prev)
         waitq->chan_prev->chan_next = waitq->chan_next;

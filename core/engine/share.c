@@ -134,14 +134,13 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head)
         return;
-    waitq->burst = 1;
-    if (gate->trying > 0) { /* the last reply decides */
-        waitq->hint |= left;
-        return;
-    }
     /* Subscribed since, so a release may have gone unheard; or a waiter left that
      * wanted more than the next. */
-    if ((!awake && snib__chan_on(waitq)) || left)
+    bool again = (!awake && snib__chan_on(waitq)) || left;
+    waitq->burst = 1;
+    if (gate->trying > 0) /* the last reply decides */
+        waitq->hint |= again;
+    else if (again)
         snib__share_advance(e, gate, now);
     else
         snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);

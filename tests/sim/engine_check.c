@@ -191,6 +191,8 @@ static const char *check_gate(const struct snib__engine *e, const struct snib__g
         if (!snib__gate_sole(gate))
             MUST(hold->peer_prev == before && (hold->flags & SNIB__PEER));
         trying += hold->phase == SNIB__TRYING;
+        if (hold->phase == SNIB__TRYING && (hold->flags & SNIB__AWAKE)) /* it has heard all since */
+            MUST(snib__chan_on(gate->waitq));
         bool waits = snib__outer_is(gate) && hold->op && hold->phase == SNIB__TRYING;
         MUST(!waits || hold->owner == 0 || !held_by(gate, hold->owner));
     }

@@ -123,6 +123,33 @@ static void channel_of_another(void **state)
     assert_int_equal(other->done, 0);
 }
 
+/* A queue may end while an attempt that was sent when it was subscribed is on its way.  Another lock of the name keeps the
+ * channel, but a release goes unheard by this one: it asks again. */
+static void release_after_the_end(void **state)
+{
+    (void)state;
+    struct snib__gate *fenced = gate(engine, SNIB_FENCED, "m");
+    struct snib__op *op = give_back(first);
+    reply(":1\r\n");
+    expect_end(op, SNIB_OK);
+    now += 100 * SNIB__MS;
+    op = acquire(engine, fenced, 0); /* which ends later */
+    reply(":20000\r\n");
+    reply(":20000\r\n");
+    snib__engine_cancel(engine, op, now);
+    expect_end(op, SNIB_CANCELLED);
+    now += 200 * SNIB__MS;
+    op = acquire(engine, mutex, 0);
+    now += 150 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_null(mutex->waitq);
+    assert_true(snib__chan_on(fenced->waitq));
+    say_on_channel(engine, fenced, "0");
+    reply(":20000\r\n");
+    reply("$-1\r\n");
+    acquired(engine, op);
+}
+
 /* A waiter of a fair lock ends because its server refuses the login, and its place is given back when it is there again. */
 static void fair_waiter(void **state)
 {
@@ -157,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(single_try, start, stop),
         cmocka_unit_test_setup_teardown(lost_hold, start, stop),
         cmocka_unit_test_setup_teardown(channel_of_another, start, stop),
+        cmocka_unit_test_setup_teardown(release_after_the_end, start, stop),
         cmocka_unit_test_setup_teardown(fair_waiter, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -270,6 +270,34 @@ static void news_beside_who_wants_more(void **state)
     snib__engine_free(engine);
 }
 
+/* The subscription is confirmed while single tries for more permits are in flight.  The first of them was sent before it, and
+ * says, for the one that waits, too, that a release may have gone unheard; the last, which was sent after it, does not. */
+static void confirmed_beside_who_wants_more(void **state)
+{
+    (void)state;
+    const struct snib__acquire one = {.wait = SNIB__NEVER, .permits = 1};
+    const struct snib__acquire many = {.wait = 0, .permits = 5};
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    int32_t code;
+    struct snib__op *waiter = snib__engine_acquire(engine, permits, &one, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":20000\r\n"); /* a permit is put back after this */
+    connect_pubsub(engine);
+    snib__engine_acquire(engine, permits, &many, now, &code);
+    say_on_channel(engine, permits, NULL);
+    snib__engine_acquire(engine, permits, &many, now, &code);
+    assert_int_equal(on_the_way(engine), 2);
+    answer(engine, ":20000\r\n");
+    answer(engine, ":20000\r\n");
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$-1\r\n");
+    assert_int_equal(waiter->code, SNIB_OK);
+    assert_true(waiter->done);
+    snib__engine_free(engine);
+}
+
 /* The messages of an own release, read together with the next one of Redisson, which is only the second half of a pair
  * of ours: that one is news. */
 static void own_messages_and_another(void **state)
@@ -320,6 +348,7 @@ int main(void)
         cmocka_unit_test(writers_read_goes_first),
         cmocka_unit_test(waits_for_both_sides),
         cmocka_unit_test(news_beside_who_wants_more),
+        cmocka_unit_test(confirmed_beside_who_wants_more),
         cmocka_unit_test(own_messages_and_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -586,8 +586,8 @@ MUTANTS = [
     Mutant(
         "a subscription that has ended counts for requests under way",
         "engine/chan.c",
-        "                hold->flags &= (uint16_t)~SNIB__AWAKE;\n",
-        "                ;\n",
+        "            hold->flags &= (uint16_t)~SNIB__AWAKE;\n",
+        "            ;\n",
         "unit_place",
     ),
 ]

@@ -130,8 +130,8 @@ MUTANTS = [
     Mutant(
         "who wants little is not told that who wanted much has left",
         "engine/share.c",
-        "if ((!awake && snib__chan_on(waitq)) || left)",
-        "if (!awake && snib__chan_on(waitq) && !(left && false))",
+        "bool again = (!awake && snib__chan_on(waitq)) || left;",
+        "bool again = !awake && snib__chan_on(waitq) && !(left && false);",
     ),
     Mutant(
         "a fair lock without its token is given out",
@@ -330,8 +330,8 @@ MUTANTS = [
     Mutant(
         "each answer of those that left together decides",
         "engine/share.c",
-        "if (gate->trying > 0) { /* the last",
-        "if (false) { /* the last",
+        "if (gate->trying > 0) /* the last",
+        "if (false) /* the last",
         "unit_share",
     ),
     Mutant(
@@ -634,7 +634,7 @@ MUTANTS = [
     Mutant(
         "a read that joins its owner's write hold is forgotten when another one is refused after it",
         "engine/share.c",
-        "waitq->hint |= left;",
+        "waitq->hint |= again;",
         "",
         "unit_share",
     ),
@@ -700,5 +700,19 @@ MUTANTS = [
         "bool marked = op->once || snib__waitq_marks(gate->waitq) ||",
         "bool marked = op->once ||",
         "unit_engine",
+    ),
+    Mutant(
+        "an attempt counts as subscribed after its queue has ended, while another lock keeps the channel",
+        "engine/chan.c",
+        "chan_deafen(waitq); waitq->chan = NULL;",
+        "waitq->chan = NULL;",
+        "unit_rest",
+    ),
+    Mutant(
+        "of attempts that left together, one that was not subscribed does not count if it is not the last",
+        "engine/share.c",
+        "waitq->hint |= again;",
+        "waitq->hint |= left;",
+        "unit_share",
     ),
 ]
