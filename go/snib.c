@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5aaa68655b6063b4"
+#define SNIB_BUILD_ID "9b54844fd30940e5"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15439,9 +15439,10 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
                          const struct snib__verdict *verdict, snib__time now);
 /* The server refused the message of a release; it is logged once. */
 void snib__release_unheard(struct snib__engine *e);
+/* former: another server serves the name since, and decides whether a waiter has the lock now. */
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now);
+                               bool former, const struct snib__value *reply, uint32_t n,
+                               int32_t error, const char *text, snib__time now);
 void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
@@ -21537,6 +21538,12 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
         }
 }
 
+/* Whether its messages grant a fair lock, to the waiters of one gate. */
+static bool chan_grants(const struct snib__chan *chan)
+{
+    return chan->waitqs && chan->waitqs->gate->kind->discipline == SNIB__QUEUED;
+}
+
 /* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
 static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
                      snib__time now)
@@ -21547,7 +21554,7 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     if (at == n || at == 0 || channel[at - 1] != ':')
         return false;
     struct snib__chan *chan = chan_find(e, channel, at - 1);
-    if (!chan || !chan->waitqs || chan->waitqs->gate->kind->discipline != SNIB__QUEUED)
+    if (!chan || !chan_grants(chan))
         return false;
     snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
     return true;
@@ -21599,7 +21606,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *what = word + (sharded || word[1] == 'm');
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
-    if (chan && chan->node != link->node && !message)
+    if (chan && chan->node != link->node && (!message || chan_grants(chan)))
         return; /* left over there from before its names moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
@@ -26331,7 +26338,7 @@ static void node_answer_release(struct snib__engine *e, const struct snib__link 
     struct snib__hold *hold = request->subject;
     bool former = link && !error && !hold->passed && node_is_former(e, link, request);
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
-    snib__gate_answer_release(e, hold, request->sent_at, reply, n, error, text, now);
+    snib__gate_answer_release(e, hold, request->sent_at, former, reply, n, error, text, now);
     if (!rest)
         return;
     rest->acquired_at = 0;
@@ -28082,8 +28089,8 @@ void snib__release_unheard(struct snib__engine *e)
 }
 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now)
+                               bool former, const struct snib__value *reply, uint32_t n,
+                               int32_t error, const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -28133,7 +28140,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!ours)
         snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (gate->kind->discipline == SNIB__QUEUED)
+    if (gate->kind->discipline == SNIB__QUEUED && !former)
         snib__place_released(e, gate, &verdict, sent_at, now);
     else if (snib__gate_sole(gate))
         snib__turn_released(e, gate, others, now);

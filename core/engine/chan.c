@@ -394,6 +394,12 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
         }
 }
 
+/* Whether its messages grant a fair lock, to the waiters of one gate. */
+static bool chan_grants(const struct snib__chan *chan)
+{
+    return chan->waitqs && chan->waitqs->gate->kind->discipline == SNIB__QUEUED;
+}
+
 /* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
 static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
                      snib__time now)
@@ -404,7 +410,7 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     if (at == n || at == 0 || channel[at - 1] != ':')
         return false;
     struct snib__chan *chan = chan_find(e, channel, at - 1);
-    if (!chan || !chan->waitqs || chan->waitqs->gate->kind->discipline != SNIB__QUEUED)
+    if (!chan || !chan_grants(chan))
         return false;
     snib__place_own_channel(e, chan->waitqs->gate, strtoull(channel + at, NULL, 10), what, now);
     return true;
@@ -456,7 +462,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *what = word + (sharded || word[1] == 'm');
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
-    if (chan && chan->node != link->node && !message)
+    if (chan && chan->node != link->node && (!message || chan_grants(chan)))
         return; /* left over there from before its names moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)

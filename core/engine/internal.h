@@ -607,9 +607,10 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
                          const struct snib__verdict *verdict, snib__time now);
 /* The server refused the message of a release; it is logged once. */
 void snib__release_unheard(struct snib__engine *e);
+/* former: another server serves the name since, and decides whether a waiter has the lock now. */
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now);
+                               bool former, const struct snib__value *reply, uint32_t n,
+                               int32_t error, const char *text, snib__time now);
 void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,

@@ -246,7 +246,7 @@ static void node_answer_release(struct snib__engine *e, const struct snib__link 
     struct snib__hold *hold = request->subject;
     bool former = link && !error && !hold->passed && node_is_former(e, link, request);
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
-    snib__gate_answer_release(e, hold, request->sent_at, reply, n, error, text, now);
+    snib__gate_answer_release(e, hold, request->sent_at, former, reply, n, error, text, now);
     if (!rest)
         return;
     rest->acquired_at = 0;

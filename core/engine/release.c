@@ -258,8 +258,8 @@ void snib__release_unheard(struct snib__engine *e)
 }
 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now)
+                               bool former, const struct snib__value *reply, uint32_t n,
+                               int32_t error, const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -309,7 +309,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     if (!ours)
         snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (gate->kind->discipline == SNIB__QUEUED)
+    if (gate->kind->discipline == SNIB__QUEUED && !former)
         snib__place_released(e, gate, &verdict, sent_at, now);
     else if (snib__gate_sole(gate))
         snib__turn_released(e, gate, others, now);

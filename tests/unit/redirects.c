@@ -653,6 +653,50 @@ static void former_server_grants_nothing(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor does it pass a fair lock on to a waiter that has a place at the next one: neither in its answer to a release nor by a
+ * message. */
+static void former_server_passes_nothing_on(void **state)
+{
+    (void)state;
+    const char *place = "*3\r\n:5000\r\n:0\r\n:1000";
+    char text[600], channel[SNIB__CHANNEL_MAX];
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    struct snib__gate *fair = gate(engine, SNIB_FAIR, "foo");
+    held(engine, "bar"); /* 5061, at c */
+    peers[1].says = "$1\r\n0";
+    peers[1].times = -1;
+    struct snib__op *op = acquire(engine, fair, 0);
+    pass(engine, now + SECOND);
+    struct snib__hold *hold = acquired(engine, op);
+    struct snib__node *former = fair->node;
+    peers[1].says = peers[2].says = place;
+    peers[2].times = -1;
+    op = acquire(engine, fair, 0);
+    pass(engine, now + 100 * SNIB__MS);
+    assert_int_equal(op->hold->phase, SNIB__PLACED);
+    peers[1].silent = true;
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+    serve(engine);
+    assert_int_equal(op->hold->phase, SNIB__PLACED);
+    sprintf(text, "*5\r\n:1\r\n:%d\r\n:3000\r\n$1\r\n0\r\n:2000", (int)op->hold->number);
+    peers[1].says = text;
+    peers[1].silent = false;
+    serve(engine);
+    assert_false(op->done);
+    size_t n = fair->kind->channel(channel, engine, fair, 0);
+    sprintf(text, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%.*s\r\n$13\r\n%d:0:3000:3000\r\n", n, (int)n,
+            channel, (int)op->hold->number);
+    snib__engine_input(engine, &former->links[SNIB__PUBSUB], text, strlen(text), now);
+    assert_false(op->done);
+    peers[2].says = "$1\r\n0";
+    pass(engine, now + 2 * SECOND);
+    acquired(engine, op);
+    snib__engine_free(engine);
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -1074,6 +1118,7 @@ int main(void)
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(former_server_grants_nothing),
         cmocka_unit_test(former_server_releases_for_itself),
+        cmocka_unit_test(former_server_passes_nothing_on),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(given_back_again_after_a_failover),

@@ -859,4 +859,18 @@ MUTANTS = [
         "bool former = link && error && !hold->passed && node_is_former(e, link, request);",
         "unit_redirects",
     ),
+    Mutant(
+        "a former server's answer to a release passes a fair lock on",
+        "engine/release.c",
+        "SNIB__QUEUED && !former)",
+        "SNIB__QUEUED)",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a former server's message passes a fair lock on",
+        "engine/chan.c",
+        "(!message || chan_grants(chan))",
+        "!message",
+        "unit_redirects",
+    ),
 ]

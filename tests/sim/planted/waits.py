@@ -635,7 +635,7 @@ MUTANTS = [
         "a read that joins its owner's write hold is forgotten when another one is refused after it",
         "engine/share.c",
         "waitq->hint |= again;",
-        "",
+        "waitq->hint |= again && !left;",
         "unit_share",
     ),
     Mutant(
