@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9b54844fd30940e5"
+#define SNIB_BUILD_ID "46985c5a34c3c54c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15292,6 +15292,9 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
+/* In a cluster: another node serves the request's name since.  ASK has not brought it here, and it may be sent twice. */
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+                          const struct snib__request *request);
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
@@ -22811,7 +22814,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
-/* Decide all grants so far. */
+/* Decide all grants so far.  If another server serves the name since, its replicas are others. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)
 {
@@ -22821,7 +22824,10 @@ static void durable_decide_all(struct snib__engine *e, struct snib__node *node, 
     d->granted = NULL;
     d->granted_n = d->granted_cap = 0;
     for (uint32_t i = 0; i < n; i++)
-        durable_decide(e, &granted[i], reached, need, now);
+        if (snib__node_is_former(e, durable_link(node), &granted[i].request))
+            snib__node_orphan(e, &granted[i].request, SNIB_EUNREACHABLE, 0, now);
+        else
+            durable_decide(e, &granted[i], reached, need, now);
     free(granted);
 }
 
@@ -26321,9 +26327,8 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* In a cluster: another node serves the name since.  ASK has not brought the request here, and it may be sent twice. */
-static bool node_is_former(const struct snib__engine *e, const struct snib__link *link,
-                           const struct snib__request *request)
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+                          const struct snib__request *request)
 {
     return e->slots && !request->asking && snib__request_node(request) != link->node &&
            !snib__sent_once(request);
@@ -26336,7 +26341,7 @@ static void node_answer_release(struct snib__engine *e, const struct snib__link 
                                 const char *text, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    bool former = link && !error && !hold->passed && node_is_former(e, link, request);
+    bool former = link && !error && !hold->passed && snib__node_is_former(e, link, request);
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
     snib__gate_answer_release(e, hold, request->sent_at, former, reply, n, error, text, now);
     if (!rest)
@@ -26582,7 +26587,7 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
                                 const struct snib__request *request)
 {
     bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
-    return grants && node_is_former(e, link, request);
+    return grants && snib__node_is_former(e, link, request);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,

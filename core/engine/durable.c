@@ -307,7 +307,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
-/* Decide all grants so far. */
+/* Decide all grants so far.  If another server serves the name since, its replicas are others. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)
 {
@@ -317,7 +317,10 @@ static void durable_decide_all(struct snib__engine *e, struct snib__node *node, 
     d->granted = NULL;
     d->granted_n = d->granted_cap = 0;
     for (uint32_t i = 0; i < n; i++)
-        durable_decide(e, &granted[i], reached, need, now);
+        if (snib__node_is_former(e, durable_link(node), &granted[i].request))
+            snib__node_orphan(e, &granted[i].request, SNIB_EUNREACHABLE, 0, now);
+        else
+            durable_decide(e, &granted[i], reached, need, now);
     free(granted);
 }
 

@@ -460,6 +460,9 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
+/* In a cluster: another node serves the request's name since.  ASK has not brought it here, and it may be sent twice. */
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+                          const struct snib__request *request);
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);

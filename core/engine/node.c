@@ -229,9 +229,8 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* In a cluster: another node serves the name since.  ASK has not brought the request here, and it may be sent twice. */
-static bool node_is_former(const struct snib__engine *e, const struct snib__link *link,
-                           const struct snib__request *request)
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+                          const struct snib__request *request)
 {
     return e->slots && !request->asking && snib__request_node(request) != link->node &&
            !snib__sent_once(request);
@@ -244,7 +243,7 @@ static void node_answer_release(struct snib__engine *e, const struct snib__link 
                                 const char *text, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    bool former = link && !error && !hold->passed && node_is_former(e, link, request);
+    bool former = link && !error && !hold->passed && snib__node_is_former(e, link, request);
     struct snib__hold *rest = former ? snib__hold_again(e, hold) : NULL;
     snib__gate_answer_release(e, hold, request->sent_at, former, reply, n, error, text, now);
     if (!rest)
@@ -490,7 +489,7 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
                                 const struct snib__request *request)
 {
     bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
-    return grants && node_is_former(e, link, request);
+    return grants && snib__node_is_former(e, link, request);
 }
 
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,

@@ -697,6 +697,35 @@ static void former_server_passes_nothing_on(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor is a grant that waits for the former server's replicas, of which the next one may have been none. */
+static void former_server_replicates_for_itself(void **state)
+{
+    (void)state;
+    char words[WORDS][96];
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    engine->config.durability = 1;
+    engine->config.durability_timeout = SECOND;
+    held(engine, "{foo}1");
+    held(engine, "bar"); /* 5061, at c */
+    peers[1].silent = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    struct snib__link *line = &op->gate->node->lanes[SNIB__LANES_MAX - 1];
+    assert_true(next_command(snib__link_output(line), words));
+    snib__engine_input(engine, line, "$-1\r\n", 5, now);
+    assert_false(op->done);
+    peers[2].says = ":5000";
+    peers[2].times = -1;
+    snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
+    peers[1].silent = false;
+    serve(engine);
+    assert_false(op->done);
+    peers[2].says = NULL;
+    pass(engine, now + 6 * SECOND);
+    acquired(engine, op);
+    snib__engine_free(engine);
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -1119,6 +1148,7 @@ int main(void)
         cmocka_unit_test(former_server_grants_nothing),
         cmocka_unit_test(former_server_releases_for_itself),
         cmocka_unit_test(former_server_passes_nothing_on),
+        cmocka_unit_test(former_server_replicates_for_itself),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(given_back_again_after_a_failover),

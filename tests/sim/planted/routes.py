@@ -855,8 +855,8 @@ MUTANTS = [
     Mutant(
         "a release by the former server is not repeated at the next one",
         "engine/node.c",
-        "bool former = link && !error && !hold->passed && node_is_former(e, link, request);",
-        "bool former = link && error && !hold->passed && node_is_former(e, link, request);",
+        "bool former = link && !error && !hold->passed && snib__node_is_former(e, link, request);",
+        "bool former = link && error && !hold->passed && snib__node_is_former(e, link, request);",
         "unit_redirects",
     ),
     Mutant(
@@ -871,6 +871,13 @@ MUTANTS = [
         "engine/chan.c",
         "(!message || chan_grants(chan))",
         "!message",
+        "unit_redirects",
+    ),
+    Mutant(
+        "a grant counts when a former server's replicas have it",
+        "engine/durable.c",
+        "if (snib__node_is_former(e, durable_link(node), &granted[i].request))",
+        "if (now == 0)",
         "unit_redirects",
     ),
 ]
