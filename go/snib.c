@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "46985c5a34c3c54c"
+#define SNIB_BUILD_ID "d68e9dfa03d0e26e"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15350,6 +15350,7 @@ int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
 int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
 bool snib__durable_unsend(struct snib__node *node, const void *subject);
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 /* True: the grant is withheld until replicas have it. */
 bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
@@ -22814,6 +22815,26 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
+/* Its operation has gone: what waits for replicas need not.  False: nothing does. */
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__durable *d = NULL;
+    uint32_t at = 0;
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        for (uint32_t i = 0; node->durable && i < node->durable->granted_n; i++)
+            if (node->durable->granted[i].request.subject == hold) {
+                d = node->durable;
+                at = i;
+            }
+    if (!d)
+        return false;
+    struct durable_grant grant = d->granted[at];
+    d->granted_n--;
+    memmove(d->granted + at, d->granted + at + 1, (d->granted_n - at) * sizeof *d->granted);
+    durable_decide(e, &grant, 0, 0, now);
+    return true;
+}
+
 /* Decide all grants so far.  If another server serves the name since, its replicas are others. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)
@@ -24087,7 +24108,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
-    } else {
+    } else if (!snib__durable_leave(e, hold, now)) {
         snib__sole_settles(gate, now); /* in flight, without an operation */
     }
     snib__gate_put(e, gate);
@@ -27815,8 +27836,10 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (unsent || hold->phase == SNIB__PLACED) /* else a late grant goes back */
+    if (unsent || hold->phase == SNIB__PLACED)
         snib__gate_undo(e, hold, now, now);
+    else
+        snib__durable_leave(e, hold, now); /* or a late grant goes back */
     snib__waitq_rest(e, gate, now);
 }
 

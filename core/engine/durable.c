@@ -307,6 +307,26 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
+/* Its operation has gone: what waits for replicas need not.  False: nothing does. */
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__durable *d = NULL;
+    uint32_t at = 0;
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        for (uint32_t i = 0; node->durable && i < node->durable->granted_n; i++)
+            if (node->durable->granted[i].request.subject == hold) {
+                d = node->durable;
+                at = i;
+            }
+    if (!d)
+        return false;
+    struct durable_grant grant = d->granted[at];
+    d->granted_n--;
+    memmove(d->granted + at, d->granted + at + 1, (d->granted_n - at) * sizeof *d->granted);
+    durable_decide(e, &grant, 0, 0, now);
+    return true;
+}
+
 /* Decide all grants so far.  If another server serves the name since, its replicas are others. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)

@@ -627,7 +627,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
-    } else {
+    } else if (!snib__durable_leave(e, hold, now)) {
         snib__sole_settles(gate, now); /* in flight, without an operation */
     }
     snib__gate_put(e, gate);

@@ -518,6 +518,7 @@ int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
 int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
 bool snib__durable_unsend(struct snib__node *node, const void *subject);
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 /* True: the grant is withheld until replicas have it. */
 bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,

@@ -322,8 +322,10 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (unsent || hold->phase == SNIB__PLACED) /* else a late grant goes back */
+    if (unsent || hold->phase == SNIB__PLACED)
         snib__gate_undo(e, hold, now, now);
+    else
+        snib__durable_leave(e, hold, now); /* or a late grant goes back */
     snib__waitq_rest(e, gate, now);
 }
 

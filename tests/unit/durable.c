@@ -565,16 +565,52 @@ static void granted_but_not_to_replicas(void **state)
 static void left_behind_a_wait(void **state)
 {
     (void)state;
-    struct snib__op *op = granted_past_a_wait();
-    const struct snib__gate *fair = op->gate;
-    assert_true(snib__engine_cancel(engine, op, now));
-    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
-    answer(engine, "*5\r\n:1\r\n:0\r\n:3000\r\n$1\r\n0\r\n:1000\r\n");
-    wait_line(":2\r\n");
-    assert_int_equal(on_the_way(engine), 0);
-    assert_null(fair->peers);
-    assert_int_equal(fair->trying, 0);
-    snib__engine_free(engine);
+    for (int asked = 0; asked < 2; asked++) {
+        struct snib__op *op = granted_past_a_wait();
+        const struct snib__gate *fair = op->gate;
+        if (asked) { /* once more, and it waits for replicas itself */
+            wait_line(":2\r\n");
+            answer_line_own("");
+            answer_line("", "$1\r\n0\r\n");
+            answer_line("", "$20\r\nconnected_slaves:2\r\n\r\n");
+        }
+        assert_true(snib__engine_cancel(engine, op, now));
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
+        answer(engine, "*5\r\n:1\r\n:0\r\n:3000\r\n$1\r\n0\r\n:1000\r\n");
+        wait_line(":2\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        assert_null(fair->peers);
+        assert_int_equal(fair->trying, 0);
+        snib__engine_free(engine);
+    }
+}
+
+/* So does one that waits for replicas only, also when the client is closed, which may not last as long. */
+static void left_before_replicas_have_it(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+        if (way == 2)
+            op->deadline = now + SECOND / 2;
+        snib__op_arm(engine, op);
+        grant_line();
+        const uint32_t before = on_the_way(engine);
+        if (way == 0)
+            assert_true(snib__engine_cancel(engine, op, now));
+        else if (way == 1)
+            snib__engine_close(engine, now);
+        for (int i = 0; way == 2 && !op->done && i < 100; i++)
+            snib__engine_tick(engine, now += 20 * SNIB__MS);
+        assert_true(op->done);
+        assert_int_equal(on_the_way(engine), before + 1);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        answer(engine, ":1\r\n");
+        assert_true(snib__engine_quiet(engine));
+        wait_line(":2\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        snib__engine_free(engine);
+    }
 }
 
 int main(void)
@@ -603,6 +639,7 @@ int main(void)
         cmocka_unit_test(place_outlives_a_wait),
         cmocka_unit_test(granted_but_not_to_replicas),
         cmocka_unit_test(left_behind_a_wait),
+        cmocka_unit_test(left_before_replicas_have_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

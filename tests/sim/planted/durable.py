@@ -185,4 +185,18 @@ MUTANTS = [
         "if false then -- it may",
         "traces/test_leases.py test_repeated_permits",
     ),
+    Mutant(
+        "a grant that waits for replicas keeps the lock when its caller leaves",
+        "engine/gate.c",
+        "else if (!snib__durable_leave(e, hold, now))",
+        "else if (now > 0)",
+        "unit_durable",
+    ),
+    Mutant(
+        "a fair lock that waits for replicas stays taken when its waiter leaves",
+        "engine/place.c",
+        "else snib__durable_leave(e, hold, now);",
+        "",
+        "unit_durable",
+    ),
 ]

@@ -281,8 +281,8 @@ MUTANTS = [
     Mutant(
         "a waiter that leaves keeps its place",
         "engine/place.c",
-        "if (unsent || hold->phase == SNIB__PLACED) /* else",
-        "if (unsent) /* else",
+        "if (unsent || hold->phase == SNIB__PLACED) snib__gate_undo",
+        "if (unsent) snib__gate_undo",
         "unit_place",
     ),
     Mutant(
