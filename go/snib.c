@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d68e9dfa03d0e26e"
+#define SNIB_BUILD_ID "fa83238277fb9eb8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2910,6 +2910,10 @@ struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
+
+/* lock.c's, also for multi locks and heirs: a client's gate, with a reference; NULL: closed or out of memory, with *out_code. */
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+                                   size_t name_len, int32_t *out_code);
 
 /* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
  * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
@@ -6395,17 +6399,13 @@ struct snib__client *snib__client_last(struct snib__client *client)
     return client;
 }
 
-/* A gate of the same kind and name for another client; NULL: closed or out of memory. */
-static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate)
+/* A gate of the same kind and name for another client; NULL: *out_code. */
+static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate,
+                                    int32_t *out_code)
 {
     size_t len;
-    int32_t kind = snib__gate_kind(gate);
     const char *name = snib__gate_name(gate, &len);
-    struct snib__engine *engine = client->driver.engine;
-    snib__driver_enter(&client->driver);
-    struct snib__gate *own = client->stopped ? NULL : snib__gate_get(engine, kind, name, len);
-    snib__driver_leave(&client->driver);
-    return own;
+    return snib__lock_gate(client, snib__gate_kind(gate), name, len, out_code);
 }
 
 /* The parts of a group lock with the heirs of their clients; NULL with *out_code. */
@@ -6422,12 +6422,13 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
     parts->renewed_ms = from->renewed_ms;
     for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
-        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;
+        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate, out_code) : NULL;
         if (gate) {
             snib__client_ref(client);
             parts->part[parts->n++] = (struct snib__part){client, gate};
         } else if (client) {
-            *out_code = snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+            snib__fail(err, *out_code, 0,
+                       *out_code == SNIB_ECLOSED ? "a member's client is closed" : NULL);
         }
     }
     if (*out_code == SNIB_OK)
@@ -6455,9 +6456,9 @@ static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *e
         free(lock);
         return NULL;
     }
-    lock->gate = heir_gate(client, from->gate);
+    lock->gate = heir_gate(client, from->gate, out_code);
     if (!lock->gate) {
-        *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+        snib__fail(err, *out_code, 0, NULL);
         if (lock->parts)
             snib__parts_unref(lock->parts);
         free(lock);
@@ -7071,6 +7072,19 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
     return SNIB_OK;
 }
 
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+                                   size_t name_len, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    bool closed = client->stopped;
+    struct snib__gate *gate =
+        closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
+    snib__driver_leave(&client->driver);
+    if (!gate)
+        *out_code = closed ? SNIB_ECLOSED : SNIB_ENOMEM;
+    return gate;
+}
+
 static int lock_new(struct snib__client *client, int32_t kind, const char *name, size_t name_len,
                     const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
 {
@@ -7079,7 +7093,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
         return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build has no such kind of lock");
-    int code = snib__name_check(name ? name : "", name_len, err);
+    int32_t code = snib__name_check(name ? name : "", name_len, err);
     if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
         memchr(name, '{', name_len))
         code = snib__fail(
@@ -7096,13 +7110,10 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     snib__lock_fill(lock, client, kind, &o);
-    snib__driver_enter(&client->driver);
-    bool closed = client->stopped;
-    lock->gate = closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
-    snib__driver_leave(&client->driver);
+    lock->gate = snib__lock_gate(client, kind, name, name_len, &code);
     if (!lock->gate) {
         free(lock);
-        return snib__fail(err, closed ? SNIB_ECLOSED : SNIB_ENOMEM, 0, NULL);
+        return snib__fail(err, code, 0, NULL);
     }
     return snib__lock_handle(lock, out_lock, err);
 }
@@ -7618,18 +7629,8 @@ static size_t members_full_text(const struct member *members, uint32_t n, char *
     return used;
 }
 
-/* A gate with a reference; NULL: closed or out of memory. */
-static struct snib__gate *members_gate(struct snib__client *client, int32_t kind, const char *name,
-                                       size_t n)
-{
-    snib__driver_enter(&client->driver);
-    struct snib__gate *gate =
-        client->stopped ? NULL : snib__gate_get(client->driver.engine, kind, name, n);
-    snib__driver_leave(&client->driver);
-    return gate;
-}
-
-static struct snib__parts *members_parts(const struct member *members, uint32_t n, char *text)
+static struct snib__parts *members_parts(const struct member *members, uint32_t n, char *text,
+                                         int32_t *out_code)
 {
     struct snib__parts *parts = calloc(1, sizeof *parts + n * sizeof parts->part[0]);
     if (!parts)
@@ -7639,9 +7640,9 @@ static struct snib__parts *members_parts(const struct member *members, uint32_t 
         struct snib__client *client = members[i].lock->client;
         run = members_run(members, n, i);
         size_t used = run > 1 ? members_text(members + i, run, text) : 0;
-        struct snib__gate *gate =
-            used ? members_gate(client, SNIB__MULTI, text, used)
-                 : members_gate(client, members[i].lock->kind, members[i].name, members[i].len);
+        struct snib__gate *gate = used ? snib__lock_gate(client, SNIB__MULTI, text, used, out_code)
+                                       : snib__lock_gate(client, members[i].lock->kind,
+                                                         members[i].name, members[i].len, out_code);
         if (!gate) {
             snib__parts_unref(parts);
             return NULL;
@@ -7666,7 +7667,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)
 {
-    int code = SNIB_ENOMEM;
+    int32_t code = SNIB_ENOMEM;
     char *text = malloc(MEMBERS_TEXT_MAX);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!text || !lock)
@@ -7680,10 +7681,10 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
     if (quorum)
         text[0] = SNIB__QUORUM_LETTER;
     snib__lock_fill(lock, home, one ? SNIB__MULTI : SNIB__OUTER, o);
-    lock->gate = members_gate(home, lock->kind, text, used);
+    lock->gate = snib__lock_gate(home, lock->kind, text, used, &code);
     if (!lock->gate)
         goto fail;
-    if (!one && !(lock->parts = members_parts(members, n, text)))
+    if (!one && !(lock->parts = members_parts(members, n, text, &code)))
         goto fail;
     if (quorum) {
         lock->parts->majority = true;
@@ -7702,7 +7703,7 @@ fail:
     }
     free(text);
     free(lock);
-    return code == SNIB_ENOMEM ? snib__fail(err, code, 0, NULL) : code;
+    return code == SNIB_EINVAL ? code : snib__fail(err, code, 0, NULL);
 }
 
 static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,

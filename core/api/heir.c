@@ -48,17 +48,13 @@ struct snib__client *snib__client_last(struct snib__client *client)
     return client;
 }
 
-/* A gate of the same kind and name for another client; NULL: closed or out of memory. */
-static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate)
+/* A gate of the same kind and name for another client; NULL: *out_code. */
+static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate,
+                                    int32_t *out_code)
 {
     size_t len;
-    int32_t kind = snib__gate_kind(gate);
     const char *name = snib__gate_name(gate, &len);
-    struct snib__engine *engine = client->driver.engine;
-    snib__driver_enter(&client->driver);
-    struct snib__gate *own = client->stopped ? NULL : snib__gate_get(engine, kind, name, len);
-    snib__driver_leave(&client->driver);
-    return own;
+    return snib__lock_gate(client, snib__gate_kind(gate), name, len, out_code);
 }
 
 /* The parts of a group lock with the heirs of their clients; NULL with *out_code. */
@@ -75,12 +71,13 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
     parts->renewed_ms = from->renewed_ms;
     for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
-        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;
+        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate, out_code) : NULL;
         if (gate) {
             snib__client_ref(client);
             parts->part[parts->n++] = (struct snib__part){client, gate};
         } else if (client) {
-            *out_code = snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+            snib__fail(err, *out_code, 0,
+                       *out_code == SNIB_ECLOSED ? "a member's client is closed" : NULL);
         }
     }
     if (*out_code == SNIB_OK)
@@ -108,9 +105,9 @@ static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *e
         free(lock);
         return NULL;
     }
-    lock->gate = heir_gate(client, from->gate);
+    lock->gate = heir_gate(client, from->gate, out_code);
     if (!lock->gate) {
-        *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+        snib__fail(err, *out_code, 0, NULL);
         if (lock->parts)
             snib__parts_unref(lock->parts);
         free(lock);

@@ -109,6 +109,19 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
     return SNIB_OK;
 }
 
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+                                   size_t name_len, int32_t *out_code)
+{
+    snib__driver_enter(&client->driver);
+    bool closed = client->stopped;
+    struct snib__gate *gate =
+        closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
+    snib__driver_leave(&client->driver);
+    if (!gate)
+        *out_code = closed ? SNIB_ECLOSED : SNIB_ENOMEM;
+    return gate;
+}
+
 static int lock_new(struct snib__client *client, int32_t kind, const char *name, size_t name_len,
                     const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
 {
@@ -117,7 +130,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
         return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build has no such kind of lock");
-    int code = snib__name_check(name ? name : "", name_len, err);
+    int32_t code = snib__name_check(name ? name : "", name_len, err);
     if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
         memchr(name, '{', name_len))
         code = snib__fail(
@@ -134,13 +147,10 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     snib__lock_fill(lock, client, kind, &o);
-    snib__driver_enter(&client->driver);
-    bool closed = client->stopped;
-    lock->gate = closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
-    snib__driver_leave(&client->driver);
+    lock->gate = snib__lock_gate(client, kind, name, name_len, &code);
     if (!lock->gate) {
         free(lock);
-        return snib__fail(err, closed ? SNIB_ECLOSED : SNIB_ENOMEM, 0, NULL);
+        return snib__fail(err, code, 0, NULL);
     }
     return snib__lock_handle(lock, out_lock, err);
 }

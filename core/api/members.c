@@ -197,18 +197,8 @@ static size_t members_full_text(const struct member *members, uint32_t n, char *
     return used;
 }
 
-/* A gate with a reference; NULL: closed or out of memory. */
-static struct snib__gate *members_gate(struct snib__client *client, int32_t kind, const char *name,
-                                       size_t n)
-{
-    snib__driver_enter(&client->driver);
-    struct snib__gate *gate =
-        client->stopped ? NULL : snib__gate_get(client->driver.engine, kind, name, n);
-    snib__driver_leave(&client->driver);
-    return gate;
-}
-
-static struct snib__parts *members_parts(const struct member *members, uint32_t n, char *text)
+static struct snib__parts *members_parts(const struct member *members, uint32_t n, char *text,
+                                         int32_t *out_code)
 {
     struct snib__parts *parts = calloc(1, sizeof *parts + n * sizeof parts->part[0]);
     if (!parts)
@@ -218,9 +208,9 @@ static struct snib__parts *members_parts(const struct member *members, uint32_t 
         struct snib__client *client = members[i].lock->client;
         run = members_run(members, n, i);
         size_t used = run > 1 ? members_text(members + i, run, text) : 0;
-        struct snib__gate *gate =
-            used ? members_gate(client, SNIB__MULTI, text, used)
-                 : members_gate(client, members[i].lock->kind, members[i].name, members[i].len);
+        struct snib__gate *gate = used ? snib__lock_gate(client, SNIB__MULTI, text, used, out_code)
+                                       : snib__lock_gate(client, members[i].lock->kind,
+                                                         members[i].name, members[i].len, out_code);
         if (!gate) {
             snib__parts_unref(parts);
             return NULL;
@@ -245,7 +235,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)
 {
-    int code = SNIB_ENOMEM;
+    int32_t code = SNIB_ENOMEM;
     char *text = malloc(MEMBERS_TEXT_MAX);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!text || !lock)
@@ -259,10 +249,10 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
     if (quorum)
         text[0] = SNIB__QUORUM_LETTER;
     snib__lock_fill(lock, home, one ? SNIB__MULTI : SNIB__OUTER, o);
-    lock->gate = members_gate(home, lock->kind, text, used);
+    lock->gate = snib__lock_gate(home, lock->kind, text, used, &code);
     if (!lock->gate)
         goto fail;
-    if (!one && !(lock->parts = members_parts(members, n, text)))
+    if (!one && !(lock->parts = members_parts(members, n, text, &code)))
         goto fail;
     if (quorum) {
         lock->parts->majority = true;
@@ -281,7 +271,7 @@ fail:
     }
     free(text);
     free(lock);
-    return code == SNIB_ENOMEM ? snib__fail(err, code, 0, NULL) : code;
+    return code == SNIB_EINVAL ? code : snib__fail(err, code, 0, NULL);
 }
 
 static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,

@@ -85,6 +85,10 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
+/* lock.c's, also for multi locks and heirs: a client's gate, with a reference; NULL: closed or out of memory, with *out_code. */
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+                                   size_t name_len, int32_t *out_code);
+
 /* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
  * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
  * (on failure, the lock is freed). */

@@ -38,7 +38,7 @@ static int descriptors(void)
 /* What is inherited is never freed: it is kept in sight of those who look for leaks. */
 static void keep(int kind, void *handle)
 {
-    static void *kept[200];
+    static void *kept[220];
     static size_t n;
     void *object = snib__handle_get(kind, handle);
     assert_true(object && n < COUNT(kept));
@@ -229,6 +229,37 @@ static void heirs(void **state)
     end(state);
 }
 
+static bool short_of_memory; /* for new locks */
+
+struct snib__gate *__real_snib__gate_get(struct snib__engine *engine, int32_t kind,
+                                         const char *name, size_t n);
+struct snib__gate *__wrap_snib__gate_get(struct snib__engine *engine, int32_t kind,
+                                         const char *name, size_t n);
+struct snib__gate *__wrap_snib__gate_get(struct snib__engine *engine, int32_t kind,
+                                         const char *name, size_t n)
+{
+    return short_of_memory ? NULL : __real_snib__gate_get(engine, kind, name, n);
+}
+
+/* A shortage of memory at the first use is not taken for a closed client, and the next use is well. */
+static void heirs_in_a_shortage(void **state)
+{
+    begin(state);
+    snib_lock *const handles[] = {w.mutex, w.multi, w.group, w.quorum};
+    count_fork();
+    for (size_t i = 0; i < COUNT(handles); i++) {
+        snib_error error = {0};
+        int32_t code = SNIB_OK;
+        short_of_memory = true;
+        assert_null(snib__lock_enter(handles[i], &error, &code));
+        short_of_memory = false;
+        assert_int_equal(code, SNIB_ENOMEM);
+        assert_int_equal(error.code, SNIB_ENOMEM);
+        lock_of(handles[i]);
+    }
+    end(state);
+}
+
 /* Queues have no heirs, nor have what was closed, nor what has a part of that. */
 static void without_heirs(void **state)
 {
@@ -337,11 +368,9 @@ static void nothing_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heirs),
-        cmocka_unit_test(without_heirs),
-        cmocka_unit_test(freed_unused),
-        cmocka_unit_test(freed_used),
-        cmocka_unit_test(random_of_the_program),
+        cmocka_unit_test(heirs),           cmocka_unit_test(heirs_in_a_shortage),
+        cmocka_unit_test(without_heirs),   cmocka_unit_test(freed_unused),
+        cmocka_unit_test(freed_used),      cmocka_unit_test(random_of_the_program),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -609,4 +609,11 @@ MUTANTS = [
         "            !debug_shared(held, use, true) && !held->n)",
         "live/debug one_order",
     ),
+    Mutant(
+        "a shortage of memory is taken for a closed client",
+        "api/lock.c",
+        "*out_code = closed ? SNIB_ECLOSED : SNIB_ENOMEM;",
+        "*out_code = SNIB_ECLOSED;",
+        "unit_heir",
+    ),
 ]
