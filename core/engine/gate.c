@@ -620,13 +620,18 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->waitq->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__waitq_try(e, gate->waitq, now);
-    } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
-               !(gate->waitq && gate->waitq->incoming == hold) &&
-               snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
+    } else if (hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold) &&
+               snib__node_unsend(e, hold)) {
         if (!snib__gate_sole(gate))
             gate->trying--;
-        snib__gate_forget_hold(e, hold);
-        snib__gate_advance(e, gate, now);
+        if (hold->flags & SNIB__RESENT) { /* an earlier try may have worked */
+            snib__sole_settles(gate, now);
+            snib__gate_undo(e, hold, now, now);
+            snib__waitq_rest(e, gate, now);
+        } else { /* it was never sent, or surely not done */
+            snib__gate_forget_hold(e, hold);
+            snib__gate_advance(e, gate, now);
+        }
     } else if (!snib__durable_leave(e, hold, now)) {
         snib__sole_settles(gate, now); /* in flight, without an operation */
     }

@@ -613,6 +613,29 @@ static void left_before_replicas_have_it(void **state)
     }
 }
 
+/* And so does one that may have been granted, and waits for that connection to be asked for again. */
+static void left_without_the_line(void **state)
+{
+    (void)state;
+    for (int closed = 0; closed < 2; closed++) {
+        struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+        grant_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+        const uint32_t before = on_the_way(engine);
+        if (closed)
+            snib__engine_close(engine, now);
+        else
+            assert_true(snib__engine_cancel(engine, op, now));
+        assert_true(op->done);
+        assert_int_equal(on_the_way(engine), before + 1);
+        while (oldest_script(engine) != SNIB__SCRIPT_MUTEX_RELEASE)
+            answer(engine, "+OK\r\n");
+        answer(engine, ":1\r\n");
+        assert_true(snib__engine_quiet(engine));
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +663,7 @@ int main(void)
         cmocka_unit_test(granted_but_not_to_replicas),
         cmocka_unit_test(left_behind_a_wait),
         cmocka_unit_test(left_before_replicas_have_it),
+        cmocka_unit_test(left_without_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,4 +199,11 @@ MUTANTS = [
         "",
         "unit_durable",
     ),
+    Mutant(
+        "a lock that may have been granted stays taken when its caller leaves before it is asked for again",
+        "engine/gate.c",
+        "hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold) &&",
+        "hold->phase == SNIB__TRYING && !(hold->flags & SNIB__RESENT) &&",
+        "unit_durable",
+    ),
 ]

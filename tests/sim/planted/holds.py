@@ -460,8 +460,7 @@ MUTANTS = [
     Mutant(
         "an attempt that was never sent is counted for ever",
         "engine/gate.c",
-        "snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */ if "
-        "(!snib__gate_sole(gate)) gate->trying--;",
+        "snib__node_unsend(e, hold)) { if (!snib__gate_sole(gate)) gate->trying--;",
         "snib__node_unsend(e, hold)) {",
     ),
     Mutant(
