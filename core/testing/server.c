@@ -329,7 +329,8 @@ static void server_fork_child(void)
     pthread_mutex_unlock(&snib__server_mutex);
 }
 
-static void server_once(void)
+/* As the library is loaded: see snib__api_init(). */
+__attribute__((constructor)) static void server_register(void)
 {
     pthread_atfork(server_fork_prepare, server_fork_parent, server_fork_child);
 }
@@ -382,11 +383,9 @@ static int server_begin(snib_memory *server, snib_error *err)
 
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
-    pthread_once(&once, server_once);
     pthread_mutex_lock(&snib__server_mutex);
     snib_memory *server = model__grow(NULL, sizeof *server);
     *server = (snib_memory){.listener = -1, .bell = -1, .pid = getpid(), .model = model_new()};

@@ -106,6 +106,13 @@ MUTANTS = [
         "faults/fork beside_the_loader",
     ),
     Mutant(
+        "a child of a fork beside the first client is stuck in a fork of its own",
+        "api/client.c",
+        "__attribute__((constructor)) void snib__api_init(void)",
+        "void snib__api_init(void)",
+        "unit_forks",
+    ),
+    Mutant(
         "a client that is freed in a child gets an heir if a thread of the parent was inside",
         "api/client.c",
         "client = snib__client_last(client);",
