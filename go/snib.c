@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dc4b8184ac97fb75"
+#define SNIB_BUILD_ID "bf0481da9b573238"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1763,6 +1763,8 @@ bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *wh
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* OpenSSL has not begun, which began with errno 0: for want of memory, or as it is configured.  Returns false. */
+bool snib__tls_unable(struct snib__tls_failure *out);
 /* Explain this thread's OpenSSL errors for a connection, and take them off its queue. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
@@ -13554,6 +13556,7 @@ static int tls_begin(void)
     snib__forks_enter();
     if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
+    errno = 0;
     return old;
 }
 
@@ -13865,8 +13868,11 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
         }
         if (errno == EAGAIN || errno == EINTR)
             break;
-        snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
-                       "%s ended the connection during the TLS handshake", tls->host);
+        if (errno == ENOMEM)
+            snib__tls_fail(&tls->failure, SNIB__TLS_NO_MEMORY, "out of memory");
+        else
+            snib__tls_fail(&tls->failure, SNIB__TLS_CUT,
+                           "%s ended the connection during the TLS handshake", tls->host);
         return -1;
     }
     if (step != 0 || tls->heard <= (size_t)TLS_HANDSHAKE_KB * 1024)
@@ -14051,7 +14057,8 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
     errno = 0;
     bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
-    const int os_error = good ? 0 : errno;
+    const bool fits = good && o->SSL_CTX_check_private_key(context) == 1;
+    const int os_error = fits ? 0 : errno;
     o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
     o->SSL_CTX_set_default_passwd_cb(context, NULL);
     if (snib__sys_short(os_error))
@@ -14059,8 +14066,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     files_quote(quoted, path);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
-    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
-        (good && o->SSL_CTX_check_private_key(context) != 1))
+    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) || (good && !fits))
         return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
                               "the key in %s does not match the certificate in %s", quoted,
                               files_quote(other, config->cert_file));
@@ -14113,11 +14119,14 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
             failure, SNIB__TLS_NO_LIBRARY,
             "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     o->ERR_clear_error();
+    errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
+    if (!out->ssl)
+        return snib__tls_unable(failure);
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
     out->has_cert = config->cert_file != NULL;
     out->own_ca = config->ca != NULL;
-    bool good = out->ssl && (!config->server_name || out->server_name);
+    bool good = !config->server_name || out->server_name;
     if (!good)
         snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");
     if (good) {
@@ -14627,6 +14636,7 @@ enum {
     WHY_UNEXPECTED_EOF = 294,
     WHY_VERSION_TOO_LOW = 396,
     WHY_BAD_RECORD_TYPE = 443,
+    WHY_MALLOC_FAILURE = 0xc0100, /* of every library */
     WHY_X_ISSUER = 2,
     WHY_X_EARLY = 9,
     WHY_X_EXPIRED = 10,
@@ -14641,24 +14651,18 @@ enum {
 
 static int32_t why_code(int outcome)
 {
-    switch (outcome) {
-    case SNIB__TLS_FINE:
-        return SNIB_OK;
-    case SNIB__TLS_NO_LIBRARY:
-        return SNIB_ENOTSUP;
-    case SNIB__TLS_NO_MEMORY:
-        return SNIB_ENOMEM;
-    default:
-        return SNIB_ETLS;
-    }
+    return outcome == SNIB__TLS_FINE         ? SNIB_OK
+           : outcome == SNIB__TLS_NO_LIBRARY ? SNIB_ENOTSUP
+                                             : SNIB_ETLS;
 }
 
 static int why_errno(int outcome)
 {
-    return outcome == SNIB__TLS_CUT      ? ECONNRESET
-           : outcome == SNIB__TLS_BROKEN ? EPROTO
-           : outcome == SNIB__TLS_SILENT ? ETIMEDOUT
-                                         : 0;
+    return outcome == SNIB__TLS_CUT         ? ECONNRESET
+           : outcome == SNIB__TLS_BROKEN    ? EPROTO
+           : outcome == SNIB__TLS_SILENT    ? ETIMEDOUT
+           : outcome == SNIB__TLS_NO_MEMORY ? ENOMEM
+                                            : 0;
 }
 
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
@@ -14677,17 +14681,34 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
 }
 
 /* Take the errors off this thread's queue.  The last one is TLS's own: lower layers report first.  *out_short is the
- * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0. */
+ * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0.  For want of
+ * memory OpenSSL comes to all manner of verdicts, as that the certificate is for another host: it may say the reason
+ * before that, or leave it in errno. */
 static unsigned long why_last(const struct snib__openssl *o, int *out_short)
 {
     unsigned long last = 0;
-    *out_short = 0;
+    *out_short = errno == ENOMEM ? ENOMEM : 0;
     for (unsigned long error; (error = o->ERR_get_error()); last = error) {
         int os_error = (int)(error & 0x7fffffff);
+        if (!(error & 0x80000000u) && (error & 0x7fffff) == WHY_MALLOC_FAILURE)
+            *out_short = ENOMEM;
         if ((error & 0x80000000u) && snib__sys_short(os_error))
             *out_short = os_error;
     }
     return last;
+}
+
+bool snib__tls_unable(struct snib__tls_failure *out)
+{
+    const struct snib__openssl *o = snib__openssl();
+    int short_of;
+    unsigned long error = why_last(o, &short_of);
+    const char *words = error ? o->ERR_reason_error_string(error) : NULL;
+    if (short_of || !words)
+        return snib__tls_fail(out, SNIB__TLS_NO_MEMORY, "out of memory");
+    return snib__tls_fail(out, SNIB__TLS_REFUSED,
+                          "OpenSSL cannot begin TLS: %s; check its configuration (openssl.cnf)",
+                          words);
 }
 
 static void why_certificate(struct snib__tls_failure *out, long verdict, const char *host,

@@ -72,6 +72,7 @@ static int tls_begin(void)
     snib__forks_enter();
     if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
+    errno = 0;
     return old;
 }
 
@@ -383,8 +384,11 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
         }
         if (errno == EAGAIN || errno == EINTR)
             break;
-        snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
-                       "%s ended the connection during the TLS handshake", tls->host);
+        if (errno == ENOMEM)
+            snib__tls_fail(&tls->failure, SNIB__TLS_NO_MEMORY, "out of memory");
+        else
+            snib__tls_fail(&tls->failure, SNIB__TLS_CUT,
+                           "%s ended the connection during the TLS handshake", tls->host);
         return -1;
     }
     if (step != 0 || tls->heard <= (size_t)TLS_HANDSHAKE_KB * 1024)

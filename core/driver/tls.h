@@ -163,6 +163,8 @@ bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *wh
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* OpenSSL has not begun, which began with errno 0: for want of memory, or as it is configured.  Returns false. */
+bool snib__tls_unable(struct snib__tls_failure *out);
 /* Explain this thread's OpenSSL errors for a connection, and take them off its queue. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);

@@ -130,7 +130,8 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
     errno = 0;
     bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
-    const int os_error = good ? 0 : errno;
+    const bool fits = good && o->SSL_CTX_check_private_key(context) == 1;
+    const int os_error = fits ? 0 : errno;
     o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
     o->SSL_CTX_set_default_passwd_cb(context, NULL);
     if (snib__sys_short(os_error))
@@ -138,8 +139,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     files_quote(quoted, path);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
-    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
-        (good && o->SSL_CTX_check_private_key(context) != 1))
+    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) || (good && !fits))
         return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
                               "the key in %s does not match the certificate in %s", quoted,
                               files_quote(other, config->cert_file));
@@ -192,11 +192,14 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
             failure, SNIB__TLS_NO_LIBRARY,
             "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     o->ERR_clear_error();
+    errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
+    if (!out->ssl)
+        return snib__tls_unable(failure);
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
     out->has_cert = config->cert_file != NULL;
     out->own_ca = config->ca != NULL;
-    bool good = out->ssl && (!config->server_name || out->server_name);
+    bool good = !config->server_name || out->server_name;
     if (!good)
         snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");
     if (good) {

@@ -24,6 +24,7 @@ enum {
     WHY_UNEXPECTED_EOF = 294,
     WHY_VERSION_TOO_LOW = 396,
     WHY_BAD_RECORD_TYPE = 443,
+    WHY_MALLOC_FAILURE = 0xc0100, /* of every library */
     WHY_X_ISSUER = 2,
     WHY_X_EARLY = 9,
     WHY_X_EXPIRED = 10,
@@ -38,24 +39,18 @@ enum {
 
 static int32_t why_code(int outcome)
 {
-    switch (outcome) {
-    case SNIB__TLS_FINE:
-        return SNIB_OK;
-    case SNIB__TLS_NO_LIBRARY:
-        return SNIB_ENOTSUP;
-    case SNIB__TLS_NO_MEMORY:
-        return SNIB_ENOMEM;
-    default:
-        return SNIB_ETLS;
-    }
+    return outcome == SNIB__TLS_FINE         ? SNIB_OK
+           : outcome == SNIB__TLS_NO_LIBRARY ? SNIB_ENOTSUP
+                                             : SNIB_ETLS;
 }
 
 static int why_errno(int outcome)
 {
-    return outcome == SNIB__TLS_CUT      ? ECONNRESET
-           : outcome == SNIB__TLS_BROKEN ? EPROTO
-           : outcome == SNIB__TLS_SILENT ? ETIMEDOUT
-                                         : 0;
+    return outcome == SNIB__TLS_CUT         ? ECONNRESET
+           : outcome == SNIB__TLS_BROKEN    ? EPROTO
+           : outcome == SNIB__TLS_SILENT    ? ETIMEDOUT
+           : outcome == SNIB__TLS_NO_MEMORY ? ENOMEM
+                                            : 0;
 }
 
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
@@ -74,17 +69,34 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
 }
 
 /* Take the errors off this thread's queue.  The last one is TLS's own: lower layers report first.  *out_short is the
- * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0. */
+ * system's if it was short of descriptors, for a certificate in a folder of CAs, or of memory; else 0.  For want of
+ * memory OpenSSL comes to all manner of verdicts, as that the certificate is for another host: it may say the reason
+ * before that, or leave it in errno. */
 static unsigned long why_last(const struct snib__openssl *o, int *out_short)
 {
     unsigned long last = 0;
-    *out_short = 0;
+    *out_short = errno == ENOMEM ? ENOMEM : 0;
     for (unsigned long error; (error = o->ERR_get_error()); last = error) {
         int os_error = (int)(error & 0x7fffffff);
+        if (!(error & 0x80000000u) && (error & 0x7fffff) == WHY_MALLOC_FAILURE)
+            *out_short = ENOMEM;
         if ((error & 0x80000000u) && snib__sys_short(os_error))
             *out_short = os_error;
     }
     return last;
+}
+
+bool snib__tls_unable(struct snib__tls_failure *out)
+{
+    const struct snib__openssl *o = snib__openssl();
+    int short_of;
+    unsigned long error = why_last(o, &short_of);
+    const char *words = error ? o->ERR_reason_error_string(error) : NULL;
+    if (short_of || !words)
+        return snib__tls_fail(out, SNIB__TLS_NO_MEMORY, "out of memory");
+    return snib__tls_fail(out, SNIB__TLS_REFUSED,
+                          "OpenSSL cannot begin TLS: %s; check its configuration (openssl.cnf)",
+                          words);
 }
 
 static void why_certificate(struct snib__tls_failure *out, long verdict, const char *host,

@@ -35,6 +35,7 @@ static struct snib__tls_failure explained(const struct snib__tls_context *contex
 {
     struct snib__tls_failure failure;
     memset(&failure, 7, sizeof failure);
+    errno = 0;
     snib__tls_explain(&failure, ssl, "the-host", context);
     ERR_clear_error();
     SSL_set_verify_result(ssl, X509_V_OK);
@@ -183,8 +184,10 @@ static void codes(void **state)
     static const struct {
         int outcome, code, os_error;
     } cases[] = {
-        {SNIB__TLS_FINE, SNIB_OK, 0},          {SNIB__TLS_NO_LIBRARY, SNIB_ENOTSUP, 0},
-        {SNIB__TLS_NO_MEMORY, SNIB_ENOMEM, 0}, {SNIB__TLS_SILENT, SNIB_ETLS, ETIMEDOUT},
+        {SNIB__TLS_FINE, SNIB_OK, 0},
+        {SNIB__TLS_NO_LIBRARY, SNIB_ENOTSUP, 0},
+        {SNIB__TLS_NO_MEMORY, SNIB_ETLS, ENOMEM},
+        {SNIB__TLS_SILENT, SNIB_ETLS, ETIMEDOUT},
         {SNIB__TLS_KEY, SNIB_ETLS, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -197,12 +200,28 @@ static void codes(void **state)
     }
 }
 
+static void unable(void **state)
+{
+    struct snib__tls_failure failure;
+    (void)state;
+    ERR_raise(ERR_LIB_SSL, SSL_R_LIBRARY_HAS_NO_CIPHERS);
+    errno = 0;
+    snib__tls_unable(&failure);
+    assert_int_equal(failure.code, SNIB_ETLS);
+    assert_int_equal(failure.os_error, 0);
+    assert_non_null(strstr(failure.text, "library has no ciphers"));
+    ERR_raise(ERR_LIB_SSL, SSL_R_LIBRARY_HAS_NO_CIPHERS);
+    errno = ENOMEM;
+    snib__tls_unable(&failure);
+    assert_int_equal(failure.os_error, ENOMEM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasons), cmocka_unit_test(of_other_libraries),
         cmocka_unit_test(alerts),  cmocka_unit_test(certificates),
-        cmocka_unit_test(codes),
+        cmocka_unit_test(codes),   cmocka_unit_test(unable),
     };
     return cmocka_run_group_tests(tests, open_ssl, close_ssl);
 }

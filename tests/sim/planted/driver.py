@@ -276,6 +276,20 @@ MUTANTS = [
         "unit_tls",
     ),
     Mutant(
+        "a handshake that was short of memory is a refusal",
+        "driver/tls_why.c",
+        "*out_short = errno == ENOMEM ? ENOMEM : 0;",
+        "*out_short = 0;",
+        "unit_tls_memory",
+    ),
+    Mutant(
+        "OpenSSL without ciphers is short of memory",
+        "driver/tls_why.c",
+        "if (short_of || !words)",
+        "if (true)",
+        "unit_tls_why",
+    ),
+    Mutant(
         "a thread that closes a client beside another one does not stop its thread",
         "api/client.c",
         "client->stopped = client->driver.stop = true;",
