@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bf0481da9b573238"
+#define SNIB_BUILD_ID "354f185b72b92216"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4818,7 +4818,6 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
@@ -4866,6 +4865,7 @@ static bool debug_prepared;                                     /* for a fork */
 /* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
 static bool debug_lock(void)
 {
+    _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
     for (int i = 0; i < DEBUG_YIELDS + DEBUG_SLEEPS && !debug_over; i++) {
         if (pthread_mutex_trylock(&debug_mutex) == 0) {
             if (!debug_over)
@@ -4876,7 +4876,7 @@ static bool debug_lock(void)
         if (i < DEBUG_YIELDS)
             sched_yield();
         else
-            usleep(1000);
+            snib__park(&never, 0, snib__now() + SNIB__MS);
     }
     debug_over = true;
     return false;

@@ -3,6 +3,7 @@
 
 #include "api/objects.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 static snib_client *client;
@@ -50,8 +51,43 @@ static void while_it_opens(void **state)
     snib_client_free(client);
 }
 
+int __real_pthread_mutex_trylock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
+
+static int taken; /* so often */
+
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    return taken > 0 && taken-- ? EBUSY : __real_pthread_mutex_trylock(mutex);
+}
+
+static void *acquire_cancelled(void *lock)
+{
+    int old;
+    snib_hold *hold;
+    pthread_cancel(pthread_self());
+    snib_lock_acquire(lock, 1, 0, &hold, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    return old == PTHREAD_CANCEL_ENABLE ? NULL : lock;
+}
+
+/* The option debug waits for another thread, inside the client. */
+static void while_another_notes(void **state)
+{
+    snib_lock *lock;
+    (void)state;
+    assert_int_equal(snib_client_open("memory://nowhere?debug=yes", NULL, &client, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_MUTEX, "name", 4, NULL, &lock, NULL), SNIB_OK);
+    taken = 200; /* it sleeps after the first hundred */
+    run(acquire_cancelled, lock);
+    assert_int_equal(taken, 0);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(while_it_opens)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(while_it_opens),
+                                       cmocka_unit_test(while_another_notes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

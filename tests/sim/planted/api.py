@@ -11,6 +11,13 @@ MUTANTS = [
         "faults/debugger",
     ),
     Mutant(
+        "a thread is cancelled inside a client while another one notes a lock",
+        "api/debug.c",
+        "snib__park(&never, 0, snib__now() + SNIB__MS);",
+        "poll(NULL, 0, never == 0);",
+        "unit_cancelled",
+    ),
+    Mutant(
         "a hold freed twice takes the grant that waits in a queue",
         "api/held.c",
         "if (hold->given > 0)",
