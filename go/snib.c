@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "354f185b72b92216"
+#define SNIB_BUILD_ID "91355c3069b6b13b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1465,8 +1465,8 @@ void snib__sys_unlock(pthread_mutex_t *mutex);
  * the child it stays locked. */
 void snib__sys_begin(void);
 
-/* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
- * NULL: it is detached.  0 or errno. */
+/* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
+ * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
 
@@ -12604,6 +12604,10 @@ void snib__sock_unuse(struct snib__sock *sock)
 #include <time.h>
 #include <unistd.h>
 
+/* The least for a thread that has the usual stack: what a program sets for its own threads, or `ulimit -s`, may be less than
+ * a password file or a certificate takes. */
+#define SYS_STACK ((size_t)256 * 1024)
+
 /* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
 void snib__sys_lock(pthread_mutex_t *mutex)
@@ -12650,9 +12654,11 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, old;
+    size_t usual = 0, least = (stack ? stack : SYS_STACK) + sys_tls();
     pthread_attr_init(&attr);
-    if (stack)
-        pthread_attr_setstacksize(&attr, stack + sys_tls());
+    pthread_attr_getstacksize(&attr, &usual);
+    if (stack || usual < least)
+        pthread_attr_setstacksize(&attr, least);
     if (!out_thread)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);

@@ -16,6 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The least for a thread that has the usual stack: what a program sets for its own threads, or `ulimit -s`, may be less than
+ * a password file or a certificate takes. */
+#define SYS_STACK ((size_t)256 * 1024)
+
 /* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
 void snib__sys_lock(pthread_mutex_t *mutex)
@@ -62,9 +66,11 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, old;
+    size_t usual = 0, least = (stack ? stack : SYS_STACK) + sys_tls();
     pthread_attr_init(&attr);
-    if (stack)
-        pthread_attr_setstacksize(&attr, stack + sys_tls());
+    pthread_attr_getstacksize(&attr, &usual);
+    if (stack || usual < least)
+        pthread_attr_setstacksize(&attr, least);
     if (!out_thread)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);

@@ -35,8 +35,8 @@ void snib__sys_unlock(pthread_mutex_t *mutex);
  * the child it stays locked. */
 void snib__sys_begin(void);
 
-/* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
- * NULL: it is detached.  0 or errno. */
+/* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
+ * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
 

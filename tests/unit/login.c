@@ -7,6 +7,7 @@
 #include "net/conn.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,27 @@ static void file_without_a_descriptor(void **state)
     snib__logins_end(&logins);
 }
 
+/* The stacks that a program wants for its own threads are too small to read a password file. */
+static void small_stacks(void **state)
+{
+    (void)state;
+    struct snib__logins logins = {.source = SNIB__LOGIN_FILE, .file = "/nowhere/password"};
+    pthread_attr_t usual, small;
+    assert_int_equal(pthread_getattr_default_np(&usual), 0);
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, (size_t)64 * 1024), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    struct snib__question *question = snib__login_ask(&logins);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    assert_non_null(question);
+    while (!snib__login_done(question))
+        sched_yield();
+    snib__login_drop(&logins, &question);
+    snib__logins_end(&logins);
+    pthread_attr_destroy(&small);
+    pthread_attr_destroy(&usual);
+}
+
 /* An answer that comes when nobody waits any more serves the next who ask, as long as it is valid and fresh. */
 static void late_answer_serves_the_next(void **state)
 {
@@ -329,6 +351,7 @@ int main(void)
         cmocka_unit_test(token_of_15_minutes),
         cmocka_unit_test(token_near_its_end),
         cmocka_unit_test(file_without_a_descriptor),
+        cmocka_unit_test(small_stacks),
         cmocka_unit_test(late_answer_serves_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

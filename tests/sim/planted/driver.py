@@ -283,6 +283,13 @@ MUTANTS = [
         "unit_tls_memory",
     ),
     Mutant(
+        "a password file is read on a stack that is too small",
+        "driver/sys.c",
+        "if (stack || usual < least)",
+        "if (stack)",
+        "unit_login",
+    ),
+    Mutant(
         "OpenSSL without ciphers is short of memory",
         "driver/tls_why.c",
         "if (short_of || !words)",
