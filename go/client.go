@@ -24,6 +24,7 @@ type Client struct {
 	blocks    atomic.Bool   // a caller is blocking in C
 	owners    atomic.Uint64 // the last one given to a writer, see RW
 	closed    atomic.Bool
+	released  chan struct{} // closed when the first Close has waited for the releases
 
 	patience time.Duration
 	debug    bool // the option Debug
@@ -52,7 +53,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, id: clientID(handle), address: addressOf(url), calls: make([]*call, 1), watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, id: clientID(handle), address: addressOf(url), released: make(chan struct{}),
+		calls: make([]*call, 1), watches: map[uint64][]*watch{}}
 	c.patience, c.debug = clientSettings(handle)
 	c.owners.Store(rand.Uint64()) // so that no program's own numbers are the same, such as negative ones
 	c.idle = sync.NewCond(&c.mu)
@@ -80,7 +82,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 func (c *Client) ID() string { return c.id }
 
 // Close releases every hold, ends every operation with [ErrClosed] and stops the core's thread. It waits
-// for the releases as long as the client's [Patience] lasts. A second Close does nothing.
+// for the releases as long as the client's [Patience] lasts. So does a second Close, and does nothing else.
 func (c *Client) Close() error { return c.closeWithin(-1) }
 
 // CloseTimeout is Close with an explicit time limit, of a day at most.
@@ -89,10 +91,19 @@ func (c *Client) CloseTimeout(d time.Duration) error {
 }
 
 func (c *Client) closeWithin(ms int64) error {
-	if !c.closed.CompareAndSwap(false, true) || c.events == nil { // without events, Open did not make the client
-		return nil
+	limit := millis(ms)
+	if ms < 0 {
+		limit = c.patience
 	}
-	err := c.closeInTurn(ms)
+	first := c.closed.CompareAndSwap(false, true)
+	switch {
+	case c.events == nil: // Open did not make the client
+		return nil
+	case !first:
+		return c.awaitClose(limit)
+	}
+	err := c.closeInTurn(ms, limit)
+	close(c.released)
 	c.mu.Lock()
 	for c.busy > 0 { // their events are in the queue, and the poller delivers them
 		c.idle.Wait()
@@ -113,16 +124,27 @@ func (c *Client) closeWithin(ms int64) error {
 // Closed reports whether the client is closed, or about to be.
 func (c *Client) Closed() bool { return c.closed.Load() }
 
+// awaitClose waits for the releases of the first Close, because the program may end when this one returns.
+func (c *Client) awaitClose(limit time.Duration) error {
+	select {
+	case <-c.released:
+		return nil
+	default:
+	}
+	select {
+	case <-c.released:
+		return nil
+	case <-time.After(limit):
+		return makeError(ErrTimeout, "another Close still waits for releases", 0)
+	}
+}
+
 // closers limits how many closes may block a thread in C at once.
 var closers = make(chan struct{}, 10)
 
 // closeInTurn waits for its turn, up to the time limit. A client whose turn does not come in time is closed anyway, but
 // its releases are not confirmed.
-func (c *Client) closeInTurn(ms int64) error {
-	limit := millis(ms)
-	if ms < 0 {
-		limit = c.patience
-	}
+func (c *Client) closeInTurn(ms int64, limit time.Duration) error {
 	began := time.Now()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

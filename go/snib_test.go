@@ -452,6 +452,27 @@ func TestCloseEndsEverything(t *testing.T) {
 	await(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
+// A second Close waits, too, because main may return after it: such as when it hears of the loss from CloseOnTerm's.
+func TestSecondCloseWaitsForReleases(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.Patience(patience))
+	lock(t, client.Mutex("slow"))
+	s.halt(t)
+	closed := make(chan error, 2)
+	go func() { closed <- client.Close() }()
+	await(t, client.Closed)
+	expect(t, "in a hurry", client.CloseTimeout(0), snib.ErrTimeout)
+	go func() { closed <- client.Close() }()
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	for range 2 {
+		must(t, soon(t, closed))
+		if n := s.do(t, "EVAL", countKeys, "0"); n != "0" {
+			t.Errorf("%s keys are left", n)
+		}
+	}
+	must(t, client.CloseTimeout(0))
+}
+
 // main returns while a lock is held, waited for and lost: no crash, no hang.
 func TestMainReturns(t *testing.T) {
 	if url := os.Getenv("SNIB_TEST_MAIN"); url != "" {
