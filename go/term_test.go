@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 // termChild is a program that holds two locks when SIGTERM arrives.
 func termChild(url, mode string) {
+	debug.SetGCPercent(-1) // a hold that was dropped is not released by a close
 	one, err := snib.Open(background, url, snib.Logger(nil))
 	if err != nil {
 		os.Exit(3)
