@@ -5,6 +5,7 @@ package snib
 import (
 	"os"
 	"runtime"
+	"time"
 )
 
 // A pump delivers the events of one queue of the core. It sleeps in the runtime's poller, without a thread.
@@ -19,7 +20,19 @@ func newPump(client uint64) (*pump, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pump{queue, os.NewFile(uintptr(fd), "snib queue"), make(chan struct{})}, nil
+	return pumpOf(queue, fd)
+}
+
+// pumpOf fails if the kernel refuses the poller another descriptor: without it run would end at once, and nobody would
+// get an answer.
+func pumpOf(queue uint64, fd int) (*pump, error) {
+	p := &pump{queue, os.NewFile(uintptr(fd), "snib queue"), make(chan struct{})}
+	if p.fd.SetDeadline(time.Time{}) != nil {
+		p.stop()
+		freeQueue(queue)
+		return nil, makeError(ErrSystem, "the runtime cannot poll the queue; check the limits of this process and of the system", 0)
+	}
+	return p, nil
 }
 
 const manyEvents = 4 // so many goroutines that are woken at once may submit at once
