@@ -69,6 +69,7 @@ struct ward {
     int timer;
     int report; /* ends when COMMAND is executed, or says why it was not; -1: none, or has ended */
     pid_t command; /* leads its group; 0: not forked, or has ended */
+    pid_t group;   /* COMMAND's, also when it has ended; 0: not forked */
     bool is_executed;
     bool is_told;   /* it was reported why COMMAND could not be run */
     bool is_denied; /* killed before it ran */
@@ -181,7 +182,7 @@ static void start(struct ward *ward, const struct guard_message *go)
         return;
     }
     setpgid(pid, pid); /* in both processes, because either may run first */
-    ward->command = pid;
+    ward->command = ward->group = pid;
     ward->report = report[0];
     say(ward, GUARD_STARTED, pid);
 }
@@ -203,12 +204,14 @@ static void look_at_exec(struct ward *ward)
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
 
-static int signal_all(struct ward *ward, int sig, pid_t *out_deaf)
+static void signal_all(const struct ward *ward, int sig, pid_t *out_deaf)
 {
-    int n = kin_signal(sig, out_deaf);
-    if (n < 0 && ward->command > 0) /* no /proc: at least its group */
-        kill(-ward->command, sig);
-    return n;
+    siginfo_t info;
+    if (kin_signal(sig, out_deaf) >= 0 || ward->group == 0)
+        return;
+    /* No /proc: at least COMMAND's group, as long as that has a child of this process, and so is no stranger's. */
+    if (waitid(P_PGID, (id_t)ward->group, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+        kill(-ward->group, sig);
 }
 
 static void kill_all(struct ward *ward)
@@ -388,7 +391,7 @@ static void forward(struct ward *ward, int sig)
         if (ward->command > 0)
             signal_command(ward, next);
         else if (ward->is_over)
-            kin_signal(next, NULL);
+            signal_all(ward, next, NULL);
     }
     if (sig == SIGTSTP && ward->is_over)
         say(ward, GUARD_STOPPED, sig); /* of which the kernel tells only COMMAND's parent */
@@ -511,12 +514,15 @@ int guard_hear(const struct guard *guard, struct guard_message *out)
     return n == sizeof *out ? 1 : n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
-void guard_end(struct guard *guard)
+void guard_end(struct guard *guard, pid_t group)
 {
     close(guard->link);
     kill(guard->pid, SIGCONT);
     int status = 0;
     waitpid(guard->pid, &status, 0);
-    if (!WIFEXITED(status)) /* it was killed: COMMAND is now this process's child */
-        kin_end();
+    if (WIFEXITED(status))
+        return;
+    if (group > 0) /* it was killed: COMMAND is now this process's child */
+        kill(-group, SIGKILL);
+    kin_end();
 }

@@ -59,8 +59,8 @@ void guard_tell(const struct guard *guard, const struct guard_message *message);
 /* guard_hear - receive a message from the guardian: 1, 0 there is none, -1 it is gone. */
 int guard_hear(const struct guard *guard, struct guard_message *out);
 
-/* guard_end - close the link and wait until the guardian, and so COMMAND, has ended. */
-void guard_end(struct guard *guard);
+/* guard_end - close the link and wait until the guardian, and so COMMAND, has ended.  group: COMMAND's; 0: none. */
+void guard_end(struct guard *guard, pid_t group);
 
 /* command_exec - become COMMAND unless the deadline has passed (command.c).  Returns errno, or 0 if
  * it was too late. */

@@ -64,13 +64,20 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Whether /proc has the numbers of this process's namespace, and not of one around it. */
+static bool is_own_proc(void)
+{
+    char self[16] = "";
+    return readlink("/proc/self", self, sizeof self - 1) > 0 && atoi(self) == getpid();
+}
+
 /* All processes, sorted by pid, to be freed.  NULL: /proc cannot be read. */
 static struct process *read_all(size_t *out_n)
 {
     struct process *all = NULL;
     size_t cap = 0;
     size_t n = 0;
-    DIR *folder = opendir("/proc");
+    DIR *folder = is_own_proc() ? opendir("/proc") : NULL;
     if (!folder)
         return NULL;
     for (struct dirent *entry; (entry = readdir(folder));) {

@@ -15,7 +15,7 @@ void kin_adopt(void);
  * missed.
  *
  * out_deaf  a descendant that may not be signalled (it has other privileges), else 0; may be NULL.
- * Returns the number of living descendants, or -1 when /proc cannot be read. */
+ * Returns the number of living descendants, or -1 when /proc cannot be read or is of another process namespace. */
 int kin_signal(int sig, pid_t *out_deaf);
 
 /* kin_end - kill all descendants and wait until none is left. */

@@ -365,7 +365,8 @@ int cli_run(const struct cli *cli)
     int code = take_open(&run.take, cli);
     if (code < 0)
         code = loop(&run);
-    guard_end(&run.guard); /* after an internal failure, too, nothing runs without the lock */
+    guard_end(&run.guard,
+              run.group); /* after an internal failure, too, nothing runs without the lock */
     take_terminal_back(&run, true);
     if (run.take.hold)
         code = finish(&run, code);

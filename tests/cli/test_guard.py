@@ -82,6 +82,11 @@ def alive(lock):
     return found
 
 
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
@@ -104,6 +109,19 @@ def any_stopped(pid):
         return any(state(child) == "T" for guard in children(pid) for child in children(guard))
     except (FileNotFoundError, ProcessLookupError): # the process has ended meanwhile
         return False
+
+
+def without_proc(empty):
+    """The words before a command that hide /proc, or leave it that of another process namespace; as far as permitted."""
+    hide = ["unshare", "--mount"], ["sh", "-c", f'mount --bind "{empty}" /proc && exec "$0" "$@"']
+    other = ["unshare", "--pid", "--fork", "--kill-child"], []
+    for before, after in (hide, other):
+        for root in [], ["--map-root-user"]:
+            words = [*before, *root, *after]
+            with contextlib.suppress(FileNotFoundError):
+                if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, timeout=60).returncode == 0:
+                    yield words
+                    break
 
 
 class Guard(CommandCase):
@@ -383,6 +401,24 @@ class Guard(CommandCase):
         self.assertEqual(process.wait(60), 3)
         self.assertEqual(alive("rest:ended"), [])
         self.assertFree("rest:ended")
+
+    def test_no_proc(self):
+        """COMMAND's group is ended all the same, also when COMMAND has ended before, and no process of another program."""
+        rest = "trap '' TERM; sleep 1000 & echo ready; "
+        for before in without_proc(self.folder.name):
+            for lock, script, code in (("noproc:rest", "exit 3", 3), ("noproc:killed", "wait", USAGE)):
+                with self.subTest(before=before, lock=lock):
+                    process = subprocess.Popen(
+                        [*before, "sh", "-c", 'sleep 1000 & "$@"; code=$?; kill $! && exit $code', "sh", SNIB, "run", lock,
+                         "--kill-after", "500ms", "--", "sh", "-c", rest + script],
+                        env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                    self.started.append(process)
+                    self.assertEqual(process.stdout.readline(), "ready\n")
+                    if code == USAGE:
+                        os.kill(parent(os.getpgid(alive(lock)[0])), signal.SIGKILL) # the guardian
+                    self.assertEqual(process.wait(60), code)
+                    wait_for(lambda: alive(lock) == [], "the group to end")
+                    self.assertFree(lock)
 
     def test_rest_is_waited_for(self):
         script = f"({self.until_go()}) & echo ready; exit 3"
