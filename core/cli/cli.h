@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <wchar.h>
 
 /* snib's own exit codes.  Those below 121 are COMMAND's; from 126 on they follow the shells. */
 enum cli_exit {
@@ -265,7 +266,10 @@ char *cli_names(const struct cli *cli, const char *between);
 /* cli_address - a URL without user, password and options, printable; to be freed. */
 char *cli_address(const char *url);
 
-/* cli_printable - s with everything but printable UTF-8 escaped as \xNN; to be freed. */
+/* cli_turns - whether this character changes the direction of writing, so that a text looks like another one. */
+bool cli_turns(wchar_t c);
+
+/* cli_printable - s with everything but printable UTF-8, and what turns it, escaped as \xNN; to be freed. */
 char *cli_printable(const char *s);
 
 /* cli_copy - as much of a text as there is room for, without a part of a character at its end; in place, too. */

@@ -45,7 +45,7 @@ static void print(const struct cli *cli, enum verb verb, int64_t count, bool is_
     }
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", cli->name);
-    cJSON_AddNumberToObject(object, "count", (double)count);
+    cli_add_number(object, "count", count);
     if (verb == SET)
         cJSON_AddBoolToObject(object, "set", is_set);
     cli_print_json(object);

@@ -16,6 +16,12 @@
 #define BRIEF_MS 100   /* for a reader that is only slow */
 #define QUOTED_MAX 300 /* bytes of an argument in a message; an error's sentence is shorter */
 
+bool cli_turns(wchar_t c)
+{
+    return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069);
+}
+
 char *cli_printable(const char *s)
 {
     size_t n = strlen(s);
@@ -32,7 +38,7 @@ char *cli_printable(const char *s)
             memset(&state, 0, sizeof state);
             len = 1;
         }
-        if (!is_broken && !iswcntrl((wint_t)c)) {
+        if (!is_broken && !iswcntrl((wint_t)c) && !cli_turns(c)) {
             memcpy(out + used, s + i, len);
             used += len;
         } else {
@@ -90,14 +96,16 @@ static bool is_read(void)
 static void put(const struct cli *cli, cJSON *object, const char *text)
 {
     char *json = cli->is_json ? cJSON_PrintUnformatted(object) : NULL;
+    char *printable = cli_printable(text);
     char *line;
-    int n = json ? asprintf(&line, "%s\n", json) : asprintf(&line, "snib: %s\n", text);
+    int n = json ? asprintf(&line, "%s\n", json) : asprintf(&line, "snib: %s\n", printable);
     if (n < 0)
         abort();
     /* A pipe that takes something takes so much without waiting. */
     for (int at = 0; at < n && !(is_brief && !is_read()); at += PIPE_BUF)
         fwrite(line + at, 1, (size_t)(n - at < PIPE_BUF ? n - at : PIPE_BUF), stderr);
     free(line);
+    free(printable);
     cJSON_free(json);
     cJSON_Delete(object);
 }

@@ -79,6 +79,14 @@ static void print_info_json(const struct cli *cli, struct shown *shown)
     cli_print_json(object);
 }
 
+/* The rest of a line, which others may have written. */
+static void print_rest(const char *text)
+{
+    char *printable = cli_printable(text);
+    puts(printable);
+    free(printable);
+}
+
 static void print_row(const struct row *row, const struct identity *identity)
 {
     bool is_waiter = strcmp(row->word, "waiter") == 0;
@@ -98,7 +106,8 @@ static void print_row(const struct row *row, const struct identity *identity)
     if (!identity)
         return;
     cli_write_identity(identity, process, sizeof process);
-    printf("    %s\n", process);
+    printf("    ");
+    print_rest(process);
 }
 
 /* The name and its numbers on one line, then a line for each holder and each queued waiter, and one for its process. */
@@ -202,16 +211,15 @@ static int find_names(const struct cli *cli, snib_client *client, struct names *
 
 static void print_name(const char *name, const char *kind, cJSON *array)
 {
-    char *printable = cli_printable(name);
     if (array) {
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddStringToObject(item, "name", printable);
+        cJSON_AddStringToObject(item, "name", name);
         cJSON_AddStringToObject(item, "kind", kind);
         cJSON_AddItemToArray(array, item);
     } else {
-        printf("%-8s %s\n", kind, printable);
+        printf("%-8s ", kind);
+        print_rest(name);
     }
-    free(printable);
 }
 
 /* Print each name once with its kind.  Keys of other programs may not be valid lock names. */

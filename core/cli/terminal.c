@@ -1,6 +1,7 @@
 /* terminal.c - see terminal.h.  A few sequences that all terminals of the last decades know. */
 #include "terminal.h"
 
+#include "cli.h"
 #include "signals.h"
 
 #include <errno.h>
@@ -132,9 +133,7 @@ void terminal_show(const char *lines, int rows)
 /* Columns of a character; -1: it is not shown. */
 static int width_of(wchar_t c)
 {
-    bool turns = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-                 (c >= 0x2066 && c <= 0x2069);
-    return turns ? -1 : wcwidth(c);
+    return cli_turns(c) ? -1 : wcwidth(c);
 }
 
 /* The next character at *at, and the columns it takes; NUL at the end. */

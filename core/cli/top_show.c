@@ -203,9 +203,7 @@ void top_put(const char *text, size_t n)
 static cJSON *lock_as_json(const struct lock *lock)
 {
     cJSON *item = cJSON_CreateObject();
-    char *printable = cli_printable(lock->name);
-    cJSON_AddStringToObject(item, "name", printable);
-    free(printable);
+    cJSON_AddStringToObject(item, "name", lock->name);
     cJSON_AddStringToObject(item, "kind", lock->kind);
     cli_add_number(item, "holders", lock->holders);
     if (lock->holder)

@@ -53,6 +53,20 @@ class Json(CommandCase):
         self.assertGreater(self.told("info", "crowd").get("more", 0), 0)
         self.told("list")
 
+    def test_names_that_turn_or_break_a_line(self):
+        """In JSON they are what they are; on a terminal they look like nothing else."""
+        names = "invoice\u202egpj.exe", "one\u2028two", "\u2066x"
+        for name in names:
+            self.server("HSET", name, "11111111-1111-8111-8111-111111111111:1", 1)
+        self.assertEqual(sorted(names), [one["name"] for one in self.told("list")])
+        self.assertEqual(sorted(names), [one["name"] for one in self.told("top", "--once")["locks"]])
+        self.server("HSET", "x", "11111111-1111-8111-8111-111111111111:1", 1)
+        self.server("SET", "snib_client:{11111111-1111-8111-8111-111111111111}", "label \u202emoc.bew")
+        for words in (("list",), ("info", "x"), ("hold", names[0], "--wait", "0"), ("hold", "x", "--wait", "1200ms")):
+            done = self.snib(*words)
+            self.assertRegex(done.stdout + done.stderr, r"\\xe2\\x80\\xa[8e]")
+            self.assertFalse(set(done.stdout + done.stderr) & set("\u202e\u2028\u2066"), done)
+
     def test_the_others(self):
         self.assertEqual(self.told("list"), [])
         self.hold("a")
@@ -61,6 +75,8 @@ class Json(CommandCase):
         self.assertEqual(self.told("latch", "l", "set", "2"), {"name": "l", "count": 2, "set": True})
         for words in (("set", "2"), ("down",), (), ("down",), ("wait",)):
             self.assertEqual(self.told("latch", "l", *words)["name"], "l")
+        self.server("SET", "l", 10 ** 17)
+        self.assertIn(f'"count":{10 ** 17}}}', self.snib("latch", "l", "--json").stdout)
         for kind in ((), ("--fair",), ("--latch",)):
             self.assertIn("-@all", self.told("acl", "app:", *kind))
             self.assertIn("-@all", self.told("acl", "app:", *kind, "--url", self.server.url))

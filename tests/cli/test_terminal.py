@@ -13,7 +13,7 @@ import unittest
 
 from command import SNIB, CommandCase
 from server import wait_for
-from test_guard import children, state, switches
+from test_guard import children, parent, state, switches
 
 PYTHON = sys.executable
 NESTED = f"{SNIB} run b --"
@@ -51,11 +51,6 @@ class Terminal:
 def reap(pid):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-
-
-def parent(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
 
 
 def heeds(pid, number):
