@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "91355c3069b6b13b"
+#define SNIB_BUILD_ID "bec9a783eb5d72cf"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -21886,6 +21886,8 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
 /* After a node is silent this long others are asked about its role, and take over its
  * requests if it was replaced. */
 #define CLUSTER_SILENCE (250 * SNIB__MS)
+/* What a node says of a slot that no map gives to any node, in the form of its error. */
+#define CLUSTER_DOWN "CLUSTERDOWN, by its CLUSTER SLOTS"
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
 
@@ -22184,8 +22186,8 @@ static bool cluster_is_none(const struct snib__engine *e)
     return others == e->config.seeds_n;
 }
 
-/* A node could not provide a map: record why, and fail what waits for
- * one if no retry would help. */
+/* Record why names have no node: one could not provide a map, or it leaves them out.  Fail what waits for one if no
+ * retry would help. */
 static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
                              const char *text, uint32_t n, snib__time now)
 {
@@ -22221,6 +22223,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
         return;
     }
     snib__map_answer(e, node, c->member[cluster_number(c, node)].epoch, reply, n, now);
+    cluster_hopeless(e, node, SNIB_EUNREACHABLE, CLUSTER_DOWN, strlen(CLUSTER_DOWN), now);
     cluster_reask(e, now);
 }
 

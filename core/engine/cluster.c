@@ -28,6 +28,8 @@
 /* After a node is silent this long others are asked about its role, and take over its
  * requests if it was replaced. */
 #define CLUSTER_SILENCE (250 * SNIB__MS)
+/* What a node says of a slot that no map gives to any node, in the form of its error. */
+#define CLUSTER_DOWN "CLUSTERDOWN, by its CLUSTER SLOTS"
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
 
@@ -326,8 +328,8 @@ static bool cluster_is_none(const struct snib__engine *e)
     return others == e->config.seeds_n;
 }
 
-/* A node could not provide a map: record why, and fail what waits for
- * one if no retry would help. */
+/* Record why names have no node: one could not provide a map, or it leaves them out.  Fail what waits for one if no
+ * retry would help. */
 static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
                              const char *text, uint32_t n, snib__time now)
 {
@@ -363,6 +365,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
         return;
     }
     snib__map_answer(e, node, c->member[cluster_number(c, node)].epoch, reply, n, now);
+    cluster_hopeless(e, node, SNIB_EUNREACHABLE, CLUSTER_DOWN, strlen(CLUSTER_DOWN), now);
     cluster_reask(e, now);
 }
 

@@ -372,6 +372,26 @@ static void empty_map_takes_nothing(void **state)
     snib__engine_free(engine);
 }
 
+/* The map names no node for a slot, or for none: there is a connection, and what is missing is a node that serves the
+ * slot.  Without a connection that is what is missing. */
+static void slot_that_no_node_serves(void **state)
+{
+    (void)state;
+    static const char *const maps[] = {"", "a:0-1", NULL};
+    for (size_t i = 0; i < COUNT(maps); i++) {
+        struct snib__engine *engine = begin_cluster(maps[i] ? maps[i] : "a:0-16383");
+        peers[0].down = !maps[i];
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + 10 * SECOND);
+        assert_true(op->done && op->code == SNIB_ECONNECT);
+        if (maps[i])
+            assert_int_equal(strncmp(op->words, "CLUSTERDOWN", 11), 0);
+        else
+            assert_true(!op->words || !op->words[0]);
+        snib__engine_free(engine);
+    }
+}
+
 /* Two nodes are asked at once: each map has the epoch of the node that sent it. */
 static void maps_have_their_own_epochs(void **state)
 {
@@ -489,6 +509,7 @@ int main(void)
         cmocka_unit_test(members_are_told_apart),
         cmocka_unit_test(moved_brings_a_node_back),
         cmocka_unit_test(empty_map_takes_nothing),
+        cmocka_unit_test(slot_that_no_node_serves),
         cmocka_unit_test(maps_have_their_own_epochs),
         cmocka_unit_test(servers_that_are_no_cluster),
         cmocka_unit_test(list_goes_on_elsewhere),

@@ -11,6 +11,13 @@ MUTANTS = [
         "sim/topology",
     ),
     Mutant(
+        "a slot that no map gives to a node is a server that is not connected",
+        "engine/cluster.c",
+        "cluster_hopeless(e, node, SNIB_EUNREACHABLE, CLUSTER_DOWN, strlen(CLUSTER_DOWN), now);",
+        "",
+        "unit_cluster",
+    ),
+    Mutant(
         "a round in which all sentinels are shunned does not end",
         "engine/sentinel.c",
         "sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */",
