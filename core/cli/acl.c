@@ -213,8 +213,8 @@ int cli_acl(const struct cli *cli)
     free(printable);
     if (!is_plain)
         return cli_usage(cli,
-                         "a rule has no spaces and a name is UTF-8 without control characters, so "
-                         "this cannot be the prefix: ",
+                         "a rule has no spaces and nothing that cannot be shown, so this cannot be "
+                         "its prefix: ",
                          cli->name);
     add_all(&rules);
     int code = cli->has_url ? add_what_server_knows(&rules) : 0;
