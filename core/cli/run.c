@@ -55,7 +55,8 @@ struct run {
     int code;             /* COMMAND's exit code */
     pid_t group;          /* COMMAND's; 0: it was not started, or has ended */
     int64_t continued;    /* signals to the guardian that continue COMMAND */
-    int forwarded;        /* the last SIGINT or SIGQUIT that was forwarded; 0 when it is lent */
+    int forwarded;        /* the last SIGINT or SIGQUIT that was forwarded */
+    bool had_terminal;    /* when it was forwarded: then it came from no key */
     int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
@@ -86,8 +87,6 @@ static void lend_terminal(struct run *run)
         return;
     tcgetattr(run->terminal, &run->modes);
     run->is_lent = tcsetpgrp(run->terminal, run->group) == 0;
-    if (run->is_lent)
-        run->forwarded = 0; /* the next such signal comes from a key, without snib */
 }
 
 /* Whether COMMAND has it: it was lent, or taken without asking, as by a program that ignores SIGTTOU. */
@@ -158,8 +157,8 @@ static void note_key(struct run *run, int sig, pid_t to)
 /* COMMAND has ended; killed_by: the signal that ended it, or 0. */
 static void on_ended(struct run *run, int code, int killed_by)
 {
-    bool is_forwarded = killed_by == run->forwarded;
     bool has = has_terminal(run);
+    bool is_forwarded = killed_by == run->forwarded && has == run->had_terminal;
     bool is_key = has ? !is_forwarded : is_forwarded && is_foreground(run);
     if (is_key)
         note_key(run, killed_by, has ? 0 : getpid()); /* the others have got it */
@@ -294,8 +293,10 @@ static int take_signals(struct run *run)
         } else if (sig == SIGTSTP && signals_is_first()) {
             continue; /* no shell could continue it */
         } else if (run->is_started) {
-            if (sig == SIGINT || sig == SIGQUIT)
+            if (sig == SIGINT || sig == SIGQUIT) {
                 run->forwarded = sig;
+                run->had_terminal = has_terminal(run);
+            }
             tell_guard(run, GUARD_SIGNAL, sig);
         } else if (sig == SIGTSTP) {
             signals_stop(getpid(), SIGTSTP);

@@ -298,20 +298,23 @@ class JobControl(CommandCase):
         self.assertEqual((end.si_code, end.si_status), (os.CLD_KILLED, signal.SIGINT))
 
     def test_second_interrupt(self):
-        """COMMAND survives the first, and then asks on the terminal whether it was meant."""
-        script = ("import os, signal\n"
-                  "signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.SIG_DFL))\n"
-                  "os.write(1, b'ready\\n')\n"
-                  "while signal.getsignal(signal.SIGINT) != signal.SIG_DFL: signal.pause()\n"
-                  "input('really?')\n")
-        terminal = self.on_terminal(f"for i in 1 2; do {SNIB} run a -- {self.python(script)}; done", False)
-        terminal.expect("ready")
-        terminal.write(b"\x03")
-        terminal.expect("really")
-        wait_for(lambda: not terminal.belongs_to("bash"), "the hand-over")
-        terminal.write(b"\x03")
-        end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
-        self.assertEqual((end.si_code, end.si_status), (os.CLD_KILLED, signal.SIGINT))
+        """COMMAND survives the first, and then asks on the terminal whether it was meant; or takes it to do so."""
+        take = "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\nos.tcsetpgrp(0, os.getpgrp())\n"
+        for before in "", take:
+            script = ("import os, signal\n"
+                      "signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, signal.SIG_DFL))\n"
+                      "os.write(1, b'ready\\n')\n"
+                      "while signal.getsignal(signal.SIGINT) != signal.SIG_DFL: signal.pause()\n"
+                      f"{before}input('really?')\n")
+            with self.subTest(before=before):
+                terminal = self.on_terminal(f"for i in 1 2; do {SNIB} run a -- {self.python(script)}; done", False)
+                terminal.expect("ready")
+                terminal.write(b"\x03")
+                terminal.expect("really")
+                wait_for(lambda: not terminal.belongs_to("bash"), "the hand-over")
+                terminal.write(b"\x03")
+                end = wait_for(lambda: os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the end")
+                self.assertEqual((end.si_code, end.si_status), (os.CLD_KILLED, signal.SIGINT))
 
     def test_interrupt_of_a_wait_ends_the_caller(self):
         """Which would go on with its next command."""
