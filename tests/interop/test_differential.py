@@ -141,14 +141,19 @@ class World:
             lease = key.partition(":rwlock_timeout:")[0]
             if key.startswith(("redisson_unlock_latch", "snib_")):
                 continue
-            if lease != key:  # of a reader, one for each re-entry; some stay when the hold is ended by force
-                if any(lease.endswith(f":{field}") for field in fields):
-                    keys[self.plain(lease)] = "lease"
+            if lease != key:  # of a reader, one for each re-entry
+                keys[self.plain(lease)] = "lease"
             elif redis.type(key) == "hash":
                 keys["K"] = sorted(map(self.plain, fields)), redis.hget(key, "mode")
             else:
                 keys[self.plain(key)] = redis.zcard(key) if redis.type(key) == "zset" else redis.get(key)
         return keys
+
+    def forget_leases(self) -> None:
+        """Those of readers stay when their holds are ended by force."""
+        for key in self.server.admin.keys("*:rwlock_timeout:*"):
+            if self.name in key:
+                self.server.admin.delete(key)
 
     def lease(self) -> int:
         """Of the lock, in units of the shorter one."""
@@ -202,6 +207,8 @@ class Play:
             for _ in range(self._holds(owner, kind)):
                 for world in self.worlds:
                     assert world.act(owner, kind, "unlock", LEASES[0]) in ("not held", "true")
+        for world in self.worlds:
+            world.forget_leases()
         self._heard()
 
     def step(self) -> None:
