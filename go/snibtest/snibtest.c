@@ -4554,8 +4554,8 @@ enum snib_count {
  * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
  *
  * count    1 to 1000.
- * Order    A client's waiters get theirs in the order of their calls: one that wants few waits behind one that wants
- *          more than are free.  A single try (wait_ms 0) does not queue.
+ * Order    A client asks for the first of its waiters, so one that wants few may wait behind one that wants more
+ *          than are free.  A single try (wait_ms 0) does not queue.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
  *          together.  A semaphore does not know its total, and permits may not have one yet: then the call waits.
  *          With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were taken:
