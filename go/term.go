@@ -23,23 +23,24 @@ import (
 // does not wait for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
 // signal.NotifyContext to [Mutex.Do], which unlocks when the work has ended.
 func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
-	t := &term{make(chan os.Signal, 1), make(chan struct{})}
+	t := &term{signals: make(chan os.Signal, 1), closed: make(chan struct{})}
 	terms.add(t)
 	signal.Notify(t.signals, syscall.SIGTERM)
 	go func() {
 		s, came := <-t.signals
-		if !came {
-			return
+		if came {
+			signal.Stop(t.signals)
+			closeAll(clients)
 		}
-		signal.Stop(t.signals)
-		closeAll(clients)
 		close(t.closed)
-		if then == nil {
+		if came && then == nil {
 			terms.end(s)
 			then = raise
 		}
 		terms.remove(t)
-		then(s)
+		if came {
+			then(s)
+		}
 	}()
 	return sync.OnceFunc(func() {
 		signal.Stop(t.signals)
@@ -50,10 +51,12 @@ func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
 // A term is a call of CloseOnTerm.
 type term struct {
 	signals chan os.Signal
-	closed  chan struct{} // closed when its clients are
+	closed  chan struct{} // closed when its clients are, or need not be
+	stopped bool
 }
 
-// terms are those that were not stopped and have not ended.
+// terms are those that have not ended. One that is stopped may still be closing its clients: the work that stopped it
+// hears of the loss first.
 var terms = termSet{all: map[*term]struct{}{}}
 
 type termSet struct {
@@ -76,7 +79,7 @@ func (s *termSet) remove(t *term) {
 func (s *termSet) stop(t *term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, t)
+	t.stopped = true
 	close(t.signals) // a signal that came before is still taken
 }
 
@@ -85,6 +88,9 @@ func (s *termSet) end(sig os.Signal) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))
 	for _, t := range all {
+		if t.stopped {
+			continue
+		}
 		select {
 		case t.signals <- sig:
 		default: // it has the signal

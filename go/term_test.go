@@ -33,7 +33,8 @@ func termChild(url, mode string) {
 	if err != nil {
 		os.Exit(4)
 	}
-	if _, err := two.Mutex("second").Lock(background); err != nil {
+	second, err := two.Mutex("second").Lock(background)
+	if err != nil {
 		os.Exit(4)
 	}
 	heard := make(chan os.Signal, 1)
@@ -48,14 +49,21 @@ func termChild(url, mode string) {
 			fmt.Println("then", s, reason)
 			os.Exit(7)
 		}, one, two)
-	case "apart": // what is closed first does not end the program while the other one has much to release
+	case "apart", "apart, stopped": // what is closed first does not end the program while the other one has much to release
 		for i := range 1000 {
 			if _, err := two.Mutex(fmt.Sprint(i)).Lock(background); err != nil {
 				os.Exit(4)
 			}
 		}
 		snib.CloseOnTerm(nil, one)
-		snib.CloseOnTerm(nil, two)
+		stop := snib.CloseOnTerm(nil, two)
+		if mode == "apart, stopped" { // by its work, which hears of the loss first
+			lost := second.Context(background)
+			go func() {
+				<-lost.Done()
+				stop()
+			}()
+		}
 	case "stopped":
 		stop := snib.CloseOnTerm(nil, one, two)
 		stop()
@@ -71,7 +79,7 @@ func TestCloseOnTerm(t *testing.T) {
 		termChild(os.Getenv("SNIB_TEST_MAIN"), mode)
 		return
 	}
-	for mode, left := range map[string]string{"off": "2", "alone": "0", "apart": "0", "then": "0", "stopped": "2"} {
+	for mode, left := range map[string]string{"off": "2", "alone": "0", "apart": "0", "apart, stopped": "0", "then": "0", "stopped": "2"} {
 		t.Run(mode, func(t *testing.T) {
 			s := startServer(t)
 			child := exec.Command(os.Args[0], "-test.run=^TestCloseOnTerm$")
