@@ -14,7 +14,7 @@ import (
 // CloseOnTerm closes the clients when the process gets SIGTERM, so that their locks are free immediately and not only
 // when their leases end. Then it calls then; if then is nil, it raises the signal again, which ends a program that has
 // no handler, as soon as the clients of all calls of CloseOnTerm are closed. A second SIGTERM is not intercepted. stop
-// undoes the call.
+// undoes the call; if the signal came before, it waits until the clients are closed, so that main may return after it.
 //
 // A program that uses signal.Notify for SIGTERM still gets the signal immediately. It must pass a function as then,
 // even if an empty one, because nil raises the signal once more.
@@ -45,6 +45,7 @@ func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
 	return sync.OnceFunc(func() {
 		signal.Stop(t.signals)
 		terms.stop(t)
+		<-t.closed
 	})
 }
 

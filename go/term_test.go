@@ -50,11 +50,7 @@ func termChild(url, mode string) {
 			os.Exit(7)
 		}, one, two)
 	case "apart", "apart, stopped": // what is closed first does not end the program while the other one has much to release
-		for i := range 1000 {
-			if _, err := two.Mutex(fmt.Sprint(i)).Lock(background); err != nil {
-				os.Exit(4)
-			}
-		}
+		manyLocks(two)
 		snib.CloseOnTerm(nil, one)
 		stop := snib.CloseOnTerm(nil, two)
 		if mode == "apart, stopped" { // by its work, which hears of the loss first
@@ -64,6 +60,13 @@ func termChild(url, mode string) {
 				stop()
 			}()
 		}
+	case "returns": // main does, when it hears of the loss
+		manyLocks(two)
+		stop := snib.CloseOnTerm(func(os.Signal) { select {} }, one, two)
+		fmt.Println("ready")
+		<-second.Context(background).Done()
+		stop()
+		os.Exit(7)
 	case "stopped":
 		stop := snib.CloseOnTerm(nil, one, two)
 		stop()
@@ -73,13 +76,22 @@ func termChild(url, mode string) {
 	time.Sleep(10 * patience)
 }
 
+func manyLocks(client *snib.Client) {
+	for i := range 1000 {
+		if _, err := client.Mutex(fmt.Sprint(i)).Lock(background); err != nil {
+			os.Exit(4)
+		}
+	}
+}
+
 // SIGTERM releases the holds first, and then has its previous effect.
 func TestCloseOnTerm(t *testing.T) {
 	if mode := os.Getenv("SNIB_TEST_TERM"); mode != "" {
 		termChild(os.Getenv("SNIB_TEST_MAIN"), mode)
 		return
 	}
-	for mode, left := range map[string]string{"off": "2", "alone": "0", "apart": "0", "apart, stopped": "0", "then": "0", "stopped": "2"} {
+	for mode, left := range map[string]string{"off": "2", "alone": "0", "apart": "0", "apart, stopped": "0", "then": "0",
+		"returns": "0", "stopped": "2"} {
 		t.Run(mode, func(t *testing.T) {
 			s := startServer(t)
 			child := exec.Command(os.Args[0], "-test.run=^TestCloseOnTerm$")
@@ -98,8 +110,8 @@ func TestCloseOnTerm(t *testing.T) {
 			line, _ = lines.ReadString('\n')
 			_ = child.Wait()
 			status := child.ProcessState.Sys().(syscall.WaitStatus)
-			if mode == "then" {
-				if status.ExitStatus() != 7 || strings.TrimSpace(line) != "then terminated closed" {
+			if said, exits := map[string]string{"then": "then terminated closed", "returns": ""}[mode]; exits {
+				if status.ExitStatus() != 7 || strings.TrimSpace(line) != said {
 					t.Errorf("exit status %d, %q", status.ExitStatus(), line)
 				}
 			} else if !status.Signaled() || status.Signal() != syscall.SIGTERM {
