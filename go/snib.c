@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e05b13a920e0dada"
+#define SNIB_BUILD_ID "21c8cbfc12c7e7a0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -4355,9 +4355,10 @@ static void client_register(void)
     snib__handle_free_fn(SNIB__QUEUE, snib__queue_destroy);
 }
 
-/* As the library is loaded, when there are no threads yet: in the child of a fork beside it all would be registered once
- * more, and the child's own fork would wait for itself. */
-__attribute__((constructor)) void snib__api_init(void)
+/* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
+ * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
+ * memory, are to be the last before a fork. */
+void snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
@@ -4863,6 +4864,7 @@ struct debug_use {
 static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static atomic_bool debug_over;                                  /* a thread was stopped in here */
 static bool debug_prepared;                                     /* for a fork */
+static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
 
 /* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
 static bool debug_lock(void)
@@ -5442,6 +5444,7 @@ void snib__debug_end(struct snib__client *client)
 
 static void debug_fork_prepare(void)
 {
+    debug_fork_known = true;
     debug_prepared = debug_lock();
 }
 
@@ -5466,7 +5469,8 @@ static void debug_fork_child(void)
 
 void snib__debug_init(void)
 {
-    pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
+    if (!debug_fork_known)
+        pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
 }
 
 /* ---- api/exit.c -------------------------------------------------------------------------------*/
@@ -5524,6 +5528,7 @@ void snib__forks_child(void);
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
 static _Atomic int64_t exit_ms = EXIT_MS;
+static bool exit_fork_known; /* a fork has met the handlers: they are registered */
 
 void snib__exit_add(struct snib__client *client)
 {
@@ -5567,6 +5572,7 @@ void snib__exit_wake(void)
 static void exit_fork_prepare(void)
 {
     pthread_mutex_lock(&exit_mutex);
+    exit_fork_known = true;
     snib__forks_prepare();
 }
 
@@ -5651,7 +5657,8 @@ static void exit_without_openssl(void)
 
 void snib__exit_init(void)
 {
-    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+    if (!exit_fork_known)
+        pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
     snib__tls_at_end(exit_without_openssl);
 }
 
@@ -6177,12 +6184,14 @@ static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
+static bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
     pthread_mutex_lock(&handle_mutex);
+    handle_fork_known = true;
 }
 
 static void handle_fork_parent(void)
@@ -6198,7 +6207,9 @@ static void handle_fork_child(void)
 
 static void handle_fork_register(void)
 {
-    handle_fork_result = pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
+    if (!handle_fork_known)
+        handle_fork_result =
+            pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
 }
 
 int snib__fork_init(void)

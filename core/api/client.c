@@ -716,9 +716,10 @@ static void client_register(void)
     snib__handle_free_fn(SNIB__QUEUE, snib__queue_destroy);
 }
 
-/* As the library is loaded, when there are no threads yet: in the child of a fork beside it all would be registered once
- * more, and the child's own fork would wait for itself. */
-__attribute__((constructor)) void snib__api_init(void)
+/* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
+ * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
+ * memory, are to be the last before a fork. */
+void snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);

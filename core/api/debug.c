@@ -68,6 +68,7 @@ struct debug_use {
 static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static atomic_bool debug_over;                                  /* a thread was stopped in here */
 static bool debug_prepared;                                     /* for a fork */
+static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
 
 /* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
 static bool debug_lock(void)
@@ -647,6 +648,7 @@ void snib__debug_end(struct snib__client *client)
 
 static void debug_fork_prepare(void)
 {
+    debug_fork_known = true;
     debug_prepared = debug_lock();
 }
 
@@ -671,5 +673,6 @@ static void debug_fork_child(void)
 
 void snib__debug_init(void)
 {
-    pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
+    if (!debug_fork_known)
+        pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
 }

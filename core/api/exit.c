@@ -17,6 +17,7 @@
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
 static _Atomic int64_t exit_ms = EXIT_MS;
+static bool exit_fork_known; /* a fork has met the handlers: they are registered */
 
 void snib__exit_add(struct snib__client *client)
 {
@@ -60,6 +61,7 @@ void snib__exit_wake(void)
 static void exit_fork_prepare(void)
 {
     pthread_mutex_lock(&exit_mutex);
+    exit_fork_known = true;
     snib__forks_prepare();
 }
 
@@ -144,7 +146,8 @@ static void exit_without_openssl(void)
 
 void snib__exit_init(void)
 {
-    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+    if (!exit_fork_known)
+        pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
     snib__tls_at_end(exit_without_openssl);
 }
 

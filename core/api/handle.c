@@ -55,12 +55,14 @@ static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
+static bool handle_fork_known; /* a fork has met the handlers: they are registered */
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
     pthread_mutex_lock(&handle_mutex);
+    handle_fork_known = true;
 }
 
 static void handle_fork_parent(void)
@@ -76,7 +78,9 @@ static void handle_fork_child(void)
 
 static void handle_fork_register(void)
 {
-    handle_fork_result = pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
+    if (!handle_fork_known)
+        handle_fork_result =
+            pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
 }
 
 int snib__fork_init(void)

@@ -5262,6 +5262,7 @@ static inline bool snib__memory_is_name(const char *name, size_t n)
 #define SERVER_BINDS 10000 /* for ten seconds */
 
 pthread_mutex_t snib__server_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static bool server_fork_known; /* a fork has met the handlers: they are registered */
 static snib_memory *server_first;
 static uint64_t server_ahead_ns, server_numbers;
 static unsigned server_standing; /* for so many steps of the clock */
@@ -5540,6 +5541,7 @@ int snib__server_listen(snib_memory *server)
 static void server_fork_prepare(void)
 {
     pthread_mutex_lock(&snib__server_mutex);
+    server_fork_known = true;
 }
 
 static void server_fork_parent(void)
@@ -5562,10 +5564,11 @@ static void server_fork_child(void)
     pthread_mutex_unlock(&snib__server_mutex);
 }
 
-/* As the library is loaded: see snib__api_init(). */
-__attribute__((constructor)) static void server_register(void)
+/* Begun anew in the child of a fork beside it. */
+static void server_once(void)
 {
-    pthread_atfork(server_fork_prepare, server_fork_parent, server_fork_child);
+    if (!server_fork_known)
+        pthread_atfork(server_fork_prepare, server_fork_parent, server_fork_child);
 }
 
 static void server_free(snib_memory *server)
@@ -5616,9 +5619,11 @@ static int server_begin(snib_memory *server, snib_error *err)
 
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
+    pthread_once(&once, server_once);
     pthread_mutex_lock(&snib__server_mutex);
     snib_memory *server = model__grow(NULL, sizeof *server);
     *server = (snib_memory){.listener = -1, .bell = -1, .pid = getpid(), .model = model_new()};

@@ -273,7 +273,7 @@ static void beside_others(void **state)
 int __real_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data);
 int __wrap_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data);
 
-static bool listed, begun;
+static bool listed;
 
 int __wrap_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data)
 {
@@ -281,12 +281,50 @@ int __wrap_dl_iterate_phdr(int (*tell)(struct dl_phdr_info *, size_t, void *), v
     return __real_dl_iterate_phdr(tell, data);
 }
 
-/* Before the program has threads: a fork beside the first call would leave the child to begin again, and what is for
- * forks would be registered twice.  Then the loader has been asked, whose lock does not survive a fork either. */
-static void the_library_begins(void **state)
+void __real_snib__sys_begin(void);
+void __wrap_snib__sys_begin(void);
+
+static _Atomic bool begins, forked;
+
+/* All handlers of forks are registered, and the library has not begun yet. */
+void __wrap_snib__sys_begin(void)
 {
+    __real_snib__sys_begin();
+    begins = true;
+    while (!forked)
+        rest();
+}
+
+static void *begin_run(void *unused)
+{
+    snib__api_init();
+    return unused;
+}
+
+static bool nothing(void *unused)
+{
+    return !unused;
+}
+
+static bool forks_again(void *unused)
+{
+    forked = true;
+    snib__api_init();
+    return in_child(nothing, unused);
+}
+
+/* A fork beside the library's first call: the child begins anew, and can fork, too. */
+static void while_it_begins(void **state)
+{
+    pthread_t thread;
     (void)state;
-    assert_true(begun);
+    assert_int_equal(pthread_create(&thread, NULL, begin_run, NULL), 0);
+    while (!begins)
+        rest();
+    assert_true(in_child(forks_again, NULL));
+    forked = true;
+    pthread_join(thread, NULL);
+    assert_true(listed); /* asking the loader, whose lock does not survive a fork either */
 }
 
 /* A lookup that lasts does not shorten the wait for another call. */
@@ -339,7 +377,7 @@ static void calls_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_library_begins),
+        cmocka_unit_test(while_it_begins),
         cmocka_unit_test(child_has_none),
         cmocka_unit_test(child_keeps_the_programs),
         cmocka_unit_test(child_of_a_child),
@@ -350,7 +388,5 @@ int main(void)
         cmocka_unit_test(inside_itself),
         cmocka_unit_test(calls_wait),
     };
-    begun = listed;
-    snib__api_init(); /* else it would not be linked */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,9 +114,10 @@ MUTANTS = [
     ),
     Mutant(
         "a child of a fork beside the first client is stuck in a fork of its own",
-        "api/client.c",
-        "__attribute__((constructor)) void snib__api_init(void)",
-        "void snib__api_init(void)",
+        "api/exit.c",
+        "    if (!exit_fork_known)\n"
+        "        pthread_atfork(",
+        "    pthread_atfork(",
         "unit_forks",
     ),
     Mutant(
