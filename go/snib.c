@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "21c8cbfc12c7e7a0"
+#define SNIB_BUILD_ID "fc877bed5209d77a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -12150,7 +12150,7 @@ struct snib__resolve {
     _Atomic int done;
     int bell; /* rings when done */
     bool used;
-    int result;
+    int result, short_of; /* short_of: errno, if the system was short of something */
     snib__time ended_at;
     struct addrinfo *addresses;
     char port[8];
@@ -12171,7 +12171,9 @@ static void sock_resolve_put(struct snib__resolve *resolve)
 static void *sock_resolve_main(void *argument)
 {
     struct snib__resolve *resolve = argument;
+    errno = 0;
     resolve->result = snib__sys_resolve(resolve->host, resolve->port, false, &resolve->addresses);
+    resolve->short_of = snib__sys_short(errno) ? errno : 0;
     resolve->ended_at = snib__now();
     atomic_store(&resolve->done, 1);
     snib__sys_ring(resolve->bell);
@@ -12398,8 +12400,8 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     if (sock->resolve && sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
         sock->resolve->used = true;
         if (sock->resolve->result != 0) {
-            *out_code = SNIB_ERESOLVE;
-            *out_errno = 0;
+            *out_errno = sock->resolve->short_of;
+            *out_code = *out_errno ? SNIB_EUNREACHABLE : SNIB_ERESOLVE;
             return -1;
         }
         sock_order(sock, now);

@@ -27,14 +27,19 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     return no_threads ? EAGAIN : __real_pthread_create(thread, attr, run, argument);
 }
 
-/* No descriptor is left: the lowest free number is the limit. */
-static void allow_none(void)
+/* So many descriptors are left, above the lowest free number. */
+static void allow(rlim_t n)
 {
     int lowest = fcntl(0, F_DUPFD, 0);
     assert_true(lowest > 0);
     close(lowest);
-    struct rlimit none = {(rlim_t)lowest, usual.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct rlimit few = {(rlim_t)lowest + n, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+}
+
+static void allow_none(void)
+{
+    allow(0);
 }
 
 static void allow_again(void)
@@ -144,13 +149,28 @@ static void connection_is_refused(void **state)
     snib_client_free(client);
 }
 
+/* There is one for the wait for a lookup, but none for the lookup: that says nothing about the host name. */
+static void lookup_is_refused(void **state)
+{
+    (void)state;
+    snib_client *client = NULL;
+    snib_error error = {0};
+    assert_int_equal(snib_client_open("redis://nowhere.test?patience=300ms", NULL, &client, NULL),
+                     SNIB_OK);
+    allow(1);
+    int code = snib_client_ping(client, -1, &error);
+    allow_again();
+    assert_int_equal(code, SNIB_ECONNECT);
+    assert_non_null(strstr(error.text, strerror(EMFILE)));
+    snib_client_free(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(client_is_refused),
-        cmocka_unit_test(queue_is_refused),
-        cmocka_unit_test(thread_is_refused),
-        cmocka_unit_test(connection_is_refused),
+        cmocka_unit_test(client_is_refused), cmocka_unit_test(queue_is_refused),
+        cmocka_unit_test(thread_is_refused), cmocka_unit_test(connection_is_refused),
+        cmocka_unit_test(lookup_is_refused),
     };
     getrlimit(RLIMIT_NOFILE, &usual);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,6 +283,13 @@ MUTANTS = [
         "unit_tls_memory",
     ),
     Mutant(
+        "a lookup without a descriptor says that there is no such host",
+        "driver/sock.c",
+        "resolve->short_of = snib__sys_short(errno) ? errno : 0;",
+        "resolve->short_of = 0;",
+        "unit_limits",
+    ),
+    Mutant(
         "a password file is read on a stack that is too small",
         "driver/sys.c",
         "if (stack || usual < least)",
