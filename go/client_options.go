@@ -74,8 +74,8 @@ func Patience(d time.Duration) Option {
 	return func(o *clientOptions) { o.patience = atLeastTick(d) }
 }
 
-// TryTimeout is the option try_timeout: how long a call that does not wait, or only briefly, tolerates an
-// unreachable server. It takes 1ms to 24h and defaults to 1s.
+// TryTimeout is the option try_timeout: how long a wait of 0, or a very short one, tolerates an unreachable
+// server. It takes 1ms to 24h and defaults to 1s.
 func TryTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.tryTimeout = atLeastTick(d) }
 }

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fc877bed5209d77a"
+#define SNIB_BUILD_ID "3c8a35f32f5dda9d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -7891,7 +7891,7 @@ X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait, or only briefly, tolerates an unreachable server")
+  "how long a wait of 0, or a very short one, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",
@@ -7975,7 +7975,7 @@ X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait, or only briefly, tolerates an unreachable server")
+  "how long a wait of 0, or a very short one, tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter retries at least this often")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 64, "none:-1 0:-1",

@@ -31,8 +31,8 @@ class Options:
                         same again to resolve it (3s)
     reply_timeout       if a reply takes longer, the connection is closed (3s)
     patience            how long an operation tolerates an unreachable server (5s)
-    try_timeout         how long a call that does not wait, or only briefly, tolerates an
-                        unreachable server (1s)
+    try_timeout         how long a wait of 0, or a very short one, tolerates an unreachable
+                        server (1s)
     recheck             a waiter retries at least this often (3s)
     handover_max        consecutive hand-overs inside this process (64)
     waiters_max         concurrent operations; any more are refused, except releases and
