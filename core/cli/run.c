@@ -43,6 +43,7 @@
 #include <unistd.h>
 
 #define SAY_MIN_MS 10 /* between two messages to the guardian that the lock is held */
+#define LOST_MS 1000  /* ... that it is lost */
 
 struct run {
     const struct cli *cli;
@@ -60,9 +61,8 @@ struct run {
     int key;              /* the signal of a key that is to end snib; 0: none */
     pid_t key_to;         /* and its whole group: 0, or only snib: its pid */
     bool is_started;
-    bool is_loss_passed_on; /* the guardian knows of it */
-    bool wants_terminal;    /* COMMAND has asked for it */
-    bool is_lent;           /* it was given to COMMAND's group, and not taken back */
+    bool wants_terminal; /* COMMAND has asked for it */
+    bool is_lent;        /* it was given to COMMAND's group, and not taken back */
 };
 
 /* ---- Signals and the terminal ---------------------------------------------------------------- */
@@ -169,13 +169,11 @@ static void on_ended(struct run *run, int code, int killed_by)
 
 /* ---- The hold and the guardian --------------------------------------------------------------- */
 
-/* Tell the guardian of a loss. */
+/* Tell the guardian of a loss, again and again: that continues it if it was stopped meanwhile. */
 static void pass_loss_on(struct run *run)
 {
-    if (!run->take.is_lost || run->is_loss_passed_on)
-        return;
-    run->is_loss_passed_on = true;
-    tell_guard(run, GUARD_LOST, 0);
+    if (run->take.is_lost)
+        tell_guard(run, GUARD_LOST, 0);
 }
 
 /* Tell the guardian until when the lock is held; word: GUARD_GO or GUARD_HELD.  Returns the
@@ -327,7 +325,7 @@ static int loop(struct run *run)
     int code = -1;
     while (code < 0) {
         int left_ms = !run->is_started    ? take_left_ms(&run->take)
-                      : run->take.is_lost ? -1
+                      : run->take.is_lost ? LOST_MS
                                           : keep_telling(run);
         if (poll(fds, 3, left_ms) < 0 && errno != EINTR)
             return cli_fail_errno(run->cli, "poll");

@@ -382,6 +382,18 @@ class Guard(CommandCase):
         self.assertEqual(self.end(process)[0], LOST)
         self.assertEqual(alive("lost"), [])
 
+    def test_guardian_that_is_stopped_after_the_loss(self):
+        """snib continues it, so that SIGKILL follows SIGTERM."""
+        process = self.hold("stopped:after", "--lease", LEASE, "--kill-after", "2s",
+                            script="trap 'echo term' TERM; echo ready; while :; do sleep .02; done")
+        guardian = children(process.pid)[0]
+        self.server("DEL", "stopped:after")
+        while process.stdout.readline() != "term\n":
+            pass
+        os.kill(guardian, signal.SIGSTOP)
+        self.assertEqual(process.wait(60), LOST)
+        self.assertEqual(alive("stopped:after"), [])
+
     def test_lost_while_the_command_is_stopped(self):
         """It is continued, so that it can clean up."""
         told = f"{self.folder.name}/told"
