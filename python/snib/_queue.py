@@ -6,11 +6,12 @@ the guide shows trio.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any, NamedTuple, cast
-from weakref import WeakValueDictionary
+from weakref import KeyedRef
 
 from . import _core, _kinds
 from ._base import BaseNamed
@@ -54,7 +55,8 @@ class Queue:
         self._tickets = itertools.count(1)
         self._running: dict[int, int] = {}
         self._locks: dict[int, BaseNamed] = {}
-        self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
+        self._holds: dict[int, KeyedRef[int, Hold]] = {}
+        self._gone = functools.partial(_core.forget_dead, self._holds)  # runs no Python, see bindings/python_drop.c
         self._taken: dict[int, list[Any]] = {}  # out of the core's queue, by the thread that drains
 
     def fileno(self) -> int:
@@ -153,7 +155,8 @@ class Queue:
             event.result._stage = OWNED
 
     def _lost(self, ticket: int, reason: int) -> Event:
-        hold = self._holds.get(ticket)
+        known = self._holds.get(ticket)
+        hold = None if known is None else known()
         if hold is not None:
             return Event(ticket, hold._loss(), True)
         why = _core.reason_text(reason)
@@ -167,5 +170,6 @@ class Queue:
             return Event(ticket, cast("Error", value), False)
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)
-        hold = self._holds[ticket] = Hold(lock, cast("_core.HoldHandle", value))
+        hold = Hold(lock, cast("_core.HoldHandle", value))
+        self._holds[ticket] = KeyedRef(hold, self._gone, ticket)
         return Event(ticket, hold, False)

@@ -6,6 +6,7 @@ there would.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import dis
 import functools
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 import snib
+import snib.aio
 from snib._reader import Reader
 
 from support import PATIENCE, TIDY, Program, Server, eventually
@@ -329,7 +331,38 @@ def test_dropping_runs_nothing_in_python(server: Server) -> None:
             sys.settrace(trace)
             things.clear()
             sys.settrace(None)
+        queue = snib.Queue(client)
+        queue.acquire(client.lock("x"))
+        select.select([queue.fileno()], [], [], PATIENCE)
+        holds: list[Any] = []
+        while not holds:
+            holds += [event.result for event in queue.drain()]
+        holds[0].release()
+        sys.settrace(trace)
+        holds.clear()
+        sys.settrace(None)
         server.admin.delete("p", "{p}:timeout")
+    assert began == []
+
+
+def test_dropping_what_was_awaited_runs_nothing_in_python(server: Server) -> None:
+    began: list[str] = []
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        began.append(f"{frame.f_code.co_name} in {frame.f_code.co_filename}")
+
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            things: list[Any] = [client.lock("x").hold(), client.lock("y").hold()]
+            things.append(await things[0])
+            await things[2].release()
+            async with things[1]:
+                pass
+            sys.settrace(trace)
+            things.clear()
+            sys.settrace(None)
+
+    asyncio.run(main())
     assert began == []
 
 

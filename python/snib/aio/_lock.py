@@ -234,7 +234,7 @@ class _Blocks:
         return known is not None and known() is hold
 
 
-class Holding:
+class Holding(_core.Droppable):
     """What hold() of a lock returns: `async with` it, or `await` it for the hold.
 
     `async with` cancels its body if the hold is lost, and then raises Lost.  A hold that was
@@ -243,27 +243,27 @@ class Holding:
     nothing, and is warned of.
     """
 
-    __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks", "_is_used")
+    __slots__ = ("_lock", "_caller", "_n", "_wait", "_blocks", "_stage")
 
     def __init__(self, lock: Holdable, n: int, wait: int) -> None:
-        self._is_used = True  # until it can be
         self._lock = lock
         self._caller = lock._caller()
         self._n = n
         self._wait = wait
         self._blocks = _Blocks()
-        self._is_used = False
+        self._stage = OWNED  # until it is used
 
-    def __del__(self) -> None:
-        if not self._is_used:
-            warn(
-                f"hold() of {self._lock!r} was neither awaited nor entered, so nothing is locked",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    def _abandon(self) -> None:
+        """Called when it is dropped while it is OWNED: nothing in Python runs as one that was used goes."""
+        self._stage = LEAVING
+        warn(
+            f"hold() of {self._lock!r} was neither awaited nor entered, so nothing is locked",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     async def _get(self) -> Hold:
-        self._is_used = True
+        self._stage = GIVEN_BACK
         hold = await self._lock._try(self._caller, self._n, self._wait)
         if hold is None:
             raise self._lock._refusal(self._wait)
