@@ -108,6 +108,9 @@ class Kept(Generic[H]):
             found[1]._stage = LEAVING  # in case a signal interrupts before the release
         entry = self._holds.pop(number, None)
         _strong.pop(number, None)
+        if number == self._newest:  # or else each of thousands that follow would have to be looked for
+            left = [*self._holds]
+            self._newest = left[-1] if left else -1
         return entry
 
     def clear(self) -> None:

@@ -132,6 +132,20 @@ def test_equal_amounts_need_no_search(pool, monkeypatch: pytest.MonkeyPatch) -> 
     pool.release(3)
 
 
+def test_the_newest_needs_no_search(pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands would look through each other."""
+
+    def search(*_: object) -> None:
+        raise AssertionError("there was a search")
+
+    with pool:
+        for _ in range(2):
+            assert pool.acquire()
+    monkeypatch.setattr("snib._kept.Kept._order", search)
+    for _ in range(2):
+        pool.release()
+
+
 def test_amounts_that_need_a_search(pool) -> None:
     pool.add(7)
     for n in (2, 2, 3):  # the newest first: 3 and nothing that fits beside it
