@@ -5,17 +5,20 @@
  * be done twice; `slot` is a list that says how far they came.  (In Python 3.10 a handler may run anywhere, and so also
  * in the step that leads from hold() to __enter__.) */
 #include "python_calls.h"
+#include <stdbool.h>
 
 #define SCOPE_TRIES 3 /* signals in a row */
 
 static PyObject *scope_enter_name, *scope_exit_name, *scope_gone_name;
 
-/* Call self._leave(slot, failed) until it has come to its end; the exception that is set stays. */
-static void scope_leave(PyObject *self, PyObject *slot)
+/* Call self._leave(slot, failed) until it has come to its end, if something is held: by the block, or since before it.
+ * The exception that is set stays. */
+static void scope_leave(PyObject *self, PyObject *slot, bool held)
 {
     PyObject *type, *value, *trace, *done = NULL;
     PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < SCOPE_TRIES && !done; i++) {
+    held = held || snib__py_stage(self) == snib__py_owned;
+    for (int i = 0; held && i < SCOPE_TRIES && !done; i++) {
         done = PyObject_CallMethodObjArgs(self, scope_exit_name, slot, Py_True, NULL);
         PyErr_Clear();
     }
@@ -30,8 +33,8 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused)
     if (!slot)
         return NULL;
     hold = PyObject_CallMethodObjArgs(self, scope_enter_name, slot, NULL);
-    if (!hold && PyList_Size(slot) > 0)
-        scope_leave(self, slot);
+    if (!hold)
+        scope_leave(self, slot, PyList_Size(slot) > 0);
     Py_DECREF(slot);
     return hold;
 }
@@ -47,7 +50,7 @@ static PyObject *scope_exit(PyObject *self, PyObject *args)
     done = PyObject_CallMethodObjArgs(self, scope_exit_name, slot,
                                       error == Py_None ? Py_False : Py_True, NULL);
     if (!done)
-        scope_leave(self, slot);
+        scope_leave(self, slot, true);
     Py_DECREF(slot);
     return done;
 }

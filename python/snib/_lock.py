@@ -296,11 +296,6 @@ class AnyLock(Holdable):
         hold._stage = OWNED
         return hold
 
-    def _hold_into(self, slot: list[Hold], *, timeout: float | None = None) -> None:
-        """As hold(), into the slot: a signal's exception as it returns leaves the hold to the caller."""
-        slot.append(self._hold(1, wait_ms(timeout)))
-        slot[0]._stage = OWNED
-
     def protect(self, *, timeout: float | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """A decorator: each call of the function runs under the lock.
 

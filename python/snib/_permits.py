@@ -61,10 +61,6 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
         hold._stage = OWNED
         return hold
 
-    def _hold_into(self, slot: list[Hold], *, n: int = 1, timeout: float | None = None) -> None:
-        slot.append(self._hold(_kinds.number(n), wait_ms(timeout)))
-        slot[0]._stage = OWNED
-
     def protect(
         self, *, n: int = 1, timeout: float | None = None
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -23,6 +23,8 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
+from itertools import starmap
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -44,6 +46,7 @@ from ._client import BaseClient, Stats
 from ._codes import Busy, Lost, Timeout
 from ._error import Error
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
+from ._hold import OWNED
 from ._links import Holder, Holders
 
 __all__ = [
@@ -336,8 +339,10 @@ class _Ending:
 # ---- Programs with threads -----------------------------------------------------------------------
 
 
-class TracedHold(_Held[protocols.Hold]):
+class TracedHold(_core.Scope, _Held[protocols.Hold]):
     """A hold with a span; `hold` is the original, for whatever else it has."""
+
+    _stage = OWNED  # before its block begins, which a failure on entry leaves, too: see bindings/python_scope.c
 
     @property
     def lost(self) -> protocols.Loss:
@@ -350,20 +355,22 @@ class TracedHold(_Held[protocols.Hold]):
         with self._ending():
             self.hold.release()
 
-    def __enter__(self) -> TracedHold:
+    # The steps of __enter__ and __exit__, as those of TracedLock.
+
+    def _enter(self, slot: list[Any]) -> TracedHold:
         self.hold.__enter__()
         self._begin_within()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _leave(self, slot: list[Any], failed: bool) -> None:
+        error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
         self._end_within()
         with self._ending():
-            self.hold.__exit__(kind, error, trace)
+            self.hold.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> TracedHold: ...
 
 
 class TracedLock(_core.Scope, _Traced[protocols.Lock]):
@@ -384,44 +391,34 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
         self.lock.release(*arguments)
 
     def hold(self, *, timeout: float | None = None, **options: Any) -> TracedHold:
-        """As the lock's own."""
-        return self._hold([], timeout, options)
-
-    def _hold(
-        self, slot: list[TracedHold], timeout: float | None, options: dict[str, Any]
-    ) -> TracedHold:
-        """Acquire, into the slot, too; what a signal's exception takes from the program is released."""
-        into = getattr(self.lock, "_hold_into", None)  # which others' locks do not have
+        """As the lock's own.  What a signal's exception takes from the program is released."""
+        acquire = partial(self.lock.hold, timeout=timeout, **options)
         holds: list[protocols.Hold] = []
         try:
             with self._waiting():
-                if into is None:
-                    holds.append(self.lock.hold(timeout=timeout, **options))
-                else:
-                    into(holds, timeout=timeout, **options)
-            slot.append(TracedHold(self, holds[0]))
+                holds.extend(starmap(acquire, [()]))  # from C, which leaves no step between the grant and the list
+            held = TracedHold(self, holds[0])
         except BaseException:
             for hold in holds:
                 with contextlib.suppress(Error):
                     hold.release()
             raise
-        return slot[0]
+        return held
 
     # The steps of __enter__ and __exit__, see bindings/python_scope.c: a signal's exception may end
     # each of them between any two operations; another call of _leave() then finishes the work.
 
     def _enter(self, slot: list[TracedHold]) -> TracedHold:
-        hold = self._hold(slot, None, {})
-        hold.__enter__()
-        self._note(hold)
-        return hold
+        slot.extend(starmap(self.hold, [()]))  # likewise
+        slot[0].__enter__()
+        self._note(slot[0])
+        return slot[0]
 
     def _leave(self, slot: list[TracedHold], failed: bool) -> None:
         if not slot:
             slot.append(self._noted())
-        error = (sys.exc_info()[1] or _UNSHOWN) if failed else None
         self._forget(slot[0])
-        slot[0].__exit__(type(error) if error else None, error, None)
+        slot[0]._leave([], failed)
 
     if TYPE_CHECKING:
 

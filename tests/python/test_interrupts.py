@@ -182,12 +182,13 @@ def test_such_a_leak_is_seen(server: Server) -> None:
         del KINDS["naive"]
 
 
-def test_with_a_traced_lock(server: Server) -> None:
+@pytest.mark.parametrize("block", [plain, held])
+def test_with_a_traced_lock(server: Server, block: Callable[[Any], Any]) -> None:
     traced = pytest.importorskip("snib.opentelemetry").traced
     provider = pytest.importorskip("opentelemetry.sdk.trace").TracerProvider()
 
     def use(lock: Any) -> Any:
-        return contextvars.copy_context().run(plain, lock)  # an interrupt may leave its span the current one
+        return contextvars.copy_context().run(block, lock)  # an interrupt may leave its span the current one
 
     KINDS["traced"] = lambda client: traced(client.lock("x"), tracer_provider=provider)
     try:

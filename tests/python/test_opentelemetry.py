@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import anyio
 import pytest
@@ -663,6 +664,28 @@ def test_fakes(spans: Spans) -> None:
     spans.take()
     asyncio.run(main())
     assert spans.take() == RELEASED
+
+
+def test_a_lock_that_wraps_another(client: snib.Client, spans: Spans) -> None:
+    """Its hold() is the one that is called, although it has whatever the other one has."""
+
+    class Wrapped(FakeLock):
+        def hold(self, *, timeout: float | None = None) -> Any:
+            used.append(timeout)
+            return lock.hold(timeout=timeout)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lock, name)
+
+    used: list[float | None] = []
+    lock = client.lock("a")
+    with traced(Wrapped(), tracer_provider=spans.provider).hold(timeout=2) as hold:
+        hold.check()
+    assert used == [2]
+    double = mock.create_autospec(snib.Lock, instance=True)
+    double.hold.return_value = FakeLock().hold()
+    with traced(double, tracer_provider=spans.provider).hold(timeout=2):
+        double.hold.assert_called_once_with(timeout=2)
 
 
 def test_what_is_no_lock(client: snib.Client) -> None:
