@@ -197,6 +197,39 @@ def test_with_a_traced_lock(server: Server, block: Callable[[Any], Any]) -> None
         del KINDS["traced"]
 
 
+async def held_by_a_task(lock: Any) -> None:
+    async with lock.hold(timeout=30):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_with_a_hold_in_a_task(server: Server) -> None:
+    """It is released at the close of its client, if not before, and never left to its lease."""
+
+    class InTask(Interrupted):
+        def __call__(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+            caller: FrameType | None = frame
+            while caller and caller.f_code is not held_by_a_task.__code__:
+                caller = caller.f_back
+            return super().__call__(frame, event, _) if caller else None
+
+    async def interrupted(n: int) -> bool:
+        async with snib.aio.connect(server.url, lease=600) as client:
+            with InTask(n, False) as steps:
+                await asyncio.gather(held_by_a_task(client.lock("x")), return_exceptions=True)
+        try:
+            eventually(lambda: not server.admin.exists("x"), TIDY)
+        except AssertionError:
+            pytest.fail(f"an interrupt at step {n} leaves the lock")
+        return steps.fired
+
+    asyncio.run(interrupted(sys.maxsize))  # in some Pythons a function has steps only when it is traced again
+    for n in itertools.count():
+        if not asyncio.run(interrupted(n)):
+            break
+    assert n > 20
+
+
 def test_the_start_of_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call that blocks signals for the new thread runs the handlers of those that came before."""
     mask = signal.pthread_sigmask

@@ -267,14 +267,18 @@ class Holding(_core.Droppable):
         hold = await self._lock._try(self._caller, self._n, self._wait)
         if hold is None:
             raise self._lock._refusal(self._wait)
+        return hold
+
+    async def _own(self) -> Hold:
+        hold = await self._get()
         hold._stage = OWNED
         return hold
 
     def __await__(self) -> Generator[Any, None, Hold]:
-        return self._get().__await__()
+        return self._own().__await__()
 
     async def __aenter__(self) -> Hold:
-        hold = await self._get()
+        hold = await self._get()  # the block's, not the program's: released if a signal's exception drops it
         guard = self._lock._client._loop().guard(hold)
         self._blocks.begin(self._lock._caller(), hold, guard)
         return hold
