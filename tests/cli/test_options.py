@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The options of snib run: times, limits, exit codes, and what it says when one is wrong."""
+import os
 import time
 import unittest
 
@@ -87,6 +88,7 @@ class Options(CommandCase):
                 if end == "kill":
                     process.kill()
                 got, text = self.end(process)
+                os.remove(f"{self.folder.name}/go")
                 self.assertEqual(got, code)
                 self.assertNotIn("told", text)
                 self.assertFree(end)
