@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3c8a35f32f5dda9d"
+#define SNIB_BUILD_ID "c30387a5d0bdbf6f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15053,6 +15053,7 @@ struct snib__gate {
 /* Before a gate in memory, in a cluster only: the gates of its slot. */
 struct snib__neighbours {
     struct snib__gate *next, **at; /* at: NULL: it is in no slot */
+    snib__time moved_at;           /* when another node began to serve it; 0: never */
 };
 
 static inline struct snib__neighbours *snib__gate_neighbours(const struct snib__gate *gate)
@@ -15278,6 +15279,13 @@ struct snib__engine {
     uint32_t log_head, log_n;
 };
 
+/* Another node has served the name since then, also if the present one has it back. */
+static inline bool snib__gate_moved(const struct snib__engine *e, const struct snib__gate *gate,
+                                    snib__time since)
+{
+    return e->slots && since < snib__gate_neighbours(gate)->moved_at;
+}
+
 /* timer.c */
 /* Reserve room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
@@ -15337,7 +15345,7 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
-/* In a cluster: another node serves the request's name since.  ASK has not brought it here, and it may be sent twice. */
+/* What the node said to the request counts for itself only: another one serves its name since. */
 bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request);
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
@@ -23455,13 +23463,12 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__
 
 /* The carrier will apply it, perhaps only when the former lease is over. */
 static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                           int64_t granted_ms, int64_t assured_ms, snib__time now)
+                           int64_t granted_ms, snib__time now)
 {
     snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
     if (hold->lease_ms && deadline > hold->deadline)
         hold->deadline = deadline;
-    if (assured_ms)
-        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+    snib__watchdog_assured(hold, granted_ms, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 
@@ -23497,16 +23504,12 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        /* else the next server of the name has still to tell, and to give the lease */
-        bool serves = op->link && op->link->node == hold->gate->node;
-        int64_t granted_ms = extend_ms(e, op), assured_ms = serves ? granted_ms : 0;
         op->asked->sent_at = sent_at;
         if (op->asked->only)
-            extend_granted(e, hold, sent_at, granted_ms, assured_ms, now);
+            extend_granted(e, hold, sent_at, extend_ms(e, op), now);
         else
-            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, assured_ms, now);
-        if (!serves)
-            snib__watchdog_single(e, hold, granted_ms, now);
+            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, extend_ms(e, op),
+                         now);
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
@@ -26068,6 +26071,7 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
+        hold->flags &= (uint16_t)~SNIB__PROMISED;
         if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
             continue;
         hold->flags |= SNIB__INHERITED;
@@ -26086,6 +26090,7 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     if (!snib__outer_is(gate))
         move_holds(e, gate, node, moved);
     gate->node = node;
+    snib__gate_neighbours(gate)->moved_at = now;
     if (gate->waitq)
         snib__chan_move(e, gate->waitq, node, now);
     bool used = gate->active || (gate->waitq && gate->waitq->head);
@@ -26401,11 +26406,18 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
+/* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
+ * was answered. */
 bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
-    return e->slots && !request->asking && snib__request_node(request) != link->node &&
-           !snib__sent_once(request);
+    const struct snib__op *op = request->subject;
+    const struct snib__hold *hold = request->subject;
+    const struct snib__gate *gate = request->kind == SNIB__REQ_ASK ? op->gate : hold->gate;
+    if (!e->slots || !gate || snib__sent_once(request))
+        return false;
+    bool moved = snib__gate_moved(e, gate, request->sent_at), elsewhere = gate->node != link->node;
+    return request->asking ? moved && elsewhere : moved || elsewhere;
 }
 
 /* What a former server has released, the next one may still have. */
@@ -26554,7 +26566,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         node_failed_over(e, node, now);
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
     /* it may still be connected to the old server */
-    if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
+    if ((other || replaced) && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
         snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
@@ -26656,11 +26668,13 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
     return true;
 }
 
-/* What a former server says of a grant is as good as no reply. */
+/* What a former server says of a grant, or of another lease, is as good as no reply. */
 static bool node_grants_no_more(const struct snib__engine *e, const struct snib__link *link,
                                 const struct snib__request *request)
 {
-    bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
+    bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER ||
+                  (request->kind == SNIB__REQ_ASK &&
+                   ((struct snib__op *)request->subject)->kind == SNIB__OP_EXTEND);
     return grants && snib__node_is_former(e, link, request);
 }
 
@@ -31137,9 +31151,10 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
 }
 
 /* Another node serves the name since, and has still to tell. */
-static bool watchdog_moved(const struct snib__batch *batch, struct snib__hold *hold, snib__time now)
+static bool watchdog_moved(const struct snib__engine *e, const struct snib__batch *batch,
+                           struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
-    if (batch->node == hold->gate->node)
+    if (batch->node == hold->gate->node && !snib__gate_moved(e, hold->gate, sent_at))
         return false;
     if (watchdog_has_fixed(hold))
         watchdog_ask_later(hold, now);
@@ -31171,14 +31186,14 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
+        if (watchdog_moved(e, batch, hold, sent_at, now))
+            continue;
         if (lost && (hold->flags & SNIB__INHERITED))
             reason = SNIB_REASON_FAILOVER;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        if (watchdog_moved(batch, hold, now))
-            continue;
         snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;

@@ -133,13 +133,12 @@ static void extend_apply(struct snib__engine *e, struct snib__hold *hold, snib__
 
 /* The carrier will apply it, perhaps only when the former lease is over. */
 static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                           int64_t granted_ms, int64_t assured_ms, snib__time now)
+                           int64_t granted_ms, snib__time now)
 {
     snib__time deadline = snib__lease_end(sent_at, (snib__time)granted_ms * SNIB__MS);
     if (hold->lease_ms && deadline > hold->deadline)
         hold->deadline = deadline;
-    if (assured_ms)
-        snib__watchdog_assured(hold, assured_ms, sent_at, now);
+    snib__watchdog_assured(hold, granted_ms, sent_at, now);
     snib__hold_arm(e, hold, now);
 }
 
@@ -175,16 +174,12 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
     if (op->done)
         return;
     if (held && array && n == 1) {
-        /* else the next server of the name has still to tell, and to give the lease */
-        bool serves = op->link && op->link->node == hold->gate->node;
-        int64_t granted_ms = extend_ms(e, op), assured_ms = serves ? granted_ms : 0;
         op->asked->sent_at = sent_at;
         if (op->asked->only)
-            extend_granted(e, hold, sent_at, granted_ms, assured_ms, now);
+            extend_granted(e, hold, sent_at, extend_ms(e, op), now);
         else
-            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, assured_ms, now);
-        if (!serves)
-            snib__watchdog_single(e, hold, granted_ms, now);
+            extend_apply(e, hold, (snib__time)op->asked->n * SNIB__MS, sent_at, extend_ms(e, op),
+                         now);
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {

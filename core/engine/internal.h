@@ -176,6 +176,7 @@ struct snib__gate {
 /* Before a gate in memory, in a cluster only: the gates of its slot. */
 struct snib__neighbours {
     struct snib__gate *next, **at; /* at: NULL: it is in no slot */
+    snib__time moved_at;           /* when another node began to serve it; 0: never */
 };
 
 static inline struct snib__neighbours *snib__gate_neighbours(const struct snib__gate *gate)
@@ -401,6 +402,13 @@ struct snib__engine {
     uint32_t log_head, log_n;
 };
 
+/* Another node has served the name since then, also if the present one has it back. */
+static inline bool snib__gate_moved(const struct snib__engine *e, const struct snib__gate *gate,
+                                    snib__time since)
+{
+    return e->slots && since < snib__gate_neighbours(gate)->moved_at;
+}
+
 /* timer.c */
 /* Reserve room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
@@ -460,7 +468,7 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
-/* In a cluster: another node serves the request's name since.  ASK has not brought it here, and it may be sent twice. */
+/* What the node said to the request counts for itself only: another one serves its name since. */
 bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request);
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,

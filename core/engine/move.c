@@ -13,6 +13,7 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
+        hold->flags &= (uint16_t)~SNIB__PROMISED;
         if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
             continue;
         hold->flags |= SNIB__INHERITED;
@@ -31,6 +32,7 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     if (!snib__outer_is(gate))
         move_holds(e, gate, node, moved);
     gate->node = node;
+    snib__gate_neighbours(gate)->moved_at = now;
     if (gate->waitq)
         snib__chan_move(e, gate->waitq, node, now);
     bool used = gate->active || (gate->waitq && gate->waitq->head);

@@ -229,11 +229,18 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
+/* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
+ * was answered. */
 bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
-    return e->slots && !request->asking && snib__request_node(request) != link->node &&
-           !snib__sent_once(request);
+    const struct snib__op *op = request->subject;
+    const struct snib__hold *hold = request->subject;
+    const struct snib__gate *gate = request->kind == SNIB__REQ_ASK ? op->gate : hold->gate;
+    if (!e->slots || !gate || snib__sent_once(request))
+        return false;
+    bool moved = snib__gate_moved(e, gate, request->sent_at), elsewhere = gate->node != link->node;
+    return request->asking ? moved && elsewhere : moved || elsewhere;
 }
 
 /* What a former server has released, the next one may still have. */
@@ -382,7 +389,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         node_failed_over(e, node, now);
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
     /* it may still be connected to the old server */
-    if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
+    if ((other || replaced) && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
         snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
@@ -484,11 +491,13 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
     return true;
 }
 
-/* What a former server says of a grant is as good as no reply. */
+/* What a former server says of a grant, or of another lease, is as good as no reply. */
 static bool node_grants_no_more(const struct snib__engine *e, const struct snib__link *link,
                                 const struct snib__request *request)
 {
-    bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER;
+    bool grants = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_TRANSFER ||
+                  (request->kind == SNIB__REQ_ASK &&
+                   ((struct snib__op *)request->subject)->kind == SNIB__OP_EXTEND);
     return grants && snib__node_is_former(e, link, request);
 }
 

@@ -471,9 +471,10 @@ static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib
 }
 
 /* Another node serves the name since, and has still to tell. */
-static bool watchdog_moved(const struct snib__batch *batch, struct snib__hold *hold, snib__time now)
+static bool watchdog_moved(const struct snib__engine *e, const struct snib__batch *batch,
+                           struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
-    if (batch->node == hold->gate->node)
+    if (batch->node == hold->gate->node && !snib__gate_moved(e, hold->gate, sent_at))
         return false;
     if (watchdog_has_fixed(hold))
         watchdog_ask_later(hold, now);
@@ -505,14 +506,14 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         if (hold->number != batch->of[i].number || later || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
+        if (watchdog_moved(e, batch, hold, sent_at, now))
+            continue;
         if (lost && (hold->flags & SNIB__INHERITED))
             reason = SNIB_REASON_FAILOVER;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;
         }
-        if (watchdog_moved(batch, hold, now))
-            continue;
         snib__watchdog_assured(hold, batch->lease_ms, sent_at, now);
         if (batch->asks)
             continue;

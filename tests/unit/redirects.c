@@ -572,8 +572,7 @@ static void former_server_confirms_nothing(void **state)
 {
     (void)state;
     int32_t code;
-    for (int way = 0; way < 3;
-         way++) { /* a renewal, an extension, a question about a fixed lease */
+    for (int way = 0; way < 4; way++) { /* a renewal, an extension, a question, a first lease */
         struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
         const struct snib__cluster *cluster = engine->map;
         struct snib__hold *hold = held(engine, "foo");
@@ -605,7 +604,8 @@ static void former_server_confirms_nothing(void **state)
     }
 }
 
-/* What the former server has still extended is extended at the next one, too, which may have the lease before. */
+/* What the former server has still extended is extended at the next one, which may have the lease before: the hold has that
+ * until the next one has answered. */
 static void former_server_extends_for_itself(void **state)
 {
     (void)state;
@@ -617,14 +617,17 @@ static void former_server_extends_for_itself(void **state)
     snib__engine_extend(engine, hold, 5 * SECOND, now, &code);
     pass(engine, hold->deadline - SECOND);
     peers[1].silent = peers[2].silent = true;
-    snib__engine_extend(engine, hold, 0, now, &code);
+    const struct snib__op *op = snib__engine_extend(engine, hold, 0, now, &code);
     snib__map_told(engine, snib__slot("foo", 3), cluster->owner[snib__slot("bar", 3)], now);
     peers[1].silent = false;
     serve(engine);
-    assert_true(hold->deadline > now + 29 * SECOND);
+    assert_false(op->done);
+    assert_true(hold->deadline <= now + SECOND);
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     peers[2].silent = false;
     serve(engine);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_true(hold->deadline > now + 29 * SECOND);
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     assert_int_equal(peers[2].lease_ms, 30000);
     snib__engine_free(engine);
@@ -697,6 +700,38 @@ static void former_server_passes_nothing_on(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor does a message that came from it before, while a request was on its way that it has redirected since. */
+static void former_server_promises_nothing(void **state)
+{
+    (void)state;
+    char text[80], channel[SNIB__CHANNEL_MAX], message[400], move[64];
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    held(engine, "{foo}1");
+    held(engine, "bar"); /* 5061, at c */
+    peers[1].says = peers[2].says = "*3\r\n:20000\r\n:0\r\n:1000";
+    peers[1].times = peers[2].times = -1;
+    struct snib__gate *fair = gate(engine, SNIB_FAIR, "foo");
+    const struct snib__op *op = acquire(engine, fair, 0);
+    pass(engine, now + SECOND / 10);
+    moved(move, "foo", 'c');
+    peers[1].says = move;
+    for (int i = 0; op->hold->phase == SNIB__PLACED; i++) {
+        assert_true(i < 100);
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(op->hold->phase, SNIB__TRYING);
+    size_t n = fair->kind->channel(channel, engine, fair, 0);
+    snprintf(text, sizeof text, "%llu:0:4000:1400", (unsigned long long)op->hold->number);
+    snprintf(message, sizeof message, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%.*s\r\n$%zu\r\n%s\r\n", n,
+             (int)n, channel, strlen(text), text);
+    snib__engine_input(engine, &fair->node->links[SNIB__PUBSUB], message, strlen(message), now);
+    pass(engine, now + 2 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
 /* Nor is a grant that waits for the former server's replicas, of which the next one may have been none. */
 static void former_server_replicates_for_itself(void **state)
 {
@@ -723,6 +758,27 @@ static void former_server_replicates_for_itself(void **state)
     peers[2].says = NULL;
     pass(engine, now + 6 * SECOND);
     acquired(engine, op);
+    snib__engine_free(engine);
+}
+
+/* A server that has its slot back was another one's replica meanwhile: it may have lost what it granted before. */
+static void slot_back_has_forgotten(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    const uint16_t slot = snib__slot("foo", 3);
+    held(engine, "{foo}1");
+    held(engine, "bar"); /* 5061, at c */
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    const uint16_t before = cluster->owner[slot];
+    const int scripts = peers[1].scripts;
+    now += SNIB__MS;
+    snib__map_told(engine, slot, cluster->owner[snib__slot("bar", 3)], now);
+    snib__map_told(engine, slot, before, now);
+    serve(engine);
+    acquired(engine, op);
+    assert_int_equal(peers[1].scripts, scripts + 2);
     snib__engine_free(engine);
 }
 
@@ -1148,7 +1204,9 @@ int main(void)
         cmocka_unit_test(former_server_grants_nothing),
         cmocka_unit_test(former_server_releases_for_itself),
         cmocka_unit_test(former_server_passes_nothing_on),
+        cmocka_unit_test(former_server_promises_nothing),
         cmocka_unit_test(former_server_replicates_for_itself),
+        cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(given_back_again_after_a_failover),

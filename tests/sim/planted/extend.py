@@ -213,10 +213,10 @@ MUTANTS = [
         "unit_hold",
     ),
     Mutant(
-        "an extension by the former server is not one by the next",
-        "engine/extend.c",
-        "if (!serves) snib__watchdog_single(",
-        "if (!serves && now == 0) snib__watchdog_single(",
+        "an extension by the former server counts at the next one",
+        "engine/node.c",
+        "return grants && snib__node_is_former(",
+        "return grants && request->kind != SNIB__REQ_ASK && snib__node_is_former(",
         "unit_redirects",
     ),
 ]

@@ -514,7 +514,7 @@ MUTANTS = [
     Mutant(
         "what the former server says of a hold confirms it at the next one",
         "engine/watchdog.c",
-        "if (batch->node == hold->gate->node) return false;",
+        "if (batch->node == hold->gate->node && !snib__gate_moved(e, hold->gate, sent_at)) return false;",
         "if (batch->node) return false;",
         "unit_redirects",
     ),
@@ -523,13 +523,6 @@ MUTANTS = [
         "engine/watchdog.c",
         "if (watchdog_has_fixed(hold)) watchdog_ask_later(hold, now); return true;",
         "if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); return true;",
-        "unit_redirects",
-    ),
-    Mutant(
-        "an extension by the former server confirms a hold at the next one",
-        "engine/extend.c",
-        "op->link && op->link->node == hold->gate->node",
-        "op->link != NULL",
         "unit_redirects",
     ),
 ]

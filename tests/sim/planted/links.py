@@ -378,7 +378,7 @@ MUTANTS = [
     Mutant(
         "subscriptions stay at the server before",
         "engine/node.c",
-        "if (other && (ear->conn.state",
+        "if ((other || replaced) && (ear->conn.state",
         "if (other && e->closed && (ear->conn.state",
         "unit_links",
     ),

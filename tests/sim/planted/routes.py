@@ -857,7 +857,7 @@ MUTANTS = [
         "engine/node.c",
         "if (!error && node_grants_no_more(e, link, request)) {",
         "if (false && node_grants_no_more(e, link, request)) {",
-        "unit_redirects",
+        "sim/topology",
     ),
     Mutant(
         "a release by the former server is not repeated at the next one",
@@ -885,6 +885,27 @@ MUTANTS = [
         "engine/durable.c",
         "if (snib__node_is_former(e, durable_link(node), &granted[i].request))",
         "if (now == 0)",
+        "sim/topology",
+    ),
+    Mutant(
+        "a server that has its slot back is believed what it said before",
+        "engine/move.c",
+        "snib__gate_neighbours(gate)->moved_at = now;",
+        "(void)now;",
         "unit_redirects",
+    ),
+    Mutant(
+        "a grant that the former server has promised is taken at the next one",
+        "engine/move.c",
+        "hold->flags &= (uint16_t)~SNIB__PROMISED;",
+        "hold->flags &= (uint16_t)~0;",
+        "unit_redirects",
+    ),
+    Mutant(
+        "messages are heard from the server that was replaced behind one address",
+        "engine/node.c",
+        "if ((other || replaced) && (ear->conn.state",
+        "if (other && (ear->conn.state",
+        "sim/topology",
     ),
 ]
