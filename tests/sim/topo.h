@@ -67,13 +67,14 @@ enum topo_fault {
 
 enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
 
-/* The subject of three worlds in eight, or a little more: it needs several things at once. */
+/* The subject of four worlds in eight, or a little more: it needs several things at once. */
 enum topo_focus {
     TOPO_ALL,
     TOPO_QUEUES,  /* fair locks whose server is replaced by one that lags */
     TOPO_READERS, /* readers and writers whose slots move */
     TOPO_FIXED, /* long fixed leases, whose server forgets them, and connections that end before it has said so */
-    TOPO_LEFT /* leases of minutes and failovers one after another: no lease ends what they leave behind */
+    TOPO_LEFT, /* leases of minutes and failovers one after another: no lease ends what they leave behind */
+    TOPO_FORMER /* a cluster's masters that are replaced, or lose slots, while their replies are still on the way */
 };
 
 /* Events that are due at a time. */
@@ -118,7 +119,7 @@ struct topo_server {
     snib__time lag;   /* added to what it receives */
     uint64_t shipped; /* its writes sent to replicas */
     uint64_t applied; /* a replica: writes of its master that it has */
-    snib__time synced_at;
+    snib__time synced_at, promoted_at;
     struct topo_parcel *head, *tail;
 };
 
@@ -164,6 +165,7 @@ struct topo_hold {
     uint64_t durable; /* the servers that had it when granted, if all replicas in step did */
     bool excused;     /* it is valid and unknown to the truth, for a documented reason */
     snib__time excused_at, known_at; /* when the truth last had it */
+    snib__time claimed;              /* until when it was valid at the step before */
     bool valid;
     snib__time overlaps_since;
 };
@@ -209,6 +211,8 @@ struct topo_process {
     snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;
+    int asks[TOPO_NAMES]; /* the server that it takes for the master of a name; -1: none */
+    snib__time asks_since[TOPO_NAMES];
     bool unchecked; /* the engine was called since it was found flawless */
     struct lives *lives;
     bool is_known; /* the deadline is the engine's, which was not called since */
@@ -258,6 +262,8 @@ struct topo {
     snib__time now;
     int topology; /* enum snib__topology */
     snib__time lease, recheck, delay, think, prompt;
+    snib__time
+        longest; /* of all fixed leases, so that none ends while it is looked for; 0: they differ */
     int32_t durability, durability_policy; /* of all clients */
     uint32_t enabled;
     snib__time calm_at, stable_at, next_fault, pace;

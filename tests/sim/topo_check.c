@@ -10,6 +10,7 @@
 #include "topo.h"
 
 #include "engine/ask.h"
+#include "engine/internal.h"
 #include "locks/kind.h"
 #include "snib.h"
 
@@ -160,6 +161,36 @@ static void note_islands(void)
             if (is_island(i, &topo.names[j])) {
                 topo.names[j].island_until = topo.now;
             }
+        }
+    }
+}
+
+/* The server that the engine takes for a name's master; -1: none.  Behind one address that is the one that its first
+ * connection leads to. */
+static int asked_by(const struct topo_process *process, int name)
+{
+    const struct snib__node *node = process->gates[name][0]->node;
+    for (int i = 0; topo.topology != SNIB__CLUSTER && i < process->end_count; i++) {
+        const struct topo_end *end = &process->ends[i];
+        if (end->link == &node->links[SNIB__COMMAND]) {
+            return end->pipe != NULL ? end->pipe->server : -1;
+        }
+    }
+    for (int i = 0; topo.topology == SNIB__CLUSTER && node->addressed && i < topo.data_count; i++) {
+        if (snib__address_equal(&node->address, &topo.servers[i].address)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void note_asked(struct topo_process *process)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        int at = asked_by(process, i);
+        if (at != process->asks[i]) {
+            process->asks[i] = at;
+            process->asks_since[i] = topo.now;
         }
     }
 }
@@ -400,6 +431,10 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
     snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
+    if ((topo.enabled >> TOPO_DELAY & 1) !=
+        0) { /* the last delayed reply is on its way when calm begins */
+        since = latest(since, topo.calm_at + topo.lease / 2);
+    }
     /* A fixed lease is asked about, at once, on a connection to another server, or to one that has
      * other data since, and never else: not if a slot move is given up, or if the same server is
      * demoted and promoted again while the connection stays. */
@@ -411,6 +446,24 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     if (topo.now > since + notices + 2 * topo.prompt && !topo_has(TOPO_DELAY)) {
         topo_fail("%u:%llu of %s has vanished without being reported", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
+    }
+}
+
+/* A grant, or a later deadline.  Replication may have lost what the true master does not know, before the client asked that
+ * one; but who asks it already, and since it has the name, counts nothing that another one said. */
+static void check_claim(const struct topo_process *process, const struct topo_hold *hold)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        const struct topo_name *name = &topo.names[i];
+        bool asks = process->asks[i] == topo.shards[name->shard].authority;
+        snib__time since = process->asks_since[i];
+        if ((hold->use.names >> i & 1) == 0 || !asks || since <= name->broken_at ||
+            since >= topo.now) {
+            continue;
+        }
+        trace_truth(name);
+        topo_fail("%u:%llu of %s is valid by the word of another than its master, which it asks",
+                  process->id, (unsigned long long)hold->number, name->text);
     }
 }
 
@@ -483,8 +536,12 @@ static void check_holds(struct topo_process *process)
             hold->excused = false;
             hold->known_at = topo.now;
         } else if (hold->valid) {
+            if (end > hold->claimed) {
+                check_claim(process, hold);
+            }
             check_excused(process, hold);
         }
+        hold->claimed = hold->valid ? end : 0;
     }
 }
 
@@ -603,6 +660,7 @@ void check_step(void)
     for (int i = 0; i < topo.slot_count; i++) {
         check_engine(topo.slots[i]);
         check_holds(topo.slots[i]);
+        note_asked(topo.slots[i]);
         check_waits(topo.slots[i]);
         check_served(topo.slots[i]);
     }

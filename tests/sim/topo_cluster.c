@@ -194,7 +194,7 @@ static void manual(int shard)
     if (replica < 0 || !topo.servers[replica].synced || !server_reaches(replica, master)) {
         return;
     }
-    if (!topo_chance(3)) {
+    if (topo.focus != TOPO_FORMER && !topo_chance(3)) {
         model_data *data = model_save(topo.servers[master].model);
         model_load(topo.servers[replica].model, data);
         model_data_free(data);

@@ -49,6 +49,12 @@ void fault_plan(void)
                        (topo_chance(2) ? 1U << TOPO_PAUSE | 1U << TOPO_LATE_TICK : 0);
         topo.pace = topo_between(200, 1000) * SNIB__MS;
     }
+    if (topo.focus == TOPO_FORMER) { /* delays make replicas lag, too */
+        topo.enabled = 1U << TOPO_DELAY | 1U << TOPO_MANUAL |
+                       (topo_chance(2) ? 1U << TOPO_SLOT : 0) |
+                       (topo_chance(2) ? 1U << TOPO_ISOLATE | 1U << TOPO_KILL : 0);
+        topo.pace = topo_between(50, 400) * SNIB__MS;
+    }
     if (topo.focused) {
         plan_focus();
     }

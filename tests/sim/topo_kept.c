@@ -42,6 +42,15 @@ static bool is_used(const struct topo_process *process, uint64_t number)
     return false;
 }
 
+/* A cluster's server was demoted and promoted again before the process, which took it for the master all the time, has asked
+ * anything: it cannot know that the server has the data of another one. */
+static bool has_missed(const struct topo_process *process, const struct topo_name *name)
+{
+    int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
+    return topo.topology == SNIB__CLUSTER && process->asks[i] == at &&
+           process->asks_since[i] < topo.servers[at].promoted_at;
+}
+
 /* The first owner of a name, in the truth, that no program uses, although its process lives. */
 static bool find_unused(const struct topo_name *name, char *out, size_t size)
 {
@@ -53,7 +62,7 @@ static bool find_unused(const struct topo_name *name, char *out, size_t size)
         model_field_at(m, 0, name->text, name->n, i, &field, &value);
         snprintf(out, size, "%.*s", (int)field.n, field.p);
         const struct topo_process *process = process_of(out, &number);
-        if (process != NULL && !is_used(process, number)) {
+        if (process != NULL && !is_used(process, number) && !has_missed(process, name)) {
             return true;
         }
     }

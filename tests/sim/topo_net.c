@@ -43,9 +43,9 @@ void net_heal(void)
 
 snib__time net_delay(void)
 {
-    if (topo_has(TOPO_DELAY) && topo_chance(30)) {
+    if (topo_has(TOPO_DELAY) && topo_chance(topo.focus == TOPO_FORMER ? 4 : 30)) {
         fault_happens(TOPO_DELAY);
-        return topo_draw(topo.lease / 2);
+        return topo_draw(topo.lease / (topo.focus == TOPO_FORMER ? 5 : 2));
     }
     return topo_between(topo.delay / 10, topo.delay);
 }

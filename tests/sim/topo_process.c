@@ -63,9 +63,12 @@ struct topo_process *process_new(int slot)
                                   .durability = topo.durability,
                                   .durability_policy = topo.durability_policy,
                                   .durability_timeout = topo.lease / 6,
-                                  .lanes = topo_chance(2) ? 1 + (int32_t)topo_draw(4) : 1,
+                                  .lanes = 1,
                                   .scatter = true,
                                   .ops_max = 1000};
+    if (topo_chance(2) || topo.focus == TOPO_FORMER) {
+        config.lanes = 1 + (int32_t)topo_draw(4);
+    }
     config.tenure = process->id % 4 != 3;
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);

@@ -354,6 +354,7 @@ void server_promote(int at)
     server->former = server->replication;
     server->replication = topo_draw(UINT64_MAX);
     server_set_faults(at);
+    server->promoted_at = topo.now;
     shard->authority = at;
     shard->terms++;
     if (whole) {

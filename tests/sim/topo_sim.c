@@ -149,20 +149,28 @@ static void begin(uint64_t seed, bool trace)
         topo.focus = TOPO_FIXED;
     } else if (seed % 16 == 9) {
         topo.focus = TOPO_LEFT;
+    } else if (seed % 4 == 2 && (only < 0 || only == SNIB__CLUSTER)) {
+        topo.focus = TOPO_FORMER;
+        topo.topology = SNIB__CLUSTER;
     }
-    topo.extends = seed % 4 == 1 || seed % 16 == 7;
+    topo.extends = seed % 4 == 1 || seed % 16 == 7 || topo.focus == TOPO_FORMER;
     topo.known = seed % 4 == 2;
-    topo.lease = leases[topo_draw(3)];
+    topo.lease = leases[topo.focus == TOPO_FORMER ? 2 : topo_draw(3)];
+    topo.longest = topo.focus == TOPO_LEFT                      ? TOPO_LEFT_LEASE
+                   : topo.focus == TOPO_FORMER && seed % 8 == 6 ? 10 * topo.lease
+                                                                : 0;
     static const int32_t durabilities[] = {
         0, 0, 1, SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_ALL, SNIB_DURABILITY_ALL};
-    topo.durability = durabilities[topo_draw(topo.focus == TOPO_FIXED ? 2 : 6)];
+    topo.durability = durabilities[topo_draw(topo.focus == TOPO_FIXED    ? 2
+                                             : topo.focus == TOPO_FORMER ? 3
+                                                                         : 6)];
     topo.durability_policy = topo_chance(3) ? SNIB_DURABILITY_REPORT : SNIB_DURABILITY_REFUSE;
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);
     topo.prompt = 12 * topo.delay + 150 * SNIB__MS;
-    topo.slot_count = (int)topo_between(1, TOPO_SLOTS);
-    topo.task_count = (int)topo_between(1, TOPO_TASKS);
-    topo.think = 10 * SNIB__MS << topo_draw(8);
+    topo.slot_count = (int)topo_between(topo.focus == TOPO_FORMER ? 2 : 1, TOPO_SLOTS);
+    topo.task_count = topo.focus == TOPO_FORMER ? TOPO_TASKS : (int)topo_between(1, TOPO_TASKS);
+    topo.think = 10 * SNIB__MS << topo_draw(topo.focus == TOPO_FORMER ? 4 : 8);
     topo.stale_reads = !topo_chance(3);
     plan_names();
     pairs_begin(topo.lease);
@@ -293,7 +301,7 @@ static void live(void)
             topo_fail("not all tasks have ended");
         }
     }
-    snib__time longest = topo.focus == TOPO_LEFT ? TOPO_LEFT_LEASE : 2 * topo.lease;
+    snib__time longest = topo.longest > 0 ? topo.longest : 2 * topo.lease;
     run_until(topo.now + longest + 12000 * SNIB__MS);
     check_end();
 }

@@ -524,10 +524,11 @@ bool cluster_goes_to(const struct topo_name *name, int shard)
     return topo.topology == SNIB__CLUSTER && cluster.slots[name->slot].to == shard;
 }
 
-/* Whether a node would serve a free name. */
+/* Whether a node would serve a free name.  One that has handed over its slot sends clients to the target, also as long as
+ * it does not know that the move has ended. */
 bool cluster_serves(int at, const struct topo_name *name)
 {
     const struct view *view = &cluster.views[at];
     const struct view_slot *slot = &view->slots[name->slot];
-    return view->shards[slot->shard].master == at && !view->down;
+    return view->shards[slot->shard].master == at && slot->migrating < 0 && !view->down;
 }

@@ -21,6 +21,9 @@ snib__time task_hold_for(void)
     if (topo.focus == TOPO_LEFT && !topo.calm) {
         return topo_draw(topo_chance(4) ? 5 * topo.lease : 100 * SNIB__MS);
     }
+    if (topo.focus == TOPO_FORMER && kind < 4) {
+        return topo_draw(topo.lease / 4);
+    }
     if (kind < 2) {
         return topo_draw(5 * topo.lease / 2);
     }
@@ -49,8 +52,8 @@ static void choose(struct topo_process *process, struct topo_use *use)
 
 static snib__time fixed_lease(void)
 {
-    if (topo.focus == TOPO_LEFT) {
-        return TOPO_LEFT_LEASE;
+    if (topo.longest > 0) {
+        return topo.longest;
     }
     snib__time most = topo_chance(3) || topo.focus == TOPO_FIXED ? 6 * topo.lease : topo.lease;
     return topo_between(100 * SNIB__MS, most) / SNIB__MS * SNIB__MS;
@@ -66,7 +69,9 @@ static void begin(struct topo_process *process, struct topo_task *task)
         .wait = mode == 0   ? 0
                 : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
                             : unlimited,
-        .lease = topo_chance(topo.focus == TOPO_FIXED || topo.focus == TOPO_LEFT ? 1 : 4)
+        .lease = topo_chance(topo.focus == TOPO_FIXED || topo.focus == TOPO_LEFT ? 1
+                             : topo.longest > 0                                  ? 2
+                                                                                 : 4)
                      ? fixed_lease()
                      : 0,
         .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
