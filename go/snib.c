@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c30387a5d0bdbf6f"
+#define SNIB_BUILD_ID "c351f872d6696e9f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25057,13 +25057,14 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
 {
     struct snib__link *idle = NULL;
     uint32_t lanes = lane_count(e, node), under_way = 0, called = 0;
-    uint32_t last = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) : lanes - 1;
-    for (uint32_t n = lanes; n-- > 0;) {
-        uint32_t i = n + last + 1;
+    uint32_t first = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) + 1 : 0;
+    for (uint32_t i = first; i < first + lanes; i++) {
         struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
+        if (!link->node)
+            continue; /* it was never opened */
         under_way += link->conn.ring_count;
         called += link->called;
-        if (lane_ready(link) && link->conn.ring_count == 0)
+        if (!idle && lane_ready(link) && link->conn.ring_count == 0)
             idle = link;
     }
     if (under_way >= LANE_FEW)
