@@ -396,11 +396,17 @@ static bool wants(void *context, model_text name)
     return slot_of(name) == *(const int *)context;
 }
 
+/* A node refuses to import a slot that it takes for its own, because it has not heard yet that it has lost it. */
+static bool is_told(int at, int to)
+{
+    return cluster.views[topo.shards[to].authority].slots[at].shard != to;
+}
+
 static void begin_move(const struct topo_event *event)
 {
     struct slot *slot = &cluster.slots[event->a];
     int to = event->b >= 0 ? event->b : (int)topo_draw((uint64_t)topo.shard_count);
-    if (slot->to >= 0 || to == slot->shard || slot->turn != event->c ||
+    if (slot->to >= 0 || to == slot->shard || slot->turn != event->c || !is_told(event->a, to) ||
         !server_reaches(source_of(slot), topo.shards[to].authority)) {
         return;
     }
