@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c351f872d6696e9f"
+#define SNIB_BUILD_ID "bfe7544fc6a9f573"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -24207,9 +24207,10 @@ struct snib__given {
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
     uint64_t number;
-    snib__time at;    /* when it was noted */
-    snib__time until; /* the lease has ended everywhere */
-    int64_t fencing;  /* or its permits */
+    snib__time at;      /* when it was noted */
+    snib__time told_at; /* when that server was told */
+    snib__time until;   /* the lease has ended everywhere */
+    int64_t fencing;    /* or its permits */
 };
 
 /* A vote for a quorum does not count: another server grants none before the leases of all votes have ended.  Nor does a
@@ -24272,16 +24273,18 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
         return;
     given->node = given->gate->node;
     given->identity = given->node->identity;
+    given->told_at = now;
     again->repeated = 1;
     e->given_flight++;
     snib__gate_release(e, again, now);
 }
 
-/* Release it where another server serves its name since, once that is connected. */
+/* Release it where another server serves its name since, or the same one again, once that is connected. */
 static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
     const struct snib__node *node = given->gate ? given->gate->node : NULL;
-    bool same = node && node == given->node && node->identity == given->identity;
+    bool same = node && node == given->node && node->identity == given->identity &&
+                !snib__gate_moved(e, given->gate, given->told_at);
     if (node && now >= given->until)
         given_forget(e, given);
     else if (node && !same && !given->kept && snib__node_ready(node))
@@ -24303,6 +24306,7 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
                                   .kept = kept,
                                   .number = hold->number,
                                   .at = now,
+                                  .told_at = now,
                                   .until = snib__release_end(e, hold),
                                   .fencing = hold->fencing,
                                   .options = hold->options};

@@ -782,6 +782,52 @@ static void slot_back_has_forgotten(void **state)
     snib__engine_free(engine);
 }
 
+/* A master that was replaced, and is the master again, may have the lock from the one between, which had not heard of the
+ * release. */
+static void given_back_again_to_the_same_server(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    const uint16_t slot = snib__slot("foo", 3);
+    held(engine, "bar"); /* 5061, at c */
+    struct snib__hold *hold = held(engine, "foo");
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    assert_int_equal(peers[1].releases, 1);
+    const uint16_t before = cluster->owner[slot];
+    now += SNIB__MS;
+    snib__map_told(engine, slot, cluster->owner[snib__slot("bar", 3)], now);
+    serve(engine);
+    assert_int_equal(peers[2].releases, 1);
+    now += SNIB__MS;
+    snib__map_told(engine, slot, before, now);
+    serve(engine);
+    assert_int_equal(peers[1].releases, 2);
+    pass(engine, now + 15 * SECOND);
+    assert_int_equal(peers[1].releases, 2);
+    snib__engine_free(engine);
+}
+
+/* The same, if nothing is sent to the one between. */
+static void given_back_again_without_the_one_between(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    const struct snib__cluster *cluster = engine->map;
+    const uint16_t slot = snib__slot("foo", 3);
+    struct snib__hold *hold = held(engine, "foo");
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    const uint16_t before = cluster->owner[slot];
+    now += SNIB__MS;
+    snib__map_told(engine, slot, cluster->owner[snib__slot("bar", 3)], now);
+    snib__map_told(engine, slot, before, now);
+    serve(engine);
+    assert_int_equal(peers[1].releases, 2);
+    snib__engine_free(engine);
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -1209,6 +1255,8 @@ int main(void)
         cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(former_server_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
+        cmocka_unit_test(given_back_again_to_the_same_server),
+        cmocka_unit_test(given_back_again_without_the_one_between),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(silence_is_noticed_while_waiting),
         cmocka_unit_test(silence_of_messages_is_no_storm),

@@ -895,6 +895,13 @@ MUTANTS = [
         "unit_redirects",
     ),
     Mutant(
+        "a server that has its slot back keeps a lock that was released before",
+        "engine/given.c",
+        "!snib__gate_moved(e, given->gate, given->told_at)",
+        "given->told_at > 0",
+        "unit_redirects",
+    ),
+    Mutant(
         "a grant that the former server has promised is taken at the next one",
         "engine/move.c",
         "hold->flags &= (uint16_t)~SNIB__PROMISED;",
