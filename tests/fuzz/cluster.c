@@ -301,7 +301,7 @@ static void end_calmly(void)
     check_map();
     for (unsigned i = 0; i < PARTY_OPS; i++)
         MUST(!party.ops[i]); /* each has its lock */
-    for (unsigned i = 0; i < GATES; i++) {
+    for (unsigned i = 0; i < GATES && !party.e->closed; i++) {
         const struct snib__node *node = party.gates[i]->node;
         MUST(node->addressed);
         MUST(tolower((unsigned char)node->address.host[0]) ==
