@@ -100,9 +100,10 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
             history, kept = load.end(), holders.end()
         changed = [node.name for node in others if node not in cluster.masters]
     assert history.unfinished() == kept.unfinished() == [], load.errors() + holders.errors()
-    if changed:
+    strange = [(h.name, h.who, h.code, h.reason) for h in kept.holds if h.code or h.lost]
+    if strange and changed:
         pytest.skip(f"the machine was too busy to judge: the nodes took {changed} for dead, too")
-    assert [(h.name, h.who, h.code, h.reason) for h in kept.holds if h.code or h.lost] == []
+    assert strange == []
     assert [h for h in history.holds if h.lost and h.name in names] == []
     assert [o for o in history.overlaps() if o.first.name in names] == []
     assert history.late(LATE) == []
