@@ -15,6 +15,7 @@ from node import eventually
 from sentinels import Sentinels
 
 LEASE = 30.0
+PATIENT = {"patience": 60.0, "try_timeout": 60.0, "reply_timeout": 60.0}  # a busy machine is slow at times
 
 
 @contextlib.contextmanager
@@ -23,7 +24,7 @@ def quorum(deployments: list[Deployment], authority: Authority) -> Iterator[tupl
         clients = []
         for each in deployments:
             tls = {"tls_ca": authority.ca.file} if each.tls else {}
-            clients.append(stack.enter_context(snib.connect(each.url, lease=LEASE, **tls)))
+            clients.append(stack.enter_context(snib.connect(each.url, lease=LEASE, **PATIENT, **tls)))
         # A cluster cannot prove how long its memory reaches back, so it has a vote only without the quarantine.
         locks = [client.lock("{orders}") for client in clients]
         yield snib.QuorumLock(locks, quarantine=False), clients

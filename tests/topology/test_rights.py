@@ -19,6 +19,7 @@ import rights  # noqa: E402
 
 SERVERS = ("redis-server", "redis-server-8", "valkey-server")
 LOGIN = "locker:canary"
+LEASE = 6.0  # a machine with much to do may stand still for longer than that of rights.py
 
 
 class Server:
@@ -53,11 +54,11 @@ def test_cluster(tmp_path: Path, program: str) -> None:
         for node in them.nodes:
             node.command("ACL", "SETUSER", "locker", "on", ">canary", *rules)
         url, server = them.url.replace(":secret@", f"{LOGIN}@"), Server(them)
-        with snib.connect(url, lease=rights.LEASE) as first, snib.connect(url, lease=rights.LEASE) as second:
-            for name in rights.NAMES:
-                for kind in rights.KINDS:
-                    rights.check_kind(kind, name, first, second, server)
-                    server.flushall()
-                rights.check_questions(name, first)
+        with snib.connect(url, lease=LEASE) as first, snib.connect(url, lease=LEASE) as second:
+            name = rights.NAMES[0]
+            for kind in rights.KINDS:
+                rights.check_kind(kind, name, first, second, server)
+                server.flushall()
+            rights.check_questions(name, first)
             rights.refused("other", first)
             assert first.stats().polling + second.stats().polling == 0
