@@ -19,6 +19,8 @@ type Identity struct {
 
 	// When the owner acquired its hold, by the same clock, if that is among the 16 oldest of its client.
 	HeldSince time.Time
+
+	Losses uint64 // holds that its client has lost since it was opened
 }
 
 // Identity asks which process is behind an owner, such as one of [Client.Describe]. It returns nil if that is not known:
@@ -61,6 +63,8 @@ func newIdentity(lines []string, owner string) *Identity {
 			who.Program = rest
 		case "label":
 			who.Label = rest
+		case "losses":
+			who.Losses = number
 		case "since":
 			if number > 0 {
 				who.Since = time.Unix(int64(number), 0)

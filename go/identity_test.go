@@ -138,6 +138,8 @@ func TestIdentityOfOthers(t *testing.T) {
 	}{
 		{"host \x1b[2J\npid -5\nlabel a b\nsince x\nfuture y", &snib.Identity{Host: "?[2J", Label: "a b"}},
 		{"pid 99999999999999999999\nprogram p", &snib.Identity{Program: "p"}},
+		{"pid 3\nlosses 12", &snib.Identity{PID: 3, Losses: 12}},
+		{"pid 3\nlosses -1", &snib.Identity{PID: 3}},
 		{"since 1000000000\nhost", &snib.Identity{Since: time.Unix(1000000000, 0)}},
 		{"held 2 7\nheld 1 1000000000\nheld", &snib.Identity{HeldSince: time.Unix(1000000000, 0)}},
 		{"held 1 x\nheld 1 -1\nheld 11 5\nheld  5", nil},

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bfe7544fc6a9f573"
+#define SNIB_BUILD_ID "33fe25a9d878b53d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -872,15 +872,16 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
- * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
- * client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, how many holds it has lost, and since when it has its oldest ones, unless it was
+ * opened with the option identity=no or the server refuses it.  The key is written again as often as leases are renewed,
+ * and ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
@@ -15253,6 +15254,7 @@ struct snib__engine {
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
         bool due;               /* something has been held for a while */
+        bool lost;              /* and something was lost, which it is to say */
         bool told;              /* a refusal was logged */
     } identity;
     struct {
@@ -15726,6 +15728,8 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
+void snib__identity_lost(struct snib__engine *e, snib__time now); /* a hold was lost, which is said soon */
+snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
@@ -23179,7 +23183,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e)};
+                           snib__route_deadline(e),    snib__pause_deadline(e),
+                           snib__identity_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -24478,8 +24483,9 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_arm(e, hold, now);
 }
 
-static void hold_count_loss(struct snib__engine *e, int reason)
+static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
 {
+    snib__identity_lost(e, now);
     switch (reason) {
     case SNIB_REASON_EXPIRED:
         e->stats.lost_expired++;
@@ -24546,7 +24552,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     hold_log_loss(e, hold, reason);
 }
 
@@ -24573,7 +24579,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -24744,8 +24750,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
- *                                   holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
+ *                                   when the oldest holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -24810,6 +24816,13 @@ static size_t identity_number(char *out, const char *word, int64_t number)
     return n + snib__decimal(out + n, number);
 }
 
+/* Losses that were not the program's own doing. */
+static uint64_t identity_losses(const struct snib__engine *e)
+{
+    return e->stats.lost_expired + e->stats.lost_taken + e->stats.lost_deleted +
+           e->stats.lost_unreachable + e->stats.lost_max_hold + e->stats.lost_failover;
+}
+
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
@@ -24829,9 +24842,13 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
+    if (identity_losses(e) > 0) {
+        n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
+        text[n++] = '\n';
+    }
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
@@ -24851,10 +24868,23 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
+void snib__identity_lost(struct snib__engine *e, snib__time now)
+{
+    e->identity.lost |= now < e->identity.until;
+}
+
+snib__time snib__identity_deadline(const struct snib__engine *e)
+{
+    return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
+}
+
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
-    bool due = e->identity.due && e->config.identity && !e->closed;
+    bool lost = e->identity.lost && now >= e->identity.next;
+    bool due = (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
+    if (lost) /* once, whether it can be said now or not */
+        e->identity.lost = false;
     if (!due || now < e->identity.next)
         return;
     struct snib__node *node = identity_node(e);

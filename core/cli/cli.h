@@ -218,6 +218,7 @@ struct identity {
     char client[37]; /* its UUID */
     char host[128], program[128], label[160];
     int64_t pid, since; /* seconds since 1970 */
+    int64_t losses;     /* of holds, since then */
     struct {
         uint64_t number; /* of the owner */
         int64_t since;

@@ -56,8 +56,10 @@ void cli_read_identity(const char *texts, size_t used, struct identity *out)
     copy_value(out->label, sizeof out->label, value_of(texts, used, "label"));
     out->pid = number_of(value_of(texts, used, "pid"), INT64_MAX);
     out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
+    out->losses = number_of(value_of(texts, used, "losses"), INT64_MAX);
     read_holds(texts, used, out);
-    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since;
+    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since ||
+                    out->losses;
 }
 
 /* Ask about one more client; what cannot be asked is not known, and is not asked again. */
@@ -120,9 +122,11 @@ static void add(char *out, size_t cap, const char *word, const char *value)
 
 void cli_write_identity(const struct identity *identity, char *out, size_t cap)
 {
-    char pid[24] = "", since[CLI_TIME_MAX];
+    char pid[24] = "", losses[24] = "", since[CLI_TIME_MAX];
     if (identity->pid)
         snprintf(pid, sizeof pid, "%" PRId64, identity->pid);
+    if (identity->losses)
+        snprintf(losses, sizeof losses, "%" PRId64, identity->losses);
     cli_write_time(identity->since, since);
     out[0] = '\0';
     add(out, cap, "host", identity->host);
@@ -130,6 +134,7 @@ void cli_write_identity(const struct identity *identity, char *out, size_t cap)
     add(out, cap, "program", identity->program);
     add(out, cap, "label", identity->label);
     add(out, cap, "up since", since);
+    add(out, cap, "losses", losses);
 }
 
 void cli_add_identity(cJSON *item, const char *name, const struct identity *identity)
@@ -148,4 +153,7 @@ void cli_add_identity(cJSON *item, const char *name, const struct identity *iden
     snprintf(number, sizeof number, "%" PRId64, identity->since);
     if (identity->since)
         cJSON_AddRawToObject(object, "since", number);
+    snprintf(number, sizeof number, "%" PRId64, identity->losses);
+    if (identity->losses)
+        cJSON_AddRawToObject(object, "losses", number);
 }

@@ -21,6 +21,7 @@ struct lock {
     size_t owners_n;
     char client[37]; /* of the only holder; "": there is none, are several, or it is no client's */
     struct identity *holder; /* its process; NULL: not known */
+    int64_t told;            /* the refresh in which the process said so */
     int64_t asked;           /* the number of the refresh that asked; 0: not yet */
     int64_t asked_ns;
     int free_n; /* refreshes in a row that found it free */

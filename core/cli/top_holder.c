@@ -1,8 +1,8 @@
 /* top_holder.c - snib top: the process behind a lock that has one holder, as it says itself.
  *
  * It is asked about after the locks, all such processes at a time, and only for locks that this refresh has asked about,
- * that are shown, and where there is room for it.  What is known of a client is not asked again; what is not may be known
- * later, because a client says it only when it has held something for a third of its lease. */
+ * that are shown, and where there is room for it.  What is known of a client is asked again now and then, for its losses;
+ * what is not may be known later, because a client says it only when it has held something for a third of its lease. */
 #include "top.h"
 
 #include "terminal.h"
@@ -12,6 +12,7 @@
 
 #define UUID_N 36     /* of a client; a permit's id is shorter, and others may write anything */
 #define AWAY 30       /* refreshes until the server is asked again after it refused */
+#define AGAIN 5       /* refreshes until a client is asked again what it has lost */
 #define ROOM 1000     /* no screen has more lines */
 #define QUESTIONS 300 /* in one refresh */
 
@@ -29,21 +30,26 @@ void top_note_holder(struct lock *lock, const char *owner)
     lock->holder = NULL;
 }
 
-/* What is known from another lock of the same client. */
-static const struct identity *known(const struct top *top, const char *client)
+static bool is_fresh(const struct top *top, const struct lock *lock)
+{
+    return lock->holder && top->refresh < lock->told + AGAIN;
+}
+
+/* Another lock of the same client, whose process has said lately what it is. */
+static const struct lock *known(const struct top *top, const char *client)
 {
     for (size_t i = 0; i < top->locks_n; i++)
-        if (top->locks[i]->holder && strcmp(top->locks[i]->client, client) == 0)
-            return top->locks[i]->holder;
+        if (is_fresh(top, top->locks[i]) && strcmp(top->locks[i]->client, client) == 0)
+            return top->locks[i];
     return NULL;
 }
 
-static void set_holder(struct lock *lock, const struct identity *identity)
+static void set_holder(struct lock *lock, const struct identity *identity, int64_t told)
 {
-    lock->holder = malloc(sizeof *lock->holder);
-    if (!lock->holder)
+    if (!lock->holder && !(lock->holder = malloc(sizeof *lock->holder)))
         abort();
     *lock->holder = *identity;
+    lock->told = told;
 }
 
 static bool is_asked(const struct top *top, const char *client)
@@ -75,11 +81,11 @@ void top_begin_holders(struct top *top)
     top->turn_at = top->turn_n = 0;
     for (size_t i = 0; i < room; i++) {
         struct lock *lock = top->shown[i];
-        const struct identity *identity;
-        if (!lock->client[0] || lock->holder || lock->asked != top->refresh)
+        const struct lock *other;
+        if (!lock->client[0] || is_fresh(top, lock) || lock->asked != top->refresh)
             continue;
-        if ((identity = known(top, lock->client)))
-            set_holder(lock, identity);
+        if ((other = known(top, lock->client)))
+            set_holder(lock, other->holder, other->told);
         else if (!is_asked(top, lock->client) && (top->turn_n < QUESTIONS || top->cli->is_once))
             top->turn[top->turn_n++] = lock;
     }
@@ -99,8 +105,9 @@ void top_hear_holder(struct top *top, size_t turn, const snib_texts *texts)
     struct identity identity = {.is_known = false};
     cli_read_identity(texts->text, texts->used, &identity);
     for (size_t i = 0; identity.is_known && i < top->shown_n; i++)
-        if (!top->shown[i]->holder && strcmp(top->shown[i]->client, top->turn[turn]->client) == 0)
-            set_holder(top->shown[i], &identity);
+        if (!is_fresh(top, top->shown[i]) &&
+            strcmp(top->shown[i]->client, top->turn[turn]->client) == 0)
+            set_holder(top->shown[i], &identity, top->refresh);
 }
 
 void top_miss_holder(struct top *top)

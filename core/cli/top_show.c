@@ -16,7 +16,8 @@ enum column { WAITING, HOLDERS, CHANGES, LEASE, KIND, COLUMNS_N };
 
 #define COLUMN 7 /* the width of each; a blank follows */
 #define NAME_MIN 16
-#define HOLDER 24 /* the width of the process, which is shown if there is much room for names */
+#define HOLDER 24 /* the width of the process, which is shown if there is much room for names, */
+#define LOST 5    /* and of its losses */
 #define NAME_MUCH 40
 
 /* A duration in at most seven columns. */
@@ -79,10 +80,10 @@ static int choose_columns(int all, bool has[COLUMNS_N])
 
 bool top_has_holders(int columns)
 {
-    return columns - COLUMNS_N * (COLUMN + 1) - (HOLDER + 1) >= NAME_MUCH;
+    return columns - COLUMNS_N * (COLUMN + 1) - (HOLDER + 1) - (LOST + 1) >= NAME_MUCH;
 }
 
-/* The process of the only holder: what it is called, or where it runs. */
+/* The process of the only holder: what it is called, or where it runs, and how many holds it has lost. */
 static void write_holder(FILE *out, const struct lock *lock)
 {
     const struct identity *who = lock->holder;
@@ -92,7 +93,10 @@ static void write_holder(FILE *out, const struct lock *lock)
     else if (who && who->host[0])
         snprintf(text, sizeof text, "%s", who->host);
     terminal_put(out, who && who->label[0] ? who->label : text, HOLDER, true);
-    putc(' ', out);
+    snprintf(text, sizeof text, "-");
+    if (who)
+        write_number(text, sizeof text, who->losses < 9999 ? who->losses : 9999, "");
+    fprintf(out, " %*s ", LOST, text);
 }
 
 /* A line of the table; lock NULL: the titles. */
@@ -110,11 +114,11 @@ static void write_row(FILE *out, int columns, const struct lock *lock)
         fprintf(out, "%*s ", COLUMN, lock ? cell : titles[i]);
     }
     if (top_has_holders(columns)) {
-        left -= HOLDER + 1;
+        left -= HOLDER + 1 + LOST + 1;
         if (lock)
             write_holder(out, lock);
         else
-            fprintf(out, "%-*s ", HOLDER, "HOLDER");
+            fprintf(out, "%-*s %*s ", HOLDER, "HOLDER", LOST, "LOST");
     }
     terminal_put(out, lock ? lock->name : "NAME", left, !lock && columns < INT_MAX);
     putc('\n', out);

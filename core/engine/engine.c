@@ -125,7 +125,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e)};
+                           snib__route_deadline(e),    snib__pause_deadline(e),
+                           snib__identity_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;

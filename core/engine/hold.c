@@ -110,8 +110,9 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_arm(e, hold, now);
 }
 
-static void hold_count_loss(struct snib__engine *e, int reason)
+static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
 {
+    snib__identity_lost(e, now);
     switch (reason) {
     case SNIB_REASON_EXPIRED:
         e->stats.lost_expired++;
@@ -178,7 +179,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     hold_log_loss(e, hold, reason);
 }
 
@@ -205,7 +206,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {

@@ -1,7 +1,7 @@
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
- *                                   holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
+ *                                   when the oldest holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -69,6 +69,13 @@ static size_t identity_number(char *out, const char *word, int64_t number)
     return n + snib__decimal(out + n, number);
 }
 
+/* Losses that were not the program's own doing. */
+static uint64_t identity_losses(const struct snib__engine *e)
+{
+    return e->stats.lost_expired + e->stats.lost_taken + e->stats.lost_deleted +
+           e->stats.lost_unreachable + e->stats.lost_max_hold + e->stats.lost_failover;
+}
+
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
@@ -88,9 +95,13 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
+    if (identity_losses(e) > 0) {
+        n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
+        text[n++] = '\n';
+    }
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
@@ -110,10 +121,23 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
+void snib__identity_lost(struct snib__engine *e, snib__time now)
+{
+    e->identity.lost |= now < e->identity.until;
+}
+
+snib__time snib__identity_deadline(const struct snib__engine *e)
+{
+    return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
+}
+
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
-    bool due = e->identity.due && e->config.identity && !e->closed;
+    bool lost = e->identity.lost && now >= e->identity.next;
+    bool due = (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
+    if (lost) /* once, whether it can be said now or not */
+        e->identity.lost = false;
     if (!due || now < e->identity.next)
         return;
     struct snib__node *node = identity_node(e);

@@ -376,6 +376,7 @@ struct snib__engine {
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
         bool due;               /* something has been held for a while */
+        bool lost;              /* and something was lost, which it is to say */
         bool told;              /* a refusal was logged */
     } identity;
     struct {
@@ -849,6 +850,8 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
+void snib__identity_lost(struct snib__engine *e, snib__time now); /* a hold was lost, which is said soon */
+snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);

@@ -4716,15 +4716,16 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
- * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
- * client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, how many holds it has lost, and since when it has its oldest ones, unless it was
+ * opened with the option identity=no or the server refuses it.  The key is written again as often as leases are renewed,
+ * and ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.

@@ -15,6 +15,7 @@ class Identity:
     label: str | None = None  # the option of its client
     since: float | None = None  # when it opened its client: seconds since 1970, by its clock
     held_since: float | None = None  # when the owner acquired its hold, if that is among its client's 16 oldest
+    losses: int = 0  # holds that its client has lost since it was opened
 
 
 def make_identity(lines: list[str], owner: str) -> Identity | None:
@@ -29,6 +30,7 @@ def make_identity(lines: list[str], owner: str) -> Identity | None:
         if word == "held" and number and held == number:
             held_since = _number(seconds)
     pid, since = _number(found.get("pid", "")), _number(found.get("since", ""))
+    losses = _number(found.get("losses", ""))
     identity = Identity(
         host=found.get("host"),
         pid=pid,
@@ -36,6 +38,7 @@ def make_identity(lines: list[str], owner: str) -> Identity | None:
         label=found.get("label"),
         since=None if since is None else float(since),
         held_since=None if held_since is None else float(held_since),
+        losses=losses or 0,
     )
     return None if identity == Identity() else identity
 

@@ -99,6 +99,8 @@ class Identity(CommandCase):
             ("nothing", None),
             ("held 1 x\nheld 12 7\nheld\nheld -1 7\nhost h", "    host h"),
             ("held 1 99999999999999999\nhost h", "    host h"),
+            ("losses 3\nhost h", "    host h, losses 3"),
+            ("losses -3\nlosses 4\nhost h", "    host h"),
             ("\xff" * 3, None),
         ):
             self.server("SET", KEY, text)

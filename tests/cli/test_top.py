@@ -21,7 +21,7 @@ from server import Server, wait_for
 
 OWNER = "11111111-1111-8111-8111-111111111111:"
 TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "NAME"]
-WIDE = [*TITLES[:-1], "HOLDER", "NAME"]
+WIDE = [*TITLES[:-1], "HOLDER", "LOST", "NAME"]
 SOON = ("--interval", "100ms")
 
 
@@ -373,7 +373,7 @@ class Top(CommandCase):
         lines = done.stdout.splitlines()
         self.assertRegex(lines[0], rf"^snib top  \d\d:\d\d:\d\d  {re.escape(self.server.url)}$")
         self.assertEqual((lines[1], lines[2].split()), ("1 lock, 0 waiting", WIDE))
-        self.assertRegex(lines[3], r"^      0       1       -  \d\dm\d\ds mutex   - {24}a$")
+        self.assertRegex(lines[3], r"^      0       1       -  \d\dm\d\ds mutex   - {28}- a$")
         self.assertEqual(len(lines), 4)
         self.server("FLUSHALL")
         self.assertEqual(self.snib("top", "--once").stdout.splitlines()[1], "0 locks, 0 waiting")
@@ -434,8 +434,8 @@ class Top(CommandCase):
         where = rf"{re.escape(holders(told)['one']['host'])}:{one.pid}"[:24]
         for lines in (self.snib("top", "--once").stdout.splitlines(), self.wide_lines()):
             self.assertEqual(lines[2].split(), WIDE)
-            for text in (rf"mutex   {where} *one", "mutex   nightly {18}named", "mutex   - {24}silent",
-                         "read    - {24}read", "permits - {24}several"):
+            for text in (rf"mutex   {where} +0 one", "mutex   nightly {22}0 named", "mutex   - {28}- silent",
+                         "read    - {28}- read", "permits - {28}- several"):
                 self.assertTrue(any(re.search(text + "$", line) for line in lines), (text, lines))
         other, told_one = self.start("hold", "one"), holders(told)["one"]
         one.terminate() # another client holds it now, which is not known yet
@@ -445,12 +445,13 @@ class Top(CommandCase):
 
     def wide_lines(self):
         """A wide screen, once it shows the processes."""
-        screen = self.show(*SOON, columns=105)
-        screen.wait_text(r"nightly {18}named")
+        screen = self.show(*SOON, columns=111)
+        screen.wait_text(r"nightly {22}0 named")
         return screen.lines()
 
-    def test_holders_are_asked_once(self):
-        """What one has said is not asked again; a client with many locks is one question, and other clients none."""
+    def test_holders_are_asked_seldom(self):
+        """What one has said is asked again after some refreshes, for its losses; a client with many locks is one question,
+        and other clients none."""
         for number in range(20):
             self.lock(f"lock:{number:02}")
         self.server("HSET", "java", "22222222-2222-4222-8222-222222222222:1", 1)
@@ -461,15 +462,20 @@ class Top(CommandCase):
         values = self.stream(*SOON)
         self.assertEqual([lock["holder"] for lock in next(values)["locks"]], [None] + [{"host": "h", "pid": 7}] * 20)
         self.assertEqual(self.questions(), [key])
-        for _ in range(5):
-            next(values)
-        self.assertEqual(self.questions(), [key])
+        self.server("SET", key, "host h\npid 7\nlosses 2\n")
+        for refresh in range(1, 12):
+            told = {"host": "h", "pid": 7} if refresh < 5 else {"host": "h", "pid": 7, "losses": 2}
+            self.assertEqual([lock["holder"] for lock in next(values)["locks"]], [None] + [told] * 20)
+        self.assertEqual(self.questions(), [key] * 3)
+        for losses, shown in (2, "2"), (99999, "9999"):
+            self.server("SET", key, f"host h\npid 7\nlosses {losses}\n")
+            self.assertRegex(self.snib("top", "--once").stdout, rf"h:7 +{shown} lock:00\n")
         self.server("DEL", key)
+        for _ in range(5): # it is the same client
+            self.assertEqual(next(values)["locks"][1]["holder"], told)
         self.server("SLOWLOG", "RESET")
-        screen = self.show(*SOON, columns=104) # too narrow: nothing is asked
+        screen = self.show(*SOON, columns=110) # too narrow: nothing is asked
         screen.wait_text("21 locks")
-        self.assertEqual(self.questions(), [])
-        self.assertEqual(next(values)["locks"][1]["holder"], {"host": "h", "pid": 7}) # it is the same client
 
     def questions(self):
         """The clients that were asked about; scripts write their commands in small letters."""
@@ -483,7 +489,7 @@ class Top(CommandCase):
             self.server("SET", key, text)
             line = self.snib("top", "--once").stdout.splitlines()[3]
             self.assertNotRegex(line, r"[\x00-\x1f\x7f-\x9f\u202e\u2066]")
-            self.assertEqual(sum(map(width, line)), 40 + 25 + 1, line)
+            self.assertEqual(sum(map(width, line)), 40 + 25 + 6 + 1, line)
             self.once()
         self.server("DEL", key)
         self.server("RPUSH", key, "x")

@@ -9,7 +9,7 @@ from command import SNIB, CommandCase
 from screen import width
 from server import wait_for
 
-TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "HOLDER", "NAME"]
+TITLES = ["WAITING", "HOLDERS", "CHANGES", "LEASE", "KIND", "HOLDER", "LOST", "NAME"]
 NAMES = ("orders", "a-lock-with-a-long-name:" + "x" * 100, "日本語のとても長い名前でありまして、とても長いのです")
 BEFORE, AFTER = "before snib top", "snib top ended with"
 

@@ -500,7 +500,7 @@ static bool print_identity(const char *text, uint32_t n, const char *owner)
     const char *host = value_of(text, n, "host"), *pid = number_of(text, n, "pid"),
                *program = value_of(text, n, "program"), *since = number_of(text, n, "since"),
                *label = value_of(text, n, "label");
-    const char *held = held_of(text, n, owner);
+    const char *held = held_of(text, n, owner), *losses = number_of(text, n, "losses");
     bool ours = pid && atoll(pid) == (long long)getpid();
     gethostname(own, sizeof own - 1);
     if (host)
@@ -513,9 +513,11 @@ static bool print_identity(const char *text, uint32_t n, const char *owner)
         printf(" since=%s", now_or(since));
     if (held && option("held"))
         printf(" held=%s", now_or(held));
+    if (losses)
+        printf(" losses=%s", losses);
     if (label)
         printf(" label=%s", label);
-    return host || pid || program || since || held || label;
+    return host || pid || program || since || held || losses || label;
 }
 
 static void run_who(void)

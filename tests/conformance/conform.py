@@ -464,6 +464,7 @@ class Interpreter:
             "program": "ours" if ours else who.program,
             "since": now_or(who.since),
             "held": now_or(who.held_since) if "held" in options else None,
+            "losses": who.losses,
             "label": who.label,
         }
         return " ".join(["held", *(f"{key}={value}" for key, value in texts.items() if value)])

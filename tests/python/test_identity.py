@@ -137,6 +137,8 @@ def test_make_identity() -> None:
     assert make_identity(["pid 3", "program a b", "since 5"], OWNER) == snib.Identity(
         pid=3, program="a b", since=5.0
     )
+    assert make_identity(["pid 3", "losses 12"], OWNER) == snib.Identity(pid=3, losses=12)
+    assert make_identity(["pid 3", "losses -1"], OWNER) == snib.Identity(pid=3)
 
 
 def test_another_label(server: Server, client: snib.Client) -> None:

@@ -377,6 +377,32 @@ static void after_many_short_locks(void **state)
     snib__engine_free(engine);
 }
 
+/* What the server lost, as often as the client says anything at all, and once more after the last hold. */
+static void losses(void **state)
+{
+    (void)state;
+    char name[16];
+    struct snib__engine *engine = begin_known();
+    struct snib__hold *holds[4];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        holds[i] = granted(engine, gate(engine, SNIB_MUTEX, name), &any);
+    }
+    snib__hold_lose(engine, holds[0], SNIB_REASON_DELETED, now);
+    assert_int_equal(go(engine, 9 * SECOND, "+OK\r\n"), 0); /* it has not said who it is */
+    assert_int_equal(go(engine, 2 * SECOND, "+OK\r\n"), 1);
+    assert_string_equal(last[2], TEXT "losses 1\n");
+    snib__hold_lose(engine, holds[1], SNIB_REASON_TAKEN, now);
+    snib__hold_lose(engine, holds[2], SNIB_REASON_EXPIRED, now);
+    snib__hold_lose(engine, holds[3], SNIB_REASON_FAILOVER, now);
+    assert_int_equal(go(engine, 5 * SECOND, "+OK\r\n"), 0);
+    assert_int_equal(go(engine, 60 * SECOND, "+OK\r\n"), 1); /* although it has nothing to renew */
+    assert_string_equal(last[2], TEXT "losses 4\n");
+    for (int i = 0; i < 4; i++)
+        snib__hold_drop(engine, holds[i], now);
+    snib__engine_free(engine);
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------ */
 
 /* The texts about an owner, joined by commas; `reply` is the server's, NULL: it must not be asked. */
@@ -502,6 +528,7 @@ int main(void)
         cmocka_unit_test(taken_back),
         cmocka_unit_test(at_the_node_of_its_slot),
         cmocka_unit_test(its_slot_moves),
+        cmocka_unit_test(losses),
         cmocka_unit_test(oldest_holds),
         cmocka_unit_test(too_many_locks),
         cmocka_unit_test(after_many_short_locks),

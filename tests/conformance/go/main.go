@@ -410,6 +410,9 @@ func (in *interpreter) who(l lock) string {
 	if _, given := in.options["held"]; given && !who.HeldSince.IsZero() {
 		add("held", strconv.FormatInt(who.HeldSince.Unix(), 10), time.Since(who.HeldSince).Abs() < time.Hour, "now")
 	}
+	if who.Losses > 0 {
+		add("losses", strconv.FormatUint(who.Losses, 10), false, "")
+	}
 	add("label", who.Label, false, "")
 	return strings.Join(texts, " ")
 }

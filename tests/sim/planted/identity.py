@@ -116,4 +116,25 @@ MUTANTS = [
         "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx",
         "unit_identity asked",
     ),
+    Mutant(
+        "the loss of a client's last hold is not said",
+        "engine/identity.c",
+        "return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;",
+        "return SNIB__NEVER;",
+        "unit_identity losses",
+    ),
+    Mutant(
+        "a client that has not said who it is says a loss",
+        "engine/identity.c",
+        "e->identity.lost |= now < e->identity.until;",
+        "e->identity.lost = true; e->identity.until = SNIB__NEVER;",
+        "unit_identity losses",
+    ),
+    Mutant(
+        "each loss has a client say who it is",
+        "engine/identity.c",
+        "bool lost = e->identity.lost && now >= e->identity.next;",
+        "bool lost = e->identity.lost; if (lost) e->identity.next = now;",
+        "unit_identity losses",
+    ),
 ]
