@@ -37,7 +37,6 @@ struct snib__durable {
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after useless replies to WAIT */
     snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
@@ -385,12 +384,8 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
  * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__durable *d = link->node->durable;
     link->proven = false;
-    link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
-    d->backoff = link->backoff;
-    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
 }
 
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
@@ -403,7 +398,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
         durable_leave(e, link, now);
         return;
     }
-    d->backoff = 0;
+    link->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
@@ -486,5 +481,5 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which new operations do not shorten */
+        link->wanted = true; /* after its pause */
 }

@@ -59,6 +59,22 @@ static void wait_line(const char *reply)
     answer_line("", reply);
 }
 
+/* Meanwhile answer renewals, until the line is to be connected again. */
+static void await_line(void)
+{
+    for (int step = 0; !line->connect; step++) {
+        assert_true(step < 1000);
+        while (on_the_way(engine) > 0) {
+            answer_own(engine);
+            answer(engine, "*0\r\n");
+        }
+        snib__time next = snib__engine_deadline(engine);
+        now = next > now ? next : now + SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
+}
+
 /* An engine that wants `durability` replicas, at a server with this INFO; the first acquisition is
  * sent. */
 static struct snib__op *begin_durable(int32_t durability, int32_t policy, const char *info)
@@ -165,6 +181,31 @@ static void other_errors_decide_nothing(void **state)
     }
 }
 
+/* Its pauses grow while each WAIT fails, and begin anew once one has counted. */
+static void pauses_grow_until_replicas_are_counted(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REPORT, TWO);
+    for (int round = 0; round < 10; round++) {
+        grant_line();
+        wait_line(round == 8 ? ":2\r\n" : "-MISCONF disk is full\r\n");
+        if (round == 8) {
+            acquired(engine, op);
+            op = acquire(engine, gate(engine, SNIB_MUTEX, "second"), 0);
+            continue;
+        }
+        const snib__time since = now;
+        assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CLOSE);
+        snib__engine_link_down(engine, line, SNIB_OK, 0, now);
+        await_line();
+        assert_true(round == 7 ? now - since > SECOND / 2
+                               : round < 9 || now - since < 50 * SNIB__MS);
+        snib__engine_link_up(engine, line, now);
+        answer_line_own(TWO);
+    }
+    snib__engine_free(engine);
+}
+
 /* Acquisitions that come while a WAIT is in flight share the next one. */
 static void batch_shares_a_wait(void **state)
 {
@@ -236,22 +277,6 @@ static void lost_link_leaves_doubt(void **state)
 }
 
 /* ---- The link itself ---------------------------------------------------------------------------- */
-
-/* Meanwhile answer renewals, until the line is to be connected again. */
-static void await_line(void)
-{
-    for (int step = 0; !line->connect; step++) {
-        assert_true(step < 1000);
-        while (on_the_way(engine) > 0) {
-            answer_own(engine);
-            answer(engine, "*0\r\n");
-        }
-        snib__time next = snib__engine_deadline(engine);
-        now = next > now ? next : now + SNIB__MS;
-        snib__engine_tick(engine, now);
-    }
-    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
-}
 
 /* It blocks for as long as the server waits, and is not considered dead before that is over. */
 static void wait_may_take_its_time(void **state)
@@ -646,6 +671,7 @@ int main(void)
         cmocka_unit_test(no_replicas_no_waiting),
         cmocka_unit_test(forbidden_wait_is_no_error),
         cmocka_unit_test(other_errors_decide_nothing),
+        cmocka_unit_test(pauses_grow_until_replicas_are_counted),
         cmocka_unit_test(batch_shares_a_wait),
         cmocka_unit_test(lease_includes_the_wait),
         cmocka_unit_test(lost_link_leaves_doubt),
