@@ -345,11 +345,22 @@ bool engine_says(const snib_texts *texts, const char *host)
 {
     const char *at = texts->text;
     unsigned long long number, since, last = 1;
-    if (strncmp(at, "host ", 5) != 0 || strcmp(at + 5, host) != 0 || texts->count > 1 + 16) {
+    uint32_t i = 1;
+    if (strncmp(at, "host ", 5) != 0 || strcmp(at + 5, host) != 0) {
         return false;
     }
-    for (uint32_t i = 1; i < texts->count; i++, last = since) {
+    at += strlen(at) + 1;
+    if (i < texts->count && sscanf(at, "losses %llu", &number) == 1) {
+        if (number == 0) {
+            return false;
+        }
+        i++;
         at += strlen(at) + 1;
+    }
+    if (texts->count > i + 16) {
+        return false;
+    }
+    for (; i < texts->count; i++, last = since, at += strlen(at) + 1) {
         if (sscanf(at, "held %llu %llu", &number, &since) != 2 || number == 0 || since < last) {
             return false;
         }

@@ -9,7 +9,8 @@ const char *engine_flaw(const struct snib__engine *e);
 /* What is left although nobody wants anything any more, or holds a lock's handle; NULL: nothing.
  * Releases that were remembered are forgotten. */
 const char *engine_remains(struct snib__engine *e);
-/* Whether what a client says about itself is this host, and then since when it has its oldest holds. */
+/* Whether what a client says about itself is this host, then perhaps how many holds it has lost, and since when it
+ * has its oldest ones. */
 bool engine_says(const snib_texts *texts, const char *host);
 
 #endif
