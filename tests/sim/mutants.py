@@ -173,7 +173,7 @@ class Bench:
     def patience(self, by: str) -> float:
         """For a mutant: far more than the unchanged core has taken just now.  Simulators run longer than then."""
         took = self.took.get(by)
-        return PATIENCE if by.startswith("sim") or took is None else min(PATIENCE, 300 + 20 * took)
+        return PATIENCE if by.startswith("sim") or took is None else min(PATIENCE, 120 + 20 * took)
 
     def check_unchanged(self, seeds: int) -> None:
         for by in self.tests:
