@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "33fe25a9d878b53d"
+#define SNIB_BUILD_ID "fd8ba8fa091c2b3c"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3076,7 +3076,13 @@ int snib_advance_clock(int64_t ms, snib_error *err)
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them.
+ *
+ *     a lock has parts          each a client and a gate: of one member, or of several that one script takes
+ *     an acquisition, a carrier for each part its operation and its hold, see carrier.h
+ *     which has an outer        that is the carrier in the home client's engine, as a hold like all others: engine/outer.c
+ *     and a group               which decides what to do next: locks/group.h.  To it, parts are members.
+ */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
@@ -22605,7 +22611,6 @@ struct snib__durable {
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after useless replies to WAIT */
     snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
@@ -22953,12 +22958,8 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
  * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__durable *d = link->node->durable;
     link->proven = false;
-    link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
-    d->backoff = link->backoff;
-    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
 }
 
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
@@ -22971,7 +22972,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
         durable_leave(e, link, now);
         return;
     }
-    d->backoff = 0;
+    link->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
@@ -23054,7 +23055,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which new operations do not shorten */
+        link->wanted = true; /* after its pause */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/

@@ -1,4 +1,10 @@
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them.
+ *
+ *     a lock has parts          each a client and a gate: of one member, or of several that one script takes
+ *     an acquisition, a carrier for each part its operation and its hold, see carrier.h
+ *     which has an outer        that is the carrier in the home client's engine, as a hold like all others: engine/outer.c
+ *     and a group               which decides what to do next: locks/group.h.  To it, parts are members.
+ */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
