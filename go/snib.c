@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fd8ba8fa091c2b3c"
+#define SNIB_BUILD_ID "af9f48c4b2173594"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15734,7 +15734,8 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
-void snib__identity_lost(struct snib__engine *e, snib__time now); /* a hold was lost, which is said soon */
+void snib__identity_lost(struct snib__engine *e,
+                         snib__time now); /* a hold was lost, which is said soon */
 snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
@@ -24882,7 +24883,8 @@ snib__time snib__identity_deadline(const struct snib__engine *e)
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
     bool lost = e->identity.lost && now >= e->identity.next;
-    bool due = (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
+    bool due =
+        (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
     if (lost) /* once, whether it can be said now or not */
         e->identity.lost = false;

@@ -58,8 +58,8 @@ void cli_read_identity(const char *texts, size_t used, struct identity *out)
     out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
     out->losses = number_of(value_of(texts, used, "losses"), INT64_MAX);
     read_holds(texts, used, out);
-    out->is_known = out->host[0] || out->program[0] || out->label[0] || out->pid || out->since ||
-                    out->losses;
+    out->is_known =
+        out->host[0] || out->program[0] || out->label[0] || out->pid || out->since || out->losses;
 }
 
 /* Ask about one more client; what cannot be asked is not known, and is not asked again. */

@@ -134,7 +134,8 @@ snib__time snib__identity_deadline(const struct snib__engine *e)
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
     bool lost = e->identity.lost && now >= e->identity.next;
-    bool due = (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
+    bool due =
+        (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
     if (lost) /* once, whether it can be said now or not */
         e->identity.lost = false;
