@@ -64,6 +64,7 @@ MUTANTS = [
         "lua/mutex_acquire.lua",
         "longer and redis.pcall('pexpire', KEYS[1], ARGV[2]) or 1",
         "redis.pcall('pexpire', KEYS[1], ARGV[2])",
+        "traces/test_leases.py test_late_requests",
     ),
     Mutant(
         "a node whose clock was set back does not vote for as long",

@@ -36,7 +36,7 @@ MUTANTS = [
         "engine/gate.c",
         "    else\n        snib__waitq_rest(e, gate, now); /* fair",
         "    else\n        (void)now; /* fair",
-        "",
+        "sim/walk",
     ),
     Mutant(
         "a fair waiter that cannot ask leaves its gate's queue behind",
