@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "af9f48c4b2173594"
+#define SNIB_BUILD_ID "1076424be26c5bd8"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -872,16 +872,15 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, how many holds it has lost, and since when it has its oldest ones, unless it was
- * opened with the option identity=no or the server refuses it.  The key is written again as often as leases are renewed,
- * and ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
+ * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
+ * client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
- *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
@@ -3076,13 +3075,7 @@ int snib_advance_clock(int64_t ms, snib_error *err)
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them.
- *
- *     a lock has parts          each a client and a gate: of one member, or of several that one script takes
- *     an acquisition, a carrier for each part its operation and its hold, see carrier.h
- *     which has an outer        that is the carrier in the home client's engine, as a hold like all others: engine/outer.c
- *     and a group               which decides what to do next: locks/group.h.  To it, parts are members.
- */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
@@ -4864,6 +4857,7 @@ struct debug_use {
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -5085,7 +5079,8 @@ static uint64_t debug_server(const struct snib__client *client)
     return debug_hash_text(DEBUG_HASH, server);
 }
 
-/* Members of a quorum have one name, and one order. */
+/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
+ * one after another. */
 static struct debug_use *debug_use(const struct snib__lock *lock)
 {
     struct debug_use *use =
@@ -5095,8 +5090,11 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     const struct snib__parts *parts = lock->parts;
     if (!parts)
         debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
+        uint32_t from = use->n;
         debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+        memset(use->parts + from, (int)i, use->n - from);
+    }
     use->client = lock->client;
     use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
     use->alone = use->ordered && lock->kind != SNIB_PERMITS;
@@ -5160,22 +5158,44 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+                       uint32_t j)
 {
-    for (uint32_t i = 0; i < held->n * use->n; i++) {
-        struct snib__order_circle circle;
-        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
-                                        held->place, use->place, NULL};
-        enum snib__order order = snib__order_note(&pair, &circle);
-        if (order == SNIB__ORDER_CIRCLE)
-            debug_tell_circle(use->client, &circle);
-        else if (order == SNIB__ORDER_FULL)
-            debug_say(use->client,
-                      "the order of locks is known for %d pairs, which is the limit: further pairs "
-                      "are not checked",
-                      SNIB__ORDER_MAX);
-        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
-            snib__peers_news(pair.held, pair.taken);
+    struct snib__order_circle circle;
+    struct snib__order_pair pair = {&held->names[i], &use->names[j], held->place, use->place, NULL};
+    enum snib__order order = snib__order_note(&pair, &circle);
+    if (order == SNIB__ORDER_CIRCLE)
+        debug_tell_circle(use->client, &circle);
+    else if (order == SNIB__ORDER_FULL)
+        debug_say(use->client,
+                  "the order of locks is known for %d pairs, which is the limit: further pairs "
+                  "are not checked",
+                  SNIB__ORDER_MAX);
+    if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+        snib__peers_news(pair.held, pair.taken);
+}
+
+static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < held->n; i++)
+        for (uint32_t j = 0; j < use->n; j++)
+            debug_pair(held, i, use, j);
+}
+
+/* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
+ * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
+ * tells the rest. */
+static void debug_pairs_within(const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++) {
+        uint32_t last = SNIB__GROUP_MAX;
+        for (uint32_t j = i + 1; j < use->n && use->parts[j] <= last; j++) {
+            if (use->parts[j] == use->parts[i])
+                continue;
+            debug_pair(use, i, use, j);
+            if (!use->names[j].reads)
+                last = use->parts[j];
+        }
     }
 }
 
@@ -5210,7 +5230,8 @@ static void debug_check_order(const struct debug_use *use)
             return;
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
-            debug_pair(held, use);
+            debug_pairs(held, use);
+    debug_pairs_within(use);
 }
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
@@ -15260,7 +15281,6 @@ struct snib__engine {
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
         bool due;               /* something has been held for a while */
-        bool lost;              /* and something was lost, which it is to say */
         bool told;              /* a refusal was logged */
     } identity;
     struct {
@@ -15734,9 +15754,6 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
-void snib__identity_lost(struct snib__engine *e,
-                         snib__time now); /* a hold was lost, which is said soon */
-snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
@@ -22612,6 +22629,7 @@ struct snib__durable {
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
+    snib__time backoff;     /* of the link, after useless replies to WAIT */
     snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
@@ -22959,8 +22977,12 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
  * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
+    struct snib__durable *d = link->node->durable;
     link->proven = false;
+    link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+    d->backoff = link->backoff;
+    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
 }
 
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
@@ -22973,7 +22995,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
         durable_leave(e, link, now);
         return;
     }
-    link->backoff = 0;
+    d->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
@@ -23056,7 +23078,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause */
+        link->wanted = true; /* after its pause, which new operations do not shorten */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
@@ -23185,8 +23207,7 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e),
-                           snib__identity_deadline(e)};
+                           snib__route_deadline(e),    snib__pause_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -24485,9 +24506,8 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_arm(e, hold, now);
 }
 
-static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
+static void hold_count_loss(struct snib__engine *e, int reason)
 {
-    snib__identity_lost(e, now);
     switch (reason) {
     case SNIB_REASON_EXPIRED:
         e->stats.lost_expired++;
@@ -24554,7 +24574,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
-    hold_count_loss(e, reason, now);
+    hold_count_loss(e, reason);
     hold_log_loss(e, hold, reason);
 }
 
@@ -24581,7 +24601,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
-    hold_count_loss(e, reason, now);
+    hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -24752,8 +24772,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
- *                                   when the oldest holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
+ *                                   holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -24818,13 +24838,6 @@ static size_t identity_number(char *out, const char *word, int64_t number)
     return n + snib__decimal(out + n, number);
 }
 
-/* Losses that were not the program's own doing. */
-static uint64_t identity_losses(const struct snib__engine *e)
-{
-    return e->stats.lost_expired + e->stats.lost_taken + e->stats.lost_deleted +
-           e->stats.lost_unreachable + e->stats.lost_max_hold + e->stats.lost_failover;
-}
-
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
@@ -24844,13 +24857,9 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
+    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
-    if (identity_losses(e) > 0) {
-        n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
-        text[n++] = '\n';
-    }
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
@@ -24870,24 +24879,10 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-void snib__identity_lost(struct snib__engine *e, snib__time now)
-{
-    e->identity.lost |= now < e->identity.until;
-}
-
-snib__time snib__identity_deadline(const struct snib__engine *e)
-{
-    return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
-}
-
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
-    bool lost = e->identity.lost && now >= e->identity.next;
-    bool due =
-        (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
+    bool due = e->identity.due && e->config.identity && !e->closed;
     e->identity.due = false;
-    if (lost) /* once, whether it can be said now or not */
-        e->identity.lost = false;
     if (!due || now < e->identity.next)
         return;
     struct snib__node *node = identity_node(e);

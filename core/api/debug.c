@@ -61,6 +61,7 @@ struct debug_use {
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -282,7 +283,8 @@ static uint64_t debug_server(const struct snib__client *client)
     return debug_hash_text(DEBUG_HASH, server);
 }
 
-/* Members of a quorum have one name, and one order. */
+/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
+ * one after another. */
 static struct debug_use *debug_use(const struct snib__lock *lock)
 {
     struct debug_use *use =
@@ -292,8 +294,11 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     const struct snib__parts *parts = lock->parts;
     if (!parts)
         debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
+        uint32_t from = use->n;
         debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+        memset(use->parts + from, (int)i, use->n - from);
+    }
     use->client = lock->client;
     use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
     use->alone = use->ordered && lock->kind != SNIB_PERMITS;
@@ -357,22 +362,44 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+                       uint32_t j)
 {
-    for (uint32_t i = 0; i < held->n * use->n; i++) {
-        struct snib__order_circle circle;
-        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
-                                        held->place, use->place, NULL};
-        enum snib__order order = snib__order_note(&pair, &circle);
-        if (order == SNIB__ORDER_CIRCLE)
-            debug_tell_circle(use->client, &circle);
-        else if (order == SNIB__ORDER_FULL)
-            debug_say(use->client,
-                      "the order of locks is known for %d pairs, which is the limit: further pairs "
-                      "are not checked",
-                      SNIB__ORDER_MAX);
-        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
-            snib__peers_news(pair.held, pair.taken);
+    struct snib__order_circle circle;
+    struct snib__order_pair pair = {&held->names[i], &use->names[j], held->place, use->place, NULL};
+    enum snib__order order = snib__order_note(&pair, &circle);
+    if (order == SNIB__ORDER_CIRCLE)
+        debug_tell_circle(use->client, &circle);
+    else if (order == SNIB__ORDER_FULL)
+        debug_say(use->client,
+                  "the order of locks is known for %d pairs, which is the limit: further pairs "
+                  "are not checked",
+                  SNIB__ORDER_MAX);
+    if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+        snib__peers_news(pair.held, pair.taken);
+}
+
+static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < held->n; i++)
+        for (uint32_t j = 0; j < use->n; j++)
+            debug_pair(held, i, use, j);
+}
+
+/* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
+ * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
+ * tells the rest. */
+static void debug_pairs_within(const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++) {
+        uint32_t last = SNIB__GROUP_MAX;
+        for (uint32_t j = i + 1; j < use->n && use->parts[j] <= last; j++) {
+            if (use->parts[j] == use->parts[i])
+                continue;
+            debug_pair(use, i, use, j);
+            if (!use->names[j].reads)
+                last = use->parts[j];
+        }
     }
 }
 
@@ -407,7 +434,8 @@ static void debug_check_order(const struct debug_use *use)
             return;
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
-            debug_pair(held, use);
+            debug_pairs(held, use);
+    debug_pairs_within(use);
 }
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)

@@ -157,6 +157,44 @@ static void circle_of_three(void **state)
     world_free(&other);
 }
 
+/* A multi lock keeps the members that it has while it waits for the next, unless one command takes both: a caller that
+ * takes them singly may wait for it as it waits for that. */
+static void members_of_several_parts(void **state)
+{
+    (void)state;
+    char want[RECORD_CAP];
+    struct world world = world_open(0);
+    snib_lock *a = must_lock(world.client, "p1"), *d = must_lock(world.client, "p4"), *all;
+    snib_lock *b = must_lock_kind(world.client, SNIB_READ, "p2"),
+              *c = must_lock_kind(world.client, SNIB_FAIR, "p3");
+    snib_hold *hold;
+    EXPECT(snib_multi_new((snib_lock *[]){a, b, c, d}, 4, NULL, &all, err), SNIB_OK);
+    EXPECT(snib_lock_acquire(all, 0, 0, &hold, err), SNIB_OK); /* an attempt */
+    must_release(hold);
+    nest(c, 0, a, 1);
+    expect_none(&world);
+    EXPECT((AT(2), snib_lock_acquire(all, 0, PROMPT_MS, &hold, err)), SNIB_OK);
+    snprintf(
+        want, sizeof want,
+        "debug: lock order: \"p1\" (debug.c:%d) then \"p3\" (debug.c:%d), but \"p3\" (debug.c:%d) "
+        "then \"p1\" (debug.c:%d): this can deadlock; take them in one order",
+        line_of[2], line_of[2], line_of[0], line_of[1]);
+    expect_warning(&world, want);
+    must_release(hold);
+    nest(b, 0, a, 1); /* one command takes both of them, or none */
+    expect_none(&world);
+    nest(d, 0, a, 1);
+    const char *text = warning(&world);
+    assert_non_null(strstr(text, "lock order: \"p4\" (debug.c:"));
+    assert_non_null(strstr(text, "then \"p4\" (debug.c:"));
+    snib_lock_free(a);
+    snib_lock_free(b);
+    snib_lock_free(c);
+    snib_lock_free(d);
+    snib_lock_free(all);
+    world_free(&world);
+}
+
 /* What one record has no room for comes in one for each pair. */
 static void long_circle(void **state)
 {
@@ -478,6 +516,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_order),
         cmocka_unit_test(circle_of_three),
+        cmocka_unit_test(members_of_several_parts),
         cmocka_unit_test(long_circle),
         cmocka_unit_test(itself),
         cmocka_unit_test(lost_before),

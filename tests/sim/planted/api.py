@@ -604,6 +604,13 @@ MUTANTS = [
         "live/debug other_order",
     ),
     Mutant(
+        "members that a multi lock takes one after another are in no order",
+        "api/debug.c",
+        "    debug_pairs_within(use);\n}",
+        "    if (use->n == 0)\n        debug_pairs_within(use);\n}",
+        "live/debug members_of_several_parts",
+    ),
+    Mutant(
         "readers are taken to wait for readers",
         "api/order.c",
         "return !(takes->taken_reads && holds->held_reads);",
