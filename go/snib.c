@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1076424be26c5bd8"
+#define SNIB_BUILD_ID "04fbf9fb4f00ffe9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29877,13 +29877,21 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
+/* Only the server knows whether it may vote in a quorum: what it granted tells that if it was a vote after as long a
+ * silence. */
+static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__hold *next)
+{
+    return hold->gate->kind->kind != SNIB_MUTEX || next->vote_ms <= hold->vote_ms;
+}
+
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
-        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline ||
+        !sole_votes_alike(hold, waitq->head->hold))
         return false;
     if (waitq->chain == 0) {
         /* no user ever had it */

@@ -137,6 +137,49 @@ static void quarantine(void **state)
     snib_lock_free(group);
 }
 
+/* It has had its memory for as long as there are servers. */
+static void server_may_vote(struct server *server)
+{
+    char epoch[64];
+    redisReply *reply = server_command(server, "INFO server");
+    const char *run = strstr(reply->str, "run_id:");
+    assert_non_null(run);
+    snprintf(epoch, sizeof epoch, "%.40s 1", run + strlen("run_id:"));
+    server_do(server, "SET snib_quorum_epoch %s", epoch);
+    freeReplyObject(reply);
+}
+
+/* A lock of the same name on one of the servers, held by the same client: its end is not handed over to the vote that
+ * waits behind it, because only the server knows whether it may vote. */
+static void handed_no_vote(void **state)
+{
+    struct server *servers = *state;
+    snib_client *clients[SERVERS];
+    snib_lock *locks[SERVERS], *group = NULL;
+    for (int i = 0; i < SERVERS; i++) {
+        clients[i] = must_open(servers[i].url);
+        locks[i] = must_lock(clients[i], "handed");
+    }
+    EXPECT(snib_quorum_new(locks, SERVERS, NULL, &group, err), SNIB_OK);
+    server_may_vote(&servers[0]);
+    server_may_vote(&servers[1]);
+    server_do(&servers[2], "DEL snib_quorum_epoch");
+    snib_hold *single = must_acquire(locks[2], PROMPT_MS);
+    snib_hold *hold = must_acquire(group, PROMPT_MS); /* of the other two */
+    AWAIT(must_stats(clients[2]).waiting == 1, PROMPT_MS);
+    must_release(single);
+    assert_int_equal(server_integer(&servers[2], "EXISTS handed"), 0);
+    /* It was asked, and does not vote for thirty seconds. */
+    AWAIT(server_integer(&servers[2], "EXISTS snib_quorum_epoch") == 1, PROMPT_MS);
+    assert_int_equal(server_integer(&servers[2], "EXISTS handed"), 0);
+    must_release(hold);
+    snib_lock_free(group);
+    for (int i = 0; i < SERVERS; i++) {
+        snib_lock_free(locks[i]);
+        snib_client_free(clients[i]);
+    }
+}
+
 /* Votes requested later last longer: a fixed lease ends with the earliest of the deciding votes. */
 static void fixed_lease_does_not_grow(void **state)
 {
@@ -203,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slow_nodes),
         cmocka_unit_test(quarantine),
+        cmocka_unit_test(handed_no_vote),
         cmocka_unit_test(fixed_lease_does_not_grow),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -464,6 +464,7 @@ static void other_holds_by_command(void **state)
     (void)state;
     static const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 10 * SECOND};
     static const struct snib__acquire vote = {.wait = SNIB__NEVER, .vote_ms = 1000};
+    static const struct snib__acquire later = {.wait = SNIB__NEVER, .vote_ms = 1001};
     const struct {
         int32_t kind;
         const struct snib__acquire *first, *then;
@@ -473,7 +474,10 @@ static void other_holds_by_command(void **state)
         {SNIB_MUTEX, &fixed, &renewed, SNIB__SCRIPT_MUTEX_TRANSFER},
         {SNIB_MUTEX, &renewed, &fixed, SNIB__SCRIPT_MUTEX_TRANSFER},
         {SNIB_MUTEX, &vote, &renewed, SNIB__SCRIPT_MUTEX_TRANSFER},
-        {SNIB_MUTEX, &renewed, &vote, SNIB__SCRIPT_MUTEX_TRANSFER},
+        {SNIB_MUTEX, &vote, &vote, SNIB__SCRIPT_MUTEX_TRANSFER},
+        /* whether it may vote is the server's to say */
+        {SNIB_MUTEX, &renewed, &vote, SNIB__SCRIPT_MUTEX_RELEASE},
+        {SNIB_MUTEX, &vote, &later, SNIB__SCRIPT_MUTEX_RELEASE},
         {SNIB_FENCED, &renewed, &renewed, SNIB__SCRIPT_FENCED_TRANSFER},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

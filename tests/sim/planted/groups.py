@@ -170,6 +170,13 @@ MUTANTS = [
         "    else if",
     ),
     Mutant(
+        "a vote is handed over by a lock that is none",
+        "engine/sole.c",
+        "next->vote_ms <= hold->vote_ms;",
+        "next->vote_ms < hold->vote_ms + UINT32_MAX;",
+        "live/votes handed_no_vote",
+    ),
+    Mutant(
         "a fixed lease of a quorum grows with later votes",
         "api/group.c",
         "if (c->lease && deadline > c->ends)",
