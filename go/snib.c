@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "04fbf9fb4f00ffe9"
+#define SNIB_BUILD_ID "ee6dd58209389ff9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16843,7 +16843,13 @@ static const struct snib__script_text {
      "end\n"
      "local function busy(kind, lock, mark)\n"
      "    local left = redis.call('pttl', lock)\n"
-     "    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
+     "    if left == -2 and kind == 'r' then -- and a writer waits: see read_acquire\n"
+     "        local wait = redis.call('pttl', mark)\n"
+     "        if wait > 20 then\n"
+     "            redis.call('pexpire', mark, 20)\n"
+     "        end\n"
+     "        return wait > 0 and math.min(wait, 20) or nil\n"
+     "    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
      "        return nil\n"
      "    end\n"
      "    local mode = redis.call('hget', lock, 'mode')\n"
@@ -16910,7 +16916,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3155, "74e5da18090e9ade07e85d59e1593bc09b55ac1c"},
+     3420, "51b24a57212ed99bd7e7ac3abb7d86d526c60161"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"

@@ -34,7 +34,13 @@ end
 -- The ms to wait for a member, or nil if it can be taken.
 local function busy(kind, lock, mark)
     local left = redis.call('pttl', lock)
-    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then
+    if left == -2 and kind == 'r' then -- and a writer waits: see read_acquire
+        local wait = redis.call('pttl', mark)
+        if wait > 20 then
+            redis.call('pexpire', mark, 20)
+        end
+        return wait > 0 and math.min(wait, 20) or nil
+    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then
         return nil
     end
     local mode = redis.call('hget', lock, 'mode')

@@ -84,6 +84,18 @@ def test_multi_beside_others(run: Scripts) -> None:
     assert run.heard() == [("cm", "0"), ("cf", "0"), ("cw", "1"), ("cw", "0")]
 
 
+def test_multi_gives_a_waiting_writer_its_moment(run: Scripts) -> None:
+    run.redis.set(MARKED, 1, px=5000)
+    blocker, left = multi(run)
+    assert blocker == 3 and 0 < left <= 20, "free, and the writer has a moment to take it"
+    while run.redis.exists(MARKED):
+        pass
+    assert multi(run) is None, "it has given up, and its mark has ended"
+    run.redis.set(MARKED, 1, px=5000)
+    assert multi(run) is None, "a repeat"
+    run.near(MARKED, 5000)
+
+
 def test_multi_takes_over_from_expired_readers(run: Scripts) -> None:
     own_lease = f"{{k}}w:{B}:rwlock_timeout:1"
     run("read_acquire", ["{k}w", own_lease, "x"], B, 60000)

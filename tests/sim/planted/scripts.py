@@ -320,6 +320,13 @@ MUTANTS = [
         "local _ = 0",
     ),
     Mutant(
+        "a multi lock's reader is ahead of a waiting writer when the lock is just free",
+        "lua/multi_acquire.lua",
+        "return wait > 0 and math.min(wait, 20) or nil",
+        "return nil",
+        "traces/test_multi.py test_multi_gives_a_waiting_writer_its_moment",
+    ),
+    Mutant(
         "a multi lock takes what it gets",
         "lua/multi_acquire.lua",
         "if blocked then",
