@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ee6dd58209389ff9"
+#define SNIB_BUILD_ID "a7c1741b0caf56b4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2344,7 +2344,8 @@ struct snib__op {
     uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
-    bool told : 1; /* by the server, or a hold of this client: the lock is held */
+    bool told : 1;      /* by the server, or a hold of this client: the lock is held */
+    bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -2458,6 +2459,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
+int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
@@ -2573,6 +2576,8 @@ struct snib__outer {
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
     bool abandoned; /* and its members must be abandoned, too */
+    const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t os_error; /* ... with it */
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
@@ -3251,6 +3256,9 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    int32_t failure;            /* the error of its last operation; 0: none */
+    int32_t os_error;
+    char *why; /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -3262,6 +3270,7 @@ struct snib__carrier {
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
     bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    bool silent, inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -3286,6 +3295,8 @@ struct snib__carrier {
 void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 
@@ -3479,6 +3490,7 @@ bool snib__carrier_wish(struct snib__carrier *c)
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
+    snib__carrier_fail(c, i, code);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)
@@ -4608,6 +4620,7 @@ struct snib__told {
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+    bool explained;    /* the words are the whole sentence */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
@@ -5712,6 +5725,7 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  */
 
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5750,6 +5764,8 @@ void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
     struct snib__client *home = c->home;
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        free(c->members[i].why);
     snib__parts_unref(c->parts);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -5850,6 +5866,31 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+{
+    struct snib__carrier_member *member = &c->members[i];
+    free(member->why);
+    member->why = NULL;
+    member->failure = code < 0 ? code : 0;
+    member->os_error = 0;
+}
+
+/* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
+ * members of a quorum have its own name. */
+static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
+                         int32_t code)
+{
+    char text[sizeof((snib_error *)0)->text];
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
+                                    op->words, op->where,    op->unconfirmed, false};
+    snib__carrier_fail(c, i, code);
+    if (code >= 0)
+        return;
+    c->members[i].os_error = op->os_error;
+    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
+                                         c->parts->majority ? NULL : op->gate, &told));
+}
+
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
@@ -5863,6 +5904,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    if (current || op->kind == SNIB__OP_RELEASE)
+        carrier_note(c, i, op, op->code);
     if (extends && current) {
         member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
         snib__group_member_leased(&c->group, i, op->code);
@@ -5949,7 +5992,9 @@ static void carrier_limit(struct snib__carrier *c, snib__time now)
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
         snib__group_overdue(&c->group);
-    if (overdue && now >= c->tried_until)
+    bool seeks = c->parts->majority && c->group.phase <= SNIB__GROUP_PAUSING;
+    c->silent = seeks && overdue && now >= c->tried_until;
+    if (c->silent && c->inquired)
         snib__group_silent(&c->group);
 }
 
@@ -6007,6 +6052,20 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
     return c->ends;
 }
 
+/* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
+static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
+{
+    static const char several[] = "too many of its servers failed, such as: ";
+    uint32_t i = 0;
+    while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
+        i++;
+    if (code >= 0 || i == c->parts->n)
+        return;
+    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    c->outer.why = text;
+    c->outer.os_error = c->members[i].os_error;
+}
+
 /* Carry out the extensions that callers wait for, one after another. */
 static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
@@ -6019,8 +6078,11 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
         c->extension = 0;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
+        char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
     } else if (extension && !c->extension) {
@@ -6075,7 +6137,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         return;
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
+    char text[sizeof((snib_error *)0)->text];
+    carrier_explain(c, group->code, text, sizeof text);
     snib__outer_ended(engine, &c->outer, group->code, now);
+    c->outer.why = NULL;
     c->finished = true;
 }
 
@@ -6107,6 +6172,24 @@ static void carrier_home(struct snib__carrier *c)
         snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
+/* The time is over: why those that have not answered have not.  The result is the same whatever it is. */
+static void carrier_inquire(struct snib__carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__op *op = c->members[i].op;
+        if (op && !op->done) {
+            carrier_note(c, i, op, snib__op_unreached(client->driver.engine, op));
+            c->members[i].failure = SNIB_EUNREACHABLE;
+        }
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+    c->inquired = true;
+}
+
 /* ---- steps ---- */
 
 /* Outside every client. */
@@ -6123,9 +6206,13 @@ static void carrier_step(struct snib__carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
+            bool inquires = c->silent && !c->inquired;
+            if (inquires)
+                carrier_inquire(c);
             while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
+            c->again |= inquires;
         }
         c->stepping = false;
     }
@@ -9869,7 +9956,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
-                                  op->words, op->where,    op->unconfirmed};
+                                  op->words, op->where,    op->unconfirmed, op->explained};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10191,7 +10278,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
+    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -15341,7 +15428,6 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
-int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
@@ -27258,6 +27344,9 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
  * answers through the functions here.
  */
 
+#include <stdlib.h>
+#include <string.h>
+
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
@@ -27385,12 +27474,24 @@ void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
+static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
+{
+    char *words = op && outer->why ? strdup(outer->why) : NULL;
+    if (!words)
+        return;
+    free(op->words);
+    op->words = words;
+    op->os_error = outer->os_error;
+    op->explained = true;
+}
+
 void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
     if (outer->ended)
         return;
+    outer_explain(outer, hold->op);
     outer->ended = true;
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -27434,6 +27535,7 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         outer->span = deadline - now;
         snib__hold_arm(e, hold, now);
     }
+    outer_explain(outer, op);
     snib__op_done(e, op, code);
 }
 

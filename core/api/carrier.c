@@ -189,6 +189,7 @@ bool snib__carrier_wish(struct snib__carrier *c)
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
+    snib__carrier_fail(c, i, code);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)

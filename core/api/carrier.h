@@ -13,6 +13,9 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    int32_t failure;            /* the error of its last operation; 0: none */
+    int32_t os_error;
+    char *why; /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -24,6 +27,7 @@ struct snib__carrier {
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
     bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    bool silent, inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -48,6 +52,8 @@ struct snib__carrier {
 void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 

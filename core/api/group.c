@@ -9,8 +9,10 @@
  */
 #include "api/carrier.h"
 
+#include "api/say.h"
 #include "locks/kind.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +51,8 @@ void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
     struct snib__client *home = c->home;
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        free(c->members[i].why);
     snib__parts_unref(c->parts);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -149,6 +153,31 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+{
+    struct snib__carrier_member *member = &c->members[i];
+    free(member->why);
+    member->why = NULL;
+    member->failure = code < 0 ? code : 0;
+    member->os_error = 0;
+}
+
+/* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
+ * members of a quorum have its own name. */
+static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
+                         int32_t code)
+{
+    char text[sizeof((snib_error *)0)->text];
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
+                                    op->words, op->where,    op->unconfirmed, false};
+    snib__carrier_fail(c, i, code);
+    if (code >= 0)
+        return;
+    c->members[i].os_error = op->os_error;
+    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
+                                         c->parts->majority ? NULL : op->gate, &told));
+}
+
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
@@ -162,6 +191,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    if (current || op->kind == SNIB__OP_RELEASE)
+        carrier_note(c, i, op, op->code);
     if (extends && current) {
         member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
         snib__group_member_leased(&c->group, i, op->code);
@@ -248,7 +279,9 @@ static void carrier_limit(struct snib__carrier *c, snib__time now)
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
         snib__group_overdue(&c->group);
-    if (overdue && now >= c->tried_until)
+    bool seeks = c->parts->majority && c->group.phase <= SNIB__GROUP_PAUSING;
+    c->silent = seeks && overdue && now >= c->tried_until;
+    if (c->silent && c->inquired)
         snib__group_silent(&c->group);
 }
 
@@ -306,6 +339,20 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
     return c->ends;
 }
 
+/* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
+static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
+{
+    static const char several[] = "too many of its servers failed, such as: ";
+    uint32_t i = 0;
+    while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
+        i++;
+    if (code >= 0 || i == c->parts->n)
+        return;
+    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    c->outer.why = text;
+    c->outer.os_error = c->members[i].os_error;
+}
+
 /* Carry out the extensions that callers wait for, one after another. */
 static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
@@ -318,8 +365,11 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
         c->extension = 0;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
+        char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
     } else if (extension && !c->extension) {
@@ -374,7 +424,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         return;
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
+    char text[sizeof((snib_error *)0)->text];
+    carrier_explain(c, group->code, text, sizeof text);
     snib__outer_ended(engine, &c->outer, group->code, now);
+    c->outer.why = NULL;
     c->finished = true;
 }
 
@@ -406,6 +459,24 @@ static void carrier_home(struct snib__carrier *c)
         snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
+/* The time is over: why those that have not answered have not.  The result is the same whatever it is. */
+static void carrier_inquire(struct snib__carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__op *op = c->members[i].op;
+        if (op && !op->done) {
+            carrier_note(c, i, op, snib__op_unreached(client->driver.engine, op));
+            c->members[i].failure = SNIB_EUNREACHABLE;
+        }
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+    c->inquired = true;
+}
+
 /* ---- steps ---- */
 
 /* Outside every client. */
@@ -422,9 +493,13 @@ static void carrier_step(struct snib__carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
+            bool inquires = c->silent && !c->inquired;
+            if (inquires)
+                carrier_inquire(c);
             while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
+            c->again |= inquires;
         }
         c->stepping = false;
     }

@@ -94,7 +94,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
-                                  op->words, op->where,    op->unconfirmed};
+                                  op->words, op->where,    op->unconfirmed, op->explained};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);

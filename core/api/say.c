@@ -116,7 +116,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
+    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }

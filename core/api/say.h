@@ -13,6 +13,7 @@ struct snib__told {
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+    bool explained;    /* the words are the whole sentence */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or

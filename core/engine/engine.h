@@ -183,7 +183,8 @@ struct snib__op {
     uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
-    bool told : 1; /* by the server, or a hold of this client: the lock is held */
+    bool told : 1;      /* by the server, or a hold of this client: the lock is held */
+    bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -297,6 +298,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
+int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
@@ -412,6 +415,8 @@ struct snib__outer {
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
     bool abandoned; /* and its members must be abandoned, too */
+    const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t os_error; /* ... with it */
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */

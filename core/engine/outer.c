@@ -7,6 +7,9 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
@@ -134,12 +137,24 @@ void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
+static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
+{
+    char *words = op && outer->why ? strdup(outer->why) : NULL;
+    if (!words)
+        return;
+    free(op->words);
+    op->words = words;
+    op->os_error = outer->os_error;
+    op->explained = true;
+}
+
 void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
     if (outer->ended)
         return;
+    outer_explain(outer, hold->op);
     outer->ended = true;
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -183,6 +198,7 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         outer->span = deadline - now;
         snib__hold_arm(e, hold, now);
     }
+    outer_explain(outer, op);
     snib__op_done(e, op, code);
 }
 

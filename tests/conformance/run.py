@@ -124,6 +124,8 @@ def log(run: Run, program: Path, memory: bool = False) -> str:
     for number, path in enumerate(paths, 1):
         printed = printed.replace(path, f"server {number}")
     printed = re.sub(r"; the server said: .*", "; the server said so", printed)
+    # Which of a quorum's servers an error names depends on their addresses.
+    printed = re.sub(r"(such as: [^;]*)server \d", r"\1a server", printed)
     if memory:
         printed = re.sub(UNREACHED, "(No such file or directory)", printed)
     tail = f"exit code {done.returncode}\n{done.stderr}" if done.returncode else ""

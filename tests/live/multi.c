@@ -134,12 +134,57 @@ static void waits_once(void **state)
     world_free(world);
 }
 
+static void expect_told(const snib_error *error, const char *what, const struct server *server)
+{
+    if (!strstr(error->text, "\" and others: mutex \"b\": ") || !strstr(error->text, what) ||
+        !strstr(error->text, server->socket) || !strstr(error->text, "; the server said: "))
+        fail_msg("%s", error->text);
+}
+
+/* What one of several servers refuses: which of them, for which member, and in its own words. */
+static void one_of_several_servers_refuses(void **state)
+{
+    (void)state;
+    struct server servers[2];
+    snib_client *clients[2];
+    snib_lock *members[2], *multi;
+    snib_hold *hold;
+    snib_error error = {0};
+    for (int i = 0; i < 2; i++) {
+        server_start(&servers[i], NULL);
+        clients[i] = must_open(servers[i].url);
+        members[i] = must_lock(clients[i], names[i]);
+    }
+    EXPECT(snib_multi_new(members, 2, NULL, &multi, err), SNIB_OK);
+    must_release(must_acquire(multi, 0));
+    struct server *server = &servers[1];
+    server_do(server, "SET b text");
+    assert_int_equal(snib_lock_acquire(multi, 0, 5000, &hold, &error), SNIB_EWRONGTYPE);
+    expect_told(&error, "belongs to data", server);
+    server_do(server, "DEL b");
+    hold = must_acquire(multi, 0);
+    server_do(server, "ACL SETUSER admin on nopass ~* &* +@all");
+    server_do(server, "ACL SETUSER default -pexpire -hdel");
+    assert_int_equal(snib_hold_extend(hold, LEASE_MS, &error), SNIB_EPERM);
+    expect_told(&error, "may not run", server);
+    assert_int_equal(snib_hold_release(hold, &error), SNIB_EPERM);
+    expect_told(&error, "may not run", server);
+    server_do(server, "ACL SETUSER default +pexpire +hdel");
+    snib_hold_free(hold);
+    snib_lock_free(multi);
+    for (int i = 0; i < 2; i++) {
+        snib_lock_free(members[i]);
+        snib_client_free(clients[i]);
+        server_stop(&servers[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overwritten_member), cmocka_unit_test(deleted_member),
         cmocka_unit_test(refused_lease),      cmocka_unit_test(right_to_one_taken_away),
-        cmocka_unit_test(waits_once),
+        cmocka_unit_test(waits_once),         cmocka_unit_test(one_of_several_servers_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,39 @@ static void fixed_lease_does_not_grow(void **state)
     }
 }
 
+/* A wait that is over before any patience is: why most servers have not answered is said all the same. */
+static void servers_that_are_down(void **state)
+{
+    struct server *servers = *state;
+    snib_client *clients[SERVERS];
+    snib_lock *locks[SERVERS], *group = NULL;
+    snib_hold *hold;
+    snib_error error = {0};
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = 60000;
+    for (int i = 0; i < SERVERS; i++) {
+        EXPECT(snib_client_open(servers[i].url, &options, &clients[i], err), SNIB_OK);
+        locks[i] = must_lock(clients[i], "down");
+    }
+    EXPECT(snib_quorum_new(locks, SERVERS, NULL, &group, err), SNIB_OK);
+    server_down(&servers[1]);
+    server_down(&servers[2]);
+    int code = snib_lock_acquire(group, 0, 100, &hold, &error);
+    if (code != SNIB_EUNREACHABLE)
+        fail_msg("%d: %s", code, error.text);
+    const char *told = "quorum lock \"down\": too many of its servers failed, such as: no connection to ";
+    if (strncmp(error.text, told, strlen(told)) != 0)
+        fail_msg("%s", error.text);
+    server_restart(&servers[1]);
+    server_restart(&servers[2]);
+    snib_lock_free(group);
+    for (int i = 0; i < SERVERS; i++) {
+        snib_lock_free(locks[i]);
+        snib_client_free(clients[i]);
+    }
+}
+
 static int start(void **state)
 {
     static struct server servers[SERVERS];
@@ -248,6 +281,7 @@ int main(void)
         cmocka_unit_test(quarantine),
         cmocka_unit_test(handed_no_vote),
         cmocka_unit_test(fixed_lease_does_not_grow),
+        cmocka_unit_test(servers_that_are_down),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

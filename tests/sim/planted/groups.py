@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant(
         "a short wait for a majority has no patience",
         "api/group.c",
-        "if (overdue && now >= c->tried_until)",
-        "if (overdue)",
+        "c->silent = seeks && overdue && now >= c->tried_until;",
+        "c->silent = seeks && overdue;",
     ),
     Mutant(
         "the end of a majority's wait wakes nobody",
@@ -168,6 +168,20 @@ MUTANTS = [
         "    if (c->outer.ended)\n"
         "        return;\n"
         "    else if",
+    ),
+    Mutant(
+        "which of several servers refused is not said",
+        "api/group.c",
+        "carrier_explain(c, group->code, text, sizeof text);",
+        "(void)text;",
+        "live/multi one_of_several_servers_refuses",
+    ),
+    Mutant(
+        "why a quorum's servers have not answered in time is not said",
+        "api/group.c",
+        "bool inquires = c->silent && !c->inquired;",
+        "bool inquires = false;\n            c->inquired = true;",
+        "live/votes servers_that_are_down",
     ),
     Mutant(
         "a vote is handed over by a lock that is none",
