@@ -34,9 +34,19 @@ static bool owner_of(int node, int name, model_text *out_owner, uint64_t *out_ex
     model_text value;
     model *m = world.nodes[node].model;
     size_t n = sizeof "lock:a" - 1; /* of each */
-    if (!model_key_find(m, 0, names[name], n, &key) ||
-        !model_field_at(m, 0, names[name], n, 0, out_owner, &value)) {
+    static const char write[] = ":write";
+    const size_t tail = sizeof write - 1;
+    if (!model_key_find(m, 0, names[name], n, &key)) {
         return false;
+    }
+    uint32_t i = 0;
+    do {
+        if (!model_field_at(m, 0, names[name], n, i++, out_owner, &value)) {
+            return false;
+        }
+    } while (out_owner->n == 4 && memcmp(out_owner->p, "mode", 4) == 0);
+    if (out_owner->n > tail && memcmp(out_owner->p + out_owner->n - tail, write, tail) == 0) {
+        out_owner->n -= tail;
     }
     *out_expires_ns = key.expires_ns;
     return true;
@@ -565,11 +575,12 @@ void check_lost(const struct world_hold *hold)
 /* The state after everything is released and every lease is over. */
 void check_end(void)
 {
-    static const char epoch[] = "snib_quorum_epoch";
+    static const char epoch[] = "snib_quorum_epoch", token[] = "redisson_lock_token:";
     model_key key;
     for (int i = 0; i < world.node_count; i++) {
         for (size_t j = 0; model_key_at(world.nodes[i].model, j, &key); j++) {
-            if (key.name.n != sizeof epoch - 1 || memcmp(key.name.p, epoch, key.name.n) != 0) {
+            bool counter = key.name.n > sizeof token - 1 && memcmp(key.name.p, token, sizeof token - 1) == 0;
+            if (!counter && (key.name.n != sizeof epoch - 1 || memcmp(key.name.p, epoch, key.name.n) != 0)) {
                 world_fail("at the end node %d has %.*s", i, (int)key.name.n, key.name.p);
             }
         }

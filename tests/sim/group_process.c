@@ -214,12 +214,11 @@ static void new_peer(struct world_process *process, int node)
     char all[64];
     size_t n = 0;
     for (int i = 0; i < WORLD_NAMES; i++) {
-        int kind = i == 0 || world.majority ? SNIB_MUTEX : SNIB_SPIN;
+        int kind = i == 0 ? SNIB_MUTEX : world.second_kind;
         peer->gates[i] =
             snib__gate_get(peer->client.driver.engine, kind, names[i], strlen(names[i]));
-        n += (size_t)snprintf(all + n, sizeof all - n, "%c%s", kind == SNIB_MUTEX ? 'm' : 's',
-                              names[i]) +
-             1;
+        char letter = kind == SNIB_MUTEX ? 'm' : kind == SNIB_SPIN ? 's' : kind == SNIB_FENCED ? 'f' : 'w';
+        n += (size_t)snprintf(all + n, sizeof all - n, "%c%s", letter, names[i]) + 1;
     }
     peer->gates[WORLD_NAMES] = snib__gate_get(peer->client.driver.engine, SNIB__MULTI, all, n);
 }

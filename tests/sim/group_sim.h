@@ -189,6 +189,7 @@ struct world {
     int focus[2];
     snib__time now;
     bool majority, quarantine;
+    int second_kind; /* of the second name on every node; the first is a mutex */
     int node_count, lock_count, slot_count, task_count;
     uint32_t need;
     const char *password;
