@@ -52,6 +52,30 @@ static bool owner_of(int node, int name, model_text *out_owner, uint64_t *out_ex
     return true;
 }
 
+/* One of several owners, who read. */
+static bool reads(int node, const char *owner, size_t owner_n, uint64_t *out_expires_ns)
+{
+    model_key key;
+    model_text field, value;
+    model *m = world.nodes[node].model;
+    size_t n = sizeof "lock:b" - 1;
+    if (!model_key_find(m, 0, names[1], n, &key)) {
+        return false;
+    }
+    for (size_t i = 0; model_field_at(m, 0, names[1], n, i, &field, &value); i++) {
+        if (field.n == owner_n && memcmp(field.p, owner, owner_n) == 0) {
+            *out_expires_ns = key.expires_ns;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_read(int name)
+{
+    return name == 1 && world.second_kind == SNIB_READ;
+}
+
 /* Whether a node has a member's hold until then. */
 static bool node_has(const struct world_peer *peer, unsigned set, const struct snib__hold *hold,
                      snib__time until)
@@ -61,10 +85,13 @@ static bool node_has(const struct world_peer *peer, unsigned set, const struct s
     for (int i = 0; i < WORLD_NAMES; i++) {
         model_text owner;
         uint64_t expires_ns;
-        if ((set >> i & 1) != 0 &&
-            (!owner_of(peer->node, i, &owner, &expires_ns) || owner.n != n ||
-             memcmp(owner.p, text, n) != 0 ||
-             (until != 0 && expires_ns < world_server_ns(peer->node, until)))) {
+        if ((set >> i & 1) == 0) {
+            continue;
+        }
+        bool there = is_read(i) ? reads(peer->node, text, n, &expires_ns)
+                                : owner_of(peer->node, i, &owner, &expires_ns) && owner.n == n &&
+                                      memcmp(owner.p, text, n) == 0;
+        if (!there || (until != 0 && expires_ns < world_server_ns(peer->node, until))) {
             return false;
         }
     }
@@ -84,10 +111,12 @@ static const struct snib__hold *member_of(const struct world_hold *hold, uint32_
     const struct world_peer *peer = &hold->home->process->peers[hold->lock->part[part].node];
     unsigned set = hold->lock->part[part].names;
     const struct snib__gate *gate = peer->gates[set == 1 ? 0 : set == 2 ? 1 : WORLD_NAMES];
-    const struct snib__hold *member = snib__gate_active(gate);
-    bool ours = member != NULL && member->phase == SNIB__HELD && hold->hold->outer != NULL &&
-                member->sink == hold->hold->outer;
-    return ours ? member : NULL;
+    const struct snib__hold *member = hold->hold->outer != NULL ? snib__gate_first(gate) : NULL;
+    while (member != NULL &&
+           (member->phase != SNIB__HELD || member->sink != hold->hold->outer)) {
+        member = snib__gate_next(gate, member);
+    }
+    return member;
 }
 
 /* How many of a hold's members the process itself trusts for as long as the whole. */
@@ -158,11 +187,12 @@ static bool is_closing(const struct world_hold *hold)
 
 static void check_exclusion(const struct world_hold *one)
 {
+    uint32_t alone = world.second_kind == SNIB_READ ? 0x55555555 : UINT32_MAX; /* not by readers */
     for (uint32_t i = 0; i < world.process_count; i++) {
         const struct world_process *process = world.processes[i];
         for (int j = 0; j < WORLD_HOLDS && !process->dead; j++) {
             const struct world_hold *other = &process->holds[j];
-            if (other != one && (other->members & one->members) != 0 && check_is_valid(other) &&
+            if (other != one && (other->members & one->members & alone) != 0 && check_is_valid(other) &&
                 !is_struck(other) && !is_closing(other)) {
                 world_fail("%u and %u hold %x and %x", one->home->process->id, process->id,
                            one->members, other->members);
@@ -258,12 +288,15 @@ static bool is_wanted(const struct world_peer *peer, uint64_t number)
     }
     for (int i = 0; i <= WORLD_NAMES; i++) {
         const struct snib__gate *gate = peer->gates[i];
-        const struct snib__hold *hold = snib__gate_active(gate);
+        const struct snib__hold *hold = snib__gate_first(gate);
+        while (hold != NULL && hold->number != number) {
+            hold = snib__gate_next(gate, hold);
+        }
         if (gate->waitq != NULL && gate->waitq->incoming != NULL &&
             gate->waitq->incoming->number == number) {
             return true;
         }
-        if (hold == NULL || hold->number != number) {
+        if (hold == NULL) {
             continue;
         }
         if (hold->phase == SNIB__TRYING) {
@@ -298,7 +331,7 @@ static void check_claim(int node, int name)
     model_text text;
     uint64_t expires_ns;
     size_t n = 0;
-    if (owner_of(node, name, &text, &expires_ns)) {
+    if (!is_read(name) && owner_of(node, name, &text, &expires_ns)) {
         n = text.n < sizeof claim->owner - 1 ? text.n : sizeof claim->owner - 1;
     }
     if (n == 0 || strncmp(claim->owner, text.p, n) != 0 || claim->owner[n] != '\0') {
@@ -332,6 +365,8 @@ static void check_claim(int node, int name)
 /* What the result may say depends on it. */
 static void watch_wait(const struct world_process *process, struct world_task *task)
 {
+    /* Someone who has left, or died, may have a place in the queue for a while. */
+    task->contended |= world.second_kind == SNIB_FAIR || world.second_kind == SNIB_READ;
     for (int i = 0; i < world.node_count; i++) {
         if (!world.nodes[i].dead && world.nodes[i].paused_until <= world.now) {
             task->unmute |= 1U << i;
@@ -572,15 +607,24 @@ void check_lost(const struct world_hold *hold)
     }
 }
 
+static bool begins(const model_text *name, const char *with)
+{
+    return name->n >= strlen(with) && memcmp(name->p, with, strlen(with)) == 0;
+}
+
 /* The state after everything is released and every lease is over. */
 void check_end(void)
 {
-    static const char epoch[] = "snib_quorum_epoch", token[] = "redisson_lock_token:";
     model_key key;
     for (int i = 0; i < world.node_count; i++) {
         for (size_t j = 0; model_key_at(world.nodes[i].model, j, &key); j++) {
-            bool counter = key.name.n > sizeof token - 1 && memcmp(key.name.p, token, sizeof token - 1) == 0;
-            if (!counter && (key.name.n != sizeof epoch - 1 || memcmp(key.name.p, epoch, key.name.n) != 0)) {
+            /* A place in a queue that nobody has given back may outlast leases. */
+            bool stays = begins(&key.name, "snib_quorum_epoch") ||
+                         begins(&key.name, "redisson_lock_token:") ||
+                         (key.expires_ns != 0 && (begins(&key.name, "redisson_lock_queue:") ||
+                                                  begins(&key.name, "redisson_lock_timeout:") ||
+                                                  begins(&key.name, "snib_lock_beats:")));
+            if (!stays) {
                 world_fail("at the end node %d has %.*s", i, (int)key.name.n, key.name.p);
             }
         }

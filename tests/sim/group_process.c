@@ -217,7 +217,11 @@ static void new_peer(struct world_process *process, int node)
         int kind = i == 0 ? SNIB_MUTEX : world.second_kind;
         peer->gates[i] =
             snib__gate_get(peer->client.driver.engine, kind, names[i], strlen(names[i]));
-        char letter = kind == SNIB_MUTEX ? 'm' : kind == SNIB_SPIN ? 's' : kind == SNIB_FENCED ? 'f' : 'w';
+        char letter = kind == SNIB_MUTEX    ? 'm'
+                      : kind == SNIB_SPIN   ? 's'
+                      : kind == SNIB_FENCED ? 'f'
+                      : kind == SNIB_READ   ? 'r'
+                                            : 'w';
         n += (size_t)snprintf(all + n, sizeof all - n, "%c%s", letter, names[i]) + 1;
     }
     peer->gates[WORLD_NAMES] = snib__gate_get(peer->client.driver.engine, SNIB__MULTI, all, n);

@@ -113,6 +113,9 @@ static void plan_multi(struct world_lock *lock)
         lock->members = 0;
         for (int i = 0; i < world.node_count; i++) {
             unsigned names = (unsigned)world_draw(4);
+            if (names == 3 && world.second_kind == SNIB_FAIR) {
+                names = 2; /* no command takes both */
+            }
             if (names != 0) {
                 lock->part[lock->n].node = i;
                 lock->part[lock->n++].names = names;
@@ -125,8 +128,8 @@ static void plan_multi(struct world_lock *lock)
 static void plan_locks(void)
 {
     world.majority = world_chance(2) || fault_is_focus(WORLD_DEAD);
-    static const int kinds[] = {SNIB_SPIN, SNIB_MUTEX, SNIB_FENCED, SNIB_WRITE};
-    world.second_kind = world.majority ? SNIB_MUTEX : kinds[world_draw(4)];
+    static const int kinds[] = {SNIB_SPIN, SNIB_MUTEX, SNIB_FENCED, SNIB_WRITE, SNIB_FAIR, SNIB_READ};
+    world.second_kind = world.majority ? SNIB_MUTEX : kinds[world_draw(6)];
     world.quarantine = world.majority && (!world_chance(4) || fault_is_focus(WORLD_RESTART));
     world.need = (uint32_t)world.node_count / 2 + 1;
     world.lock_count = (int)world_between(1, world.majority ? WORLD_NAMES : WORLD_LOCKS);

@@ -2,7 +2,7 @@
  * locks/group.c unchanged, engines, a model server for every node, and one thread with a virtual
  * clock instead of the driver.
  *
- * One seed decides everything.  A world has quorums, or it has multi locks and the locks they are
+ * One seed decides everything.  A world has quorums, or it has multi locks, of members of two kinds, and the locks they are
  * made of.
  *
  * group_sim.c      the loop over seeds, the life of one world

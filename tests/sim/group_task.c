@@ -112,7 +112,7 @@ static bool is_in_own_way(const struct world_process *process, const struct worl
     for (int i = 0; i < WORLD_NODES * (WORLD_NAMES + 1); i++) {
         int node = i / (WORLD_NAMES + 1);
         const struct snib__gate *gate = process->peers[node].gates[i % (WORLD_NAMES + 1)];
-        const struct snib__hold *active = gate != NULL ? snib__gate_active(gate) : NULL;
+        const struct snib__hold *active = gate != NULL ? snib__gate_first(gate) : NULL;
         bool waits = gate != NULL && gate->waitq != NULL && gate->waitq->head != NULL &&
                      gate->waitq->head != task->op;
         bool holds = active != NULL && active != task->op->hold;
