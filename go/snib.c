@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a7c1741b0caf56b4"
+#define SNIB_BUILD_ID "cd99dd6fe8bf1a69"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -606,8 +606,9 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 /* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
- * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
- * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
+ * cannot deadlock.  Servers go by the addresses in the URLs, which should be the same in all processes.  One
+ * command takes adjacent members that belong to the same client and are of the kinds mutex, fenced, spin, read or
+ * write.  The hold is lost as soon as one member is lost; its token is 0.
  *
  * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
  *          members' own leases, limits and flags.  The members may be freed afterwards.

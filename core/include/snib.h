@@ -459,8 +459,9 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 /* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
- * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
- * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
+ * cannot deadlock.  Servers go by the addresses in the URLs, which should be the same in all processes.  One
+ * command takes adjacent members that belong to the same client and are of the kinds mutex, fenced, spin, read or
+ * write.  The hold is lost as soon as one member is lost; its token is 0.
  *
  * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
  *          members' own leases, limits and flags.  The members may be freed afterwards.
