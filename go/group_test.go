@@ -343,3 +343,23 @@ func TestQuarantine(t *testing.T) {
 	}
 	must(t, lock(t, snib.Quorum(locks...)).Unlock(background))
 }
+
+// A client is closed within its time limit, although a release waits for the server of another client.
+func TestCloseDuringReleaseOfGroup(t *testing.T) {
+	t.Parallel()
+	s, far := startServer(t), startServer(t)
+	client, distant := open(t, s.url()), open(t, far.url())
+	hold := lock(t, snib.Multi(client.Mutex("near"), distant.Mutex("far")))
+	far.halt(t)
+	released := make(chan error, 1)
+	go func() { released <- hold.Unlock(background) }()
+	await(t, func() bool { return s.do(t, "EXISTS", "near") == "0" })
+	began := time.Now()
+	expect(t, "close", client.CloseTimeout(0), snib.ErrTimeout)
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+	expect(t, "unlock", soon(t, released), snib.ErrUnreachable)
+	must(t, far.cmd.Process.Signal(syscall.SIGCONT))
+	far.free(t, "far")
+}

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cd99dd6fe8bf1a69"
+#define SNIB_BUILD_ID "b115d1c2131e8fc0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -606,9 +606,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 /* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
- * cannot deadlock.  Servers go by the addresses in the URLs, which should be the same in all processes.  One
- * command takes adjacent members that belong to the same client and are of the kinds mutex, fenced, spin, read or
- * write.  The hold is lost as soon as one member is lost; its token is 0.
+ * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
+ * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
  *
  * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
  *          members' own leases, limits and flags.  The members may be freed afterwards.
@@ -2345,8 +2344,7 @@ struct snib__op {
     uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
-    bool told : 1;      /* by the server, or a hold of this client: the lock is held */
-    bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
+    bool told : 1; /* by the server, or a hold of this client: the lock is held */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -2460,8 +2458,6 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
-/* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
-int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
@@ -2577,8 +2573,6 @@ struct snib__outer {
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
     bool abandoned; /* and its members must be abandoned, too */
-    const char *why;  /* a sentence for the result that is being reported; NULL: none */
-    int32_t os_error; /* ... with it */
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
@@ -3257,9 +3251,6 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
-    int32_t failure;            /* the error of its last operation; 0: none */
-    int32_t os_error;
-    char *why; /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -3271,7 +3262,6 @@ struct snib__carrier {
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
     bool tried;            /* some member was asked, as tried_until the stepping thread's */
-    bool silent, inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -3296,8 +3286,6 @@ struct snib__carrier {
 void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
-/* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
-void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 
@@ -3491,7 +3479,6 @@ bool snib__carrier_wish(struct snib__carrier *c)
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
-    snib__carrier_fail(c, i, code);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)
@@ -4621,7 +4608,6 @@ struct snib__told {
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
-    bool explained;    /* the words are the whole sentence */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
@@ -4871,7 +4857,6 @@ struct debug_use {
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -5093,8 +5078,7 @@ static uint64_t debug_server(const struct snib__client *client)
     return debug_hash_text(DEBUG_HASH, server);
 }
 
-/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
- * one after another. */
+/* Members of a quorum have one name, and one order. */
 static struct debug_use *debug_use(const struct snib__lock *lock)
 {
     struct debug_use *use =
@@ -5104,11 +5088,8 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     const struct snib__parts *parts = lock->parts;
     if (!parts)
         debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
-        uint32_t from = use->n;
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
         debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
-        memset(use->parts + from, (int)i, use->n - from);
-    }
     use->client = lock->client;
     use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
     use->alone = use->ordered && lock->kind != SNIB_PERMITS;
@@ -5172,44 +5153,22 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
-                       uint32_t j)
+static void debug_pair(const struct debug_use *held, const struct debug_use *use)
 {
-    struct snib__order_circle circle;
-    struct snib__order_pair pair = {&held->names[i], &use->names[j], held->place, use->place, NULL};
-    enum snib__order order = snib__order_note(&pair, &circle);
-    if (order == SNIB__ORDER_CIRCLE)
-        debug_tell_circle(use->client, &circle);
-    else if (order == SNIB__ORDER_FULL)
-        debug_say(use->client,
-                  "the order of locks is known for %d pairs, which is the limit: further pairs "
-                  "are not checked",
-                  SNIB__ORDER_MAX);
-    if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
-        snib__peers_news(pair.held, pair.taken);
-}
-
-static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
-{
-    for (uint32_t i = 0; i < held->n; i++)
-        for (uint32_t j = 0; j < use->n; j++)
-            debug_pair(held, i, use, j);
-}
-
-/* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
- * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
- * tells the rest. */
-static void debug_pairs_within(const struct debug_use *use)
-{
-    for (uint32_t i = 0; i < use->n; i++) {
-        uint32_t last = SNIB__GROUP_MAX;
-        for (uint32_t j = i + 1; j < use->n && use->parts[j] <= last; j++) {
-            if (use->parts[j] == use->parts[i])
-                continue;
-            debug_pair(use, i, use, j);
-            if (!use->names[j].reads)
-                last = use->parts[j];
-        }
+    for (uint32_t i = 0; i < held->n * use->n; i++) {
+        struct snib__order_circle circle;
+        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
+                                        held->place, use->place, NULL};
+        enum snib__order order = snib__order_note(&pair, &circle);
+        if (order == SNIB__ORDER_CIRCLE)
+            debug_tell_circle(use->client, &circle);
+        else if (order == SNIB__ORDER_FULL)
+            debug_say(use->client,
+                      "the order of locks is known for %d pairs, which is the limit: further pairs "
+                      "are not checked",
+                      SNIB__ORDER_MAX);
+        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+            snib__peers_news(pair.held, pair.taken);
     }
 }
 
@@ -5244,8 +5203,7 @@ static void debug_check_order(const struct debug_use *use)
             return;
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
-            debug_pairs(held, use);
-    debug_pairs_within(use);
+            debug_pair(held, use);
 }
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
@@ -5726,7 +5684,6 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  */
 
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5765,8 +5722,6 @@ void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
     struct snib__client *home = c->home;
-    for (uint32_t i = 0; i < c->parts->n; i++)
-        free(c->members[i].why);
     snib__parts_unref(c->parts);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -5867,31 +5822,6 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
-void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
-{
-    struct snib__carrier_member *member = &c->members[i];
-    free(member->why);
-    member->why = NULL;
-    member->failure = code < 0 ? code : 0;
-    member->os_error = 0;
-}
-
-/* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
- * members of a quorum have its own name. */
-static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
-                         int32_t code)
-{
-    char text[sizeof((snib_error *)0)->text];
-    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
-                                    op->words, op->where,    op->unconfirmed, false};
-    snib__carrier_fail(c, i, code);
-    if (code >= 0)
-        return;
-    c->members[i].os_error = op->os_error;
-    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
-                                         c->parts->majority ? NULL : op->gate, &told));
-}
-
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
@@ -5905,8 +5835,6 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
-    if (current || op->kind == SNIB__OP_RELEASE)
-        carrier_note(c, i, op, op->code);
     if (extends && current) {
         member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
         snib__group_member_leased(&c->group, i, op->code);
@@ -5993,9 +5921,7 @@ static void carrier_limit(struct snib__carrier *c, snib__time now)
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
         snib__group_overdue(&c->group);
-    bool seeks = c->parts->majority && c->group.phase <= SNIB__GROUP_PAUSING;
-    c->silent = seeks && overdue && now >= c->tried_until;
-    if (c->silent && c->inquired)
+    if (overdue && now >= c->tried_until)
         snib__group_silent(&c->group);
 }
 
@@ -6053,20 +5979,6 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
     return c->ends;
 }
 
-/* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
-static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
-{
-    static const char several[] = "too many of its servers failed, such as: ";
-    uint32_t i = 0;
-    while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
-        i++;
-    if (code >= 0 || i == c->parts->n)
-        return;
-    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
-    c->outer.why = text;
-    c->outer.os_error = c->members[i].os_error;
-}
-
 /* Carry out the extensions that callers wait for, one after another. */
 static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
@@ -6079,11 +5991,8 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
         c->extension = 0;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
-        char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
-        carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
-        c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
     } else if (extension && !c->extension) {
@@ -6138,10 +6047,7 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         return;
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
-    char text[sizeof((snib_error *)0)->text];
-    carrier_explain(c, group->code, text, sizeof text);
     snib__outer_ended(engine, &c->outer, group->code, now);
-    c->outer.why = NULL;
     c->finished = true;
 }
 
@@ -6173,24 +6079,6 @@ static void carrier_home(struct snib__carrier *c)
         snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
-/* The time is over: why those that have not answered have not.  The result is the same whatever it is. */
-static void carrier_inquire(struct snib__carrier *c)
-{
-    for (uint32_t i = 0; i < c->parts->n; i++) {
-        struct snib__client *client = c->parts->part[i].client;
-        snib__driver_enter(&client->driver);
-        pthread_mutex_lock(&c->mutex);
-        struct snib__op *op = c->members[i].op;
-        if (op && !op->done) {
-            carrier_note(c, i, op, snib__op_unreached(client->driver.engine, op));
-            c->members[i].failure = SNIB_EUNREACHABLE;
-        }
-        pthread_mutex_unlock(&c->mutex);
-        snib__driver_leave(&client->driver);
-    }
-    c->inquired = true;
-}
-
 /* ---- steps ---- */
 
 /* Outside every client. */
@@ -6207,13 +6095,9 @@ static void carrier_step(struct snib__carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
-            bool inquires = c->silent && !c->inquired;
-            if (inquires)
-                carrier_inquire(c);
             while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
-            c->again |= inquires;
         }
         c->stepping = false;
     }
@@ -9957,7 +9841,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
-                                  op->words, op->where,    op->unconfirmed, op->explained};
+                                  op->words, op->where,    op->unconfirmed};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10279,7 +10163,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
+    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -15429,6 +15313,7 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
@@ -15828,6 +15713,8 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+/* The engine stops: end the operations that would wait for other clients. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -16930,13 +16817,7 @@ static const struct snib__script_text {
      "end\n"
      "local function busy(kind, lock, mark)\n"
      "    local left = redis.call('pttl', lock)\n"
-     "    if left == -2 and kind == 'r' then -- and a writer waits: see read_acquire\n"
-     "        local wait = redis.call('pttl', mark)\n"
-     "        if wait > 20 then\n"
-     "            redis.call('pexpire', mark, 20)\n"
-     "        end\n"
-     "        return wait > 0 and math.min(wait, 20) or nil\n"
-     "    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
+     "    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
      "        return nil\n"
      "    end\n"
      "    local mode = redis.call('hget', lock, 'mode')\n"
@@ -17003,7 +16884,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3420, "51b24a57212ed99bd7e7ac3abb7d86d526c60161"},
+     3155, "74e5da18090e9ade07e85d59e1593bc09b55ac1c"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -23351,6 +23232,7 @@ void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
+    snib__outer_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -27345,9 +27227,6 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
  * answers through the functions here.
  */
 
-#include <stdlib.h>
-#include <string.h>
-
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
@@ -27475,24 +27354,12 @@ void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
-static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
-{
-    char *words = op && outer->why ? strdup(outer->why) : NULL;
-    if (!words)
-        return;
-    free(op->words);
-    op->words = words;
-    op->os_error = outer->os_error;
-    op->explained = true;
-}
-
 void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
     if (outer->ended)
         return;
-    outer_explain(outer, hold->op);
     outer->ended = true;
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -27536,8 +27403,19 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         outer->span = deadline - now;
         snib__hold_arm(e, hold, now);
     }
-    outer_explain(outer, op);
     snib__op_done(e, op, code);
+}
+
+/* The members' clients go on with the releases, but nobody waits for them here. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (!snib__outer_is(op->gate))
+            continue;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
@@ -29986,21 +29864,13 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
-/* Only the server knows whether it may vote in a quorum: what it granted tells that if it was a vote after as long a
- * silence. */
-static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__hold *next)
-{
-    return hold->gate->kind->kind != SNIB_MUTEX || next->vote_ms <= hold->vote_ms;
-}
-
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
-        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline ||
-        !sole_votes_alike(hold, waitq->head->hold))
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (waitq->chain == 0) {
         /* no user ever had it */

@@ -177,6 +177,7 @@ void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
+    snib__outer_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)

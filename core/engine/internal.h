@@ -836,6 +836,8 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+/* The engine stops: end the operations that would wait for other clients. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,

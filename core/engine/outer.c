@@ -202,6 +202,18 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
     snib__op_done(e, op, code);
 }
 
+/* The members' clients go on with the releases, but nobody waits for them here. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (!snib__outer_is(op->gate))
+            continue;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
+}
+
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
     if (outer->ended || outer->hold->phase != SNIB__TRYING)

@@ -189,6 +189,36 @@ static void client_closed(void **state)
     }
 }
 
+/* A client that is closed in the middle of a release, whose other server does not answer: the operation has ended when
+ * the close has, and the release goes on. */
+static void client_closed_while_releasing(void **state)
+{
+    struct teams_world *world = *state;
+    teams_open(world, 0, NULL);
+    snib_lock *members[] = {must_lock(world->ours[0], "near"), must_lock(world->ours[1], "far")};
+    snib_lock *multi = NULL;
+    EXPECT(snib_multi_new(members, 2, NULL, &multi, err), SNIB_OK);
+    snib_hold *hold = must_acquire(multi, 0);
+    snib_queue *queue = must_queue(world->ours[0]);
+    server_pause(&world->servers[1]);
+    EXPECT(snib_hold_release_submit(hold, queue, 7, NULL, err), SNIB_OK);
+    snib_client_close(world->ours[0], 0, NULL);
+    snib_event event = {0};
+    int32_t ended = snib_queue_drain(queue, &event, 1, NULL);
+    server_continue(&world->servers[1]);
+    assert_int_equal(ended, 1);
+    assert_int_equal(event.token, 7);
+    assert_int_equal(event.code, SNIB_EUNREACHABLE);
+    snib_hold_free(hold);
+    snib_queue_free(queue);
+    for (int i = 0; i < 2; i++) {
+        AWAIT(server_integer(&world->servers[i], "EXISTS %s", i == 0 ? "near" : "far") == 0, PROMPT_MS);
+        snib_lock_free(members[i]);
+    }
+    snib_lock_free(multi);
+    teams_close(world);
+}
+
 /* A minority of a quorum's servers stops: holders do not notice.  Without a majority the hold is
  * lost in time. */
 static void quorum_servers_stop(void **state)
@@ -292,6 +322,7 @@ int main(void)
         cmocka_unit_test(loss_is_told_once),   cmocka_unit_test(client_closed),
         cmocka_unit_test(quorum_servers_stop), cmocka_unit_test(quorum_completes_itself),
         cmocka_unit_test(abandoned),           cmocka_unit_test(servers_out_of_reach),
+        cmocka_unit_test(client_closed_while_releasing),
     };
     return cmocka_run_group_tests(tests, teams_start, teams_stop);
 }

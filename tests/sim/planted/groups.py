@@ -11,6 +11,13 @@ MUTANTS = [
         "unit_group_extend",
     ),
     Mutant(
+        "a closed client's caller waits for other clients' releases",
+        "engine/engine.c",
+        "    snib__outer_fail_ops(e, now);\n",
+        "",
+        "live/group_losses client_closed_while_releasing",
+    ),
+    Mutant(
         "a semaphore's request is repeated",
         "locks/semaphore.c",
         ".traits = SNIB__UNOWNED",
