@@ -83,7 +83,7 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	}
 	read, err := reader.acquire(ctx, wish{owner: h.owner})
 	if errors.Is(err, ErrBusy) { // another owner has the write lock
-		return nil, h.lock.about(makeError(ErrLost, "", 0))
+		return nil, h.robbed(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -94,4 +94,28 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 		return nil, err
 	}
 	return read, nil
+}
+
+// robbed ends a hold whose lock another owner has, although the core does not know it yet: a loss is final, and the work
+// must hear of it at once. The core finds the reason by the release.
+func (h *Hold) robbed(ctx context.Context) *Error {
+	w, over := h.leave()
+	if over != nil {
+		return over
+	}
+	if w != nil {
+		h.lock.client.unwatch(h.handle, w)
+	}
+	loss, _ := h.release(context.WithoutCancel(ctx)).(*Error)
+	if loss == nil || loss.Code != ErrLost { // it could not be asked
+		loss = makeError(ErrLost, "", 0)
+		loss.Reason = ReasonTaken
+	}
+	h.mu.Lock()
+	h.why = h.lock.about(loss)
+	h.mu.Unlock()
+	if w != nil {
+		w.end(loss)
+	}
+	return loss
 }

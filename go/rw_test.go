@@ -174,8 +174,14 @@ func TestDowngradeOfALoss(t *testing.T) {
 	hold = lock(t, client.RW("page"))
 	must(t, rival.RW("page").ForceRelease(background))
 	other := lock(t, rival.RW("page"))
+	work := hold.Context(background)
 	_, err = hold.Downgrade(background)
 	expect(t, "another one's", err, snib.ErrLost)
+	expect(t, "check after it", hold.Check(), snib.ErrLost) // lost is final
+	if state, reason := hold.State(); state != snib.StateLost || reason == snib.ReasonNone {
+		t.Errorf("%v, %v", state, reason)
+	}
+	expect(t, "the cause", context.Cause(work), snib.ErrLost)
 	must(t, other.Check())
 	must(t, other.Unlock(background))
 	_ = hold.Unlock(background)
