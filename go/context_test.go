@@ -317,6 +317,21 @@ func TestDoLost(t *testing.T) {
 	s.clean(t)
 }
 
+// An Unlock that fails is not taken for a wait that fails: the work need not be done again.
+func TestDoThatCannotUnlock(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	err := client.Mutex("refused").Do(background, func(context.Context) error {
+		s.do(t, "ACL", "SETUSER", "default", "-evalsha", "-eval")
+		return nil
+	})
+	s.do(t, "ACL", "SETUSER", "default", "+evalsha", "+eval")
+	expect(t, "unlock", err, snib.ErrPermission)
+	if err == nil || !strings.Contains(err.Error(), "the work was done") {
+		t.Error(err)
+	}
+}
+
 // A context that has ended has one outcome: nothing starts, and Unlock does not wait. It does not depend on timing.
 func TestEndedContext(t *testing.T) {
 	s := startServer(t)

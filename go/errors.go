@@ -141,11 +141,19 @@ func alsoUnlocked(work, unlock error) error {
 	case unlock == nil:
 		return work
 	case work == nil:
-		return unlock
+		return afterWork(unlock)
 	case errors.As(work, &told) && errors.As(unlock, &lost) && told.Code == ErrLost && lost.Code == ErrLost && told.Name == lost.Name:
 		return work
 	}
 	return fmt.Errorf("%w; %w", work, unlock)
+}
+
+// afterWork tells the error of an Unlock from that of a wait, after which the caller may try again.
+func afterWork(unlock error) error {
+	if e, ok := unlock.(*Error); ok && e.Code != ErrLost && e.Code != ErrNotHeld {
+		e.Text += "; the work was done, only the unlock failed"
+	}
+	return unlock
 }
 
 // Error returns the sentence.
