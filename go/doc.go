@@ -46,5 +46,6 @@
 // why the time was not enough.
 //
 // The package compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
-// libuuid. The build tag snib_system links the installed libsnib instead.
+// libuuid. The build tag snib_system links the installed libsnib instead. For TLS it loads OpenSSL 3 when
+// it is first needed, which a statically linked program cannot do: there [Open] returns [ErrNotSupported].
 package snib

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b115d1c2131e8fc0"
+#define SNIB_BUILD_ID "1ed8b4cce953d309"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3641,7 +3641,8 @@ static int client_supports(const struct snib__url *url, snib_error *err)
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
+            "program not linked statically?");
     return SNIB_OK;
 }
 
@@ -14138,7 +14139,8 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     if (!o)
         return snib__tls_fail(
             failure, SNIB__TLS_NO_LIBRARY,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
+            "program not linked statically?");
     o->ERR_clear_error();
     errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
@@ -14345,6 +14347,7 @@ bool snib__tls_available(void)
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
 #include <dlfcn.h>
+#include <link.h>
 #endif
 
 static struct snib__openssl openssl_table;
@@ -14366,9 +14369,29 @@ static bool openssl_find(void)
 
 #else
 
+static int openssl_program(struct dl_phdr_info *program, size_t size, void *has_loader)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *(bool *)has_loader = true;
+    return 1; /* it is the first one */
+}
+
+/* What a static program loads brings a second C library along, which does not know the threads that exist: OpenSSL
+ * crashes in them. */
+static bool openssl_can_load(void)
+{
+    bool has_loader = false;
+    dl_iterate_phdr(openssl_program, &has_loader);
+    return has_loader;
+}
+
 /* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
+    if (!openssl_can_load())
+        return false;
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
     bool all = ssl != NULL;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
 #include <dlfcn.h>
+#include <link.h>
 #endif
 
 static struct snib__openssl openssl_table;
@@ -28,9 +29,29 @@ static bool openssl_find(void)
 
 #else
 
+static int openssl_program(struct dl_phdr_info *program, size_t size, void *has_loader)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *(bool *)has_loader = true;
+    return 1; /* it is the first one */
+}
+
+/* What a static program loads brings a second C library along, which does not know the threads that exist: OpenSSL
+ * crashes in them. */
+static bool openssl_can_load(void)
+{
+    bool has_loader = false;
+    dl_iterate_phdr(openssl_program, &has_loader);
+    return has_loader;
+}
+
 /* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
+    if (!openssl_can_load())
+        return false;
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
     bool all = ssl != NULL;

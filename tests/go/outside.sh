@@ -1,7 +1,7 @@
 #!/bin/sh
 # Use the Go package from a module outside this tree, in both ways a program gets it: a
 # replace directive, and a module proxy that serves a zip of it.  Build, vet, vendor, run under the
-# race detector, look for leaked goroutines, and check the error of a build without cgo.
+# race detector, look for leaked goroutines, link it statically, and check the error of a build without cgo.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -52,6 +52,14 @@ program "$work/replaced"
 go mod edit -require="$module@$version" -replace="$module=$root/go"
 verify replace
 
+# OpenSSL would crash in a static program, which is told so instead.
+go build -ldflags '-linkmode external -extldflags -static' -o static . 2>static.log || { cat static.log; fail "static: go build"; }
+told=$(./static rediss://127.0.0.1:1 2>&1) || fail "static: TLS ends the program: $told"
+case $told in
+*"TLS needs OpenSSL"*statically*) ;;
+*) fail "static: $told" ;;
+esac
+
 # The layout of https://go.dev/ref/mod#goproxy-protocol in a folder.
 proxy=$work/proxy/$module/@v
 mkdir -p "$proxy" "$work/zip/$module@$version"
@@ -82,4 +90,4 @@ grep -q 'undefined: snib_requires_CGO_ENABLED_1_and_a_C_compiler' nocgo.log || {
 }
 test "$(grep -c undefined nocgo.log)" = 1 || { cat nocgo.log; fail "more than one complaint"; }
 
-echo "outside: replace, proxy, vendor, race, leaks and no cgo: core $core"
+echo "outside: replace, proxy, vendor, race, leaks, static and no cgo: core $core"
