@@ -159,6 +159,17 @@ func TestLoginThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
+// An error of a function for credentials may be a nil pointer, whose text cannot be asked for.
+func TestLoginWithAnErrorThatPanics(t *testing.T) {
+	t.Parallel()
+	ask := func(context.Context) (snib.Login, error) {
+		var none *snib.Error
+		return snib.Login{}, none
+	}
+	err := openError(t, startServer(t).url(), snib.LoginBy(ask), snib.Patience(5*time.Second))
+	expect(t, "open", err, snib.ErrCredentials)
+}
+
 // The goroutine of the work may end without a return.
 func TestWorkThatEndsItsGoroutine(t *testing.T) {
 	s := startServer(t)

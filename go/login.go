@@ -52,10 +52,10 @@ func answer(ctx context.Context, client, question uint64, ask func(context.Conte
 			why = fmt.Sprintf("panic: %v", panicked)
 		case !answered:
 			why = "the function called runtime.Goexit"
-		case err != nil && err.Error() == "":
-			why = "no reason was given"
 		case err != nil:
-			why = err.Error()
+			if why = fmt.Sprint(err); why == "" { // which survives an Error method that panics
+				why = "no reason was given"
+			}
 		case login.Password == "":
 			why = "there is no password"
 		case login.Valid < 0:
