@@ -54,13 +54,13 @@ func replicasOf(t *testing.T, s *server) int {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	hold, err := client.Mutex("replicas").Lock(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	mutex := client.Reentrant("replicas", 7)
+	hold, again := lock(t, mutex), lock(t, mutex)
 	had := hold.Replicas()
-	if err := hold.Unlock(context.Background()); err != nil {
-		t.Error(err)
+	must(t, hold.Unlock(context.Background()))
+	if n := hold.Replicas(); n != 0 || again.Replicas() != had {
+		t.Errorf("unlocked: %d; held: %d, which was %d", n, again.Replicas(), had)
 	}
+	must(t, again.Unlock(context.Background()))
 	return had
 }

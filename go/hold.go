@@ -159,6 +159,9 @@ func (h *Hold) Token() int64 { return h.token }
 // Replicas returns how many replicas had the grant when it was made, of a lock of several clients the fewest that had a
 // member's; 0 without [Durability], and after an Unlock.
 func (h *Hold) Replicas() int {
+	if err := h.over(); err != nil && err.Code == ErrNotHeld { // another hold of its owner may have the handle
+		return 0
+	}
 	defer runtime.KeepAlive(h)
 	return max(0, holdReplicas(h.handle))
 }
