@@ -1,6 +1,7 @@
 """Convert seconds to the milliseconds of the core.
 
-Only what milliseconds cannot express is refused here; the core checks the ranges.
+Only what milliseconds cannot express is refused here, and a wait that is too long, of which the core would speak in
+its milliseconds; the core checks the other ranges.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from ._codes import InvalidArgument, InvalidLease, InvalidOption
 
 # Far above every range of the core; its milliseconds still fit into 64 bits.
 _SECONDS_MAX = 2**53
+_WAIT_MAX = 86400  # the core's
 
 
 class TimeoutOverflow(InvalidArgument, OverflowError):
-    """A wait that is too long for any clock; the threading module raises OverflowError for it."""
+    """A wait of more than 24 hours; the threading module raises OverflowError for one that is too long."""
 
 
 def shown(value: object) -> str:
@@ -38,12 +40,12 @@ def wait_ms(timeout: float | None) -> int:
     """None and -1 mean no limit, 0 one attempt; a time above 0 never becomes 0."""
     if timeout is None or (timeout == -1 and type(timeout) is int):
         return -1
-    if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:
-        raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {shown(timeout)}")
+    if isinstance(timeout, (int, float)) and timeout > _WAIT_MAX:
+        if timeout == TIMEOUT_MAX:  # threading's way to write "no limit"
+            return -1
+        raise TimeoutOverflow(f"timeout must be at most {_WAIT_MAX} seconds, not {shown(timeout)}")
     limit = seconds(timeout, "timeout", InvalidArgument)
     if limit == -1:
-        return -1
-    if limit == TIMEOUT_MAX:  # threading's way to write "no limit"
         return -1
     if limit < 0:
         raise InvalidArgument(f"timeout must be 0 or more, or -1 for no limit, not {timeout!r}")

@@ -146,10 +146,12 @@ def test_timeouts(lock) -> None:
         lock.acquire(timeout=-100)
     with pytest.raises(ValueError):
         lock.acquire(timeout=float("nan"))
-    for timeout in [1e100, threading.TIMEOUT_MAX + 1000, float("inf"), 10**400]:
-        with pytest.raises(OverflowError) as caught:
+    for timeout in [86401, 86400.0001, 1e100, threading.TIMEOUT_MAX + 1000, float("inf"), 10**400]:
+        with pytest.raises(OverflowError, match="^timeout must be at most 86400 seconds, not ") as caught:
             lock.acquire(timeout=timeout)
         assert isinstance(caught.value, snib.TimeoutOverflow) and isinstance(caught.value, snib.Error)
+    assert lock.acquire(timeout=86400)
+    lock.release()
     with pytest.raises(TypeError):
         lock.acquire(timeout="1")  # type: ignore[arg-type]
     assert lock.acquire(timeout=threading.TIMEOUT_MAX)
