@@ -63,8 +63,9 @@ class BaseHoldable(BaseNamed, Generic[H]):
 
     __slots__ = ("_found",)
 
-    _busy: ClassVar[str] = "another owner holds {!r}"
-    _late: ClassVar[str] = "{!r} was not free in time"
+    # The core's sentences (core/api/say.c), which an acquire that is refused does not bring along.
+    _busy: ClassVar[str] = "another owner holds the lock"
+    _late: ClassVar[str] = "the wait ended before the lock was free"
     _others: ClassVar[bool] = True  # other callers may release what this caller acquired
 
     def __init__(
@@ -112,9 +113,10 @@ class BaseHoldable(BaseNamed, Generic[H]):
 
     def _refusal(self, wait: int) -> Error:
         """Why a wait of at most that many milliseconds ended without a hold."""
+        about = _kinds.said(self.kind, self.name)
         if wait:
-            return self._named(Timeout(self._late.format(self.name)))
-        return self._named(Busy(self._busy.format(self.name)))
+            return self._named(Timeout(f"{about}: {self._late}"))
+        return self._named(Busy(f"{about}: {self._busy}"))
 
 
 class BasePermits(BaseHoldable[H]):
@@ -122,8 +124,8 @@ class BasePermits(BaseHoldable[H]):
 
     __slots__ = ()
 
-    _busy = "{!r} does not have that many free permits"
-    _late = "{!r} did not have that many free permits in time"
+    _busy = "too few permits are free"
+    _late = "the wait ended before enough permits were free"
 
     def _number(self, caller: int, n: int) -> int:
         return n

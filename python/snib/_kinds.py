@@ -14,6 +14,16 @@ FLAG_FENCED, FLAG_PREFER_WRITER, FLAG_NO_QUARANTINE = 1, 2, 4
 GET, INIT, ADD, SET, TOTAL, RELEASE, DRAIN, DOWN = range(1, 9)
 
 
+_BARE = ("mutex", "semaphore", "permits", "latch")
+
+
+def said(kind: str, name: str) -> str:
+    """A lock as the core's sentences name it: fair lock "orders"."""
+    what = kind if kind in _BARE else f"{kind} lock"
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{what} "{quoted}"'
+
+
 def number(n: int) -> int:
     """A number of permits or a latch's count; the core checks the ranges."""
     if isinstance(n, bool) or not isinstance(n, int):

@@ -82,8 +82,8 @@ class QuorumKind(_Several[H, M]):
 
     kind = "quorum"
 
-    _busy = "no majority of the servers granted {!r}"
-    _late = "no majority of the servers granted {!r} in time"
+    _busy = "no majority of its servers granted it"
+    _late = "the wait ended before a majority of its servers granted it"
 
     def __init__(
         self,

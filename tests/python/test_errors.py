@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import subprocess
 import sys
@@ -449,6 +450,48 @@ def test_classes_are_shown_as_programs_import_them() -> None:
                 assert getattr(sys.modules[thing.__module__], thing.__name__) is thing, name
                 assert "._" not in thing.__module__, name
     assert traceback.format_exception_only(snib.Lost("gone")) == ["snib.Lost: gone\n"]
+
+
+def test_a_refusal_is_the_same_sentence_as_in_other_languages(server: Server, client: snib.Client) -> None:
+    """What the core says of an operation in a queue, and a thread or Go or C is told, too."""
+    queue = snib.Queue(client)
+
+    def said_by_the_core(lock: snib.Lock | snib.Permits, timeout: float) -> str:
+        queue.acquire(lock, timeout)
+        events: list[snib.Event] = []
+        while not events:
+            assert select.select([queue], [], [], 60)[0]
+            events = queue.drain()
+        (event,) = events
+        assert isinstance(event.result, snib.Error)
+        return str(event.result)
+
+    name = 'said "so" \\ {tag}'
+    slots, licences, rw = client.permits("said:slots"), client.semaphore("said:no"), client.rwlock("said:page")
+    slots.init(1)
+    locks = [
+        client.lock(name),
+        client.fair_lock("said:fair"),
+        client.fenced_lock("said:fenced"),
+        client.spin_lock("said:spin"),
+        client.plain_lock("said:plain"),
+        rw.read,
+        rw.write,
+        slots,
+        licences,
+    ]
+    with snib.connect(server.url) as other, contextlib.ExitStack() as held:
+        holders = [other.lock(name), other.rwlock(rw.name).write, other.permits(slots.name)]
+        holders += [getattr(other, f"{kind}_lock")(f"said:{kind}") for kind in ("fair", "fenced", "spin", "plain")]
+        for holder in holders:
+            held.enter_context(holder.hold())
+        for lock in locks:
+            for timeout, error in [(0, snib.Busy), (0.02, snib.Timeout)]:
+                with pytest.raises(error) as caught:
+                    lock.hold(timeout=timeout)
+                assert str(caught.value) == said_by_the_core(lock, timeout)
+    slots.force_release()
+    server.admin.delete("redisson_lock_token:{said:fenced}")
 
 
 def test_errors_name_the_lock(server: Server, client: snib.Client) -> None:
