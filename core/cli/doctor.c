@@ -254,10 +254,11 @@ static void look_at_persistence(struct doctor *doctor)
     bool aof = strcmp(info(doctor, "aof_enabled"), "1") == 0;
     bool failed = strcmp(info(doctor, "rdb_last_bgsave_status"), "err") == 0 ||
                   strcmp(info(doctor, "aof_last_write_status"), "err") == 0;
-    bool told = false, always = false;
+    bool told = false, always = false, never = false;
     if (aof) {
         told = setting(doctor, SNIB_SERVER_FSYNC, fsync, sizeof fsync);
         always = told && strcmp(fsync, "always") == 0;
+        never = told && strcmp(fsync, "no") == 0;
         snprintf(text, sizeof text, "append-only file, appendfsync %s", fsync);
     } else {
         snprintf(text, sizeof text, "no append-only file");
@@ -267,9 +268,11 @@ static void look_at_persistence(struct doctor *doctor)
               "the server may refuse writes at any time (MISCONF): check its log");
     found(doctor, always ? FINE : NOTE, "persistence", text,
           always ? ""
-          : told ? "a crash forgets the locks of the last second"
-          : aof  ? "unless that is always, a crash forgets the locks of the last second"
-                 : "a restart frees all locks; holders learn of it at the next renewal");
+          : never ? "a crash of the machine forgets the locks of the last half minute"
+          : told  ? "a crash forgets the locks of the last second"
+          : aof   ? "unless that is always, a crash forgets the last locks"
+                  : "a restart brings back the locks of the last snapshot, or none; holders learn of "
+                    "it when they are connected again");
 }
 
 static void look_at_clock(struct doctor *doctor)

@@ -266,6 +266,22 @@ class Doctor(CommandCase):
             self.server("CONFIG", "SET", "appendfsync", "everysec")
             self.server("ACL", "DELUSER", "locker")
 
+    def test_what_a_restart_forgets(self):
+        """Without an append-only file the server may still have snapshots, so a restart need not free the locks."""
+        try:
+            for appends, fsync, says in (
+                ("no", "everysec", "a restart brings back the locks of the last snapshot, or none"),
+                ("yes", "everysec", "a crash forgets the locks of the last second"),
+                ("yes", "no", "a crash of the machine forgets the locks of the last half minute"),
+                ("yes", "always", "^$"),
+            ):
+                self.server("CONFIG", "SET", "appendfsync", fsync)
+                self.server("CONFIG", "SET", "appendonly", appends)
+                self.assertRegex(self.findings()["persistence"].get("advice", ""), says)
+        finally:
+            self.server("CONFIG", "SET", "appendonly", "no")
+            self.server("CONFIG", "SET", "appendfsync", "everysec")
+
     def test_each_command_that_is_forbidden(self):
         """Each missing command is reported with its effect, and the exit code says whether it matters."""
         for rule, what, verdict, says in (
