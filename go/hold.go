@@ -206,7 +206,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 // Extend gives the hold another lease, counted from now: a fixed one of 100 ms to 24 h, which nothing renews, or with
-// 0 the client's lease, renewed from now on. The hold never ends earlier than it would have.
+// 0 the client's lease, renewed from now on. The hold never ends earlier than it would have, except that a longer fixed
+// lease counts no more once the client's is renewed instead.
 //
 // The error matches [ErrLost] if the hold was lost, [ErrNotHeld] after an Unlock, [ErrNotSupported] for permits of a
 // semaphore, and [ErrInvalidLease] for a quorum lock by more than the lease that it was made for. After any other error the

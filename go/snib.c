@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1ed8b4cce953d309"
+#define SNIB_BUILD_ID "91ceecee5fdedb54"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1017,7 +1017,9 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * lease_ms  100 to 86400000: fixed; nothing renews it.  0: the client's lease, renewed from now on.
  *
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
- * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
+ * client that dies keeps the lock at the server until the longer lease ends.  With 0 the hold counts with the client's
+ * lease from now on, even if its fixed one was longer: if the server falls silent, it is lost by then.  max_hold_ms
+ * still applies.
  *
  * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
  * then, and if they do not, each keeps what it had.
@@ -3641,8 +3643,7 @@ static int client_supports(const struct snib__url *url, snib_error *err)
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
-            "program not linked statically?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     return SNIB_OK;
 }
 
@@ -14139,8 +14140,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     if (!o)
         return snib__tls_fail(
             failure, SNIB__TLS_NO_LIBRARY,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
-            "program not linked statically?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
     o->ERR_clear_error();
     errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
@@ -14347,7 +14347,6 @@ bool snib__tls_available(void)
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
 #include <dlfcn.h>
-#include <link.h>
 #endif
 
 static struct snib__openssl openssl_table;
@@ -14369,29 +14368,9 @@ static bool openssl_find(void)
 
 #else
 
-static int openssl_program(struct dl_phdr_info *program, size_t size, void *has_loader)
-{
-    (void)size;
-    for (int i = 0; i < program->dlpi_phnum; i++)
-        if (program->dlpi_phdr[i].p_type == PT_INTERP)
-            *(bool *)has_loader = true;
-    return 1; /* it is the first one */
-}
-
-/* What a static program loads brings a second C library along, which does not know the threads that exist: OpenSSL
- * crashes in them. */
-static bool openssl_can_load(void)
-{
-    bool has_loader = false;
-    dl_iterate_phdr(openssl_program, &has_loader);
-    return has_loader;
-}
-
 /* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
-    if (!openssl_can_load())
-        return false;
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
     bool all = ssl != NULL;
@@ -15736,8 +15715,6 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
-/* The engine stops: end the operations that would wait for other clients. */
-void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -23255,7 +23232,6 @@ void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
-    snib__outer_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -27427,18 +27403,6 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         snib__hold_arm(e, hold, now);
     }
     snib__op_done(e, op, code);
-}
-
-/* The members' clients go on with the releases, but nobody waits for them here. */
-void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
-{
-    for (struct snib__op *op = e->live, *next; op; op = next) {
-        next = op->live_next;
-        if (!snib__outer_is(op->gate))
-            continue;
-        snib__gate_leave(e, op, now);
-        snib__op_done(e, op, SNIB_EUNREACHABLE);
-    }
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)

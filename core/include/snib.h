@@ -872,7 +872,9 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * lease_ms  100 to 86400000: fixed; nothing renews it.  0: the client's lease, renewed from now on.
  *
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
- * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
+ * client that dies keeps the lock at the server until the longer lease ends.  With 0 the hold counts with the client's
+ * lease from now on, even if its fixed one was longer: if the server falls silent, it is lost by then.  max_hold_ms
+ * still applies.
  *
  * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
  * then, and if they do not, each keeps what it had.

@@ -133,7 +133,8 @@ class Hold(BaseHold):
         lease  seconds, 0.1 to 86400: fixed, and not renewed; None: the client's lease, renewed
                from now on
 
-        It never ends earlier than it would have.  Raises Lost if the hold was lost, NotHeld if it
+        It never ends earlier than it would have, except that a longer fixed lease counts no more
+        once the client's is renewed instead.  Raises Lost if the hold was lost, NotHeld if it
         was released, NotSupported for a semaphore, InvalidLease for a quorum lock by more than
         the lease that it was made for, and Unreachable if no answer came: then the hold keeps the
         lease that it had.
