@@ -193,8 +193,9 @@ func (l *lock) Info(ctx context.Context) (Info, error) {
 }
 
 // ForceRelease deletes the lock, whoever holds it, and wakes the waiters. The error matches [ErrNotHeld] if
-// there was nothing to delete. A holder that uses Snib learns of it at its next renewal. Permits are deleted with
-// their number, and a latch opens. Locks made of several others do not support this.
+// there was nothing to delete. A holder that uses Snib learns of it at its next renewal, one with a fixed lease at its
+// Unlock or its end. Permits are deleted with their number, and a latch opens. Locks made of several others do not
+// support this.
 func (l *lock) ForceRelease(ctx context.Context) error {
 	_, err := l.ask(ctx, askForceRelease)
 	return err

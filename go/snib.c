@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "91ceecee5fdedb54"
+#define SNIB_BUILD_ID "438e0e2168574403"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -915,8 +915,8 @@ SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
  * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
- * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
- * never deleted.
+ * A holder that uses Snib learns of it at its next renewal; one with a fixed lease, which is not renewed, at its release
+ * or its deadline.  Data of another type under the name is never deleted.
  *
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;

@@ -770,8 +770,8 @@ SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
  * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
- * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
- * never deleted.
+ * A holder that uses Snib learns of it at its next renewal; one with a fixed lease, which is not renewed, at its release
+ * or its deadline.  Data of another type under the name is never deleted.
  *
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;
