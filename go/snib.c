@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "438e0e2168574403"
+#define SNIB_BUILD_ID "bfa9cb06ee309c73"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3666,15 +3666,27 @@ static void client_take_environment(snib_client_options *o)
     o->password_file = client_environment("SNIB_PASSWORD_FILE");
 }
 
+/* The program may not have a URL of its own in which to look for the mistake. */
+static int client_blame_environment(int code, snib_error *err)
+{
+    char text[sizeof err->text];
+    if (!err)
+        return code;
+    memcpy(text, err->text, sizeof text);
+    return snib__fail(err, code, err->os_error, "SNIB_URL: %s", text);
+}
+
 /* Resolve the caller's URL and options into servers and the options in effect.  *url is empty
  * unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
     snib_client_options query;
-    bool from_environment = !text;
-    if (!text)
+    bool from_environment = !text, blames_environment = false;
+    if (!text) {
         text = client_environment("SNIB_URL");
+        blames_environment = text;
+    }
     if (!text)
         text = SNIB__URL_DEFAULT;
     if (!client_copy_options(options, o))
@@ -3689,7 +3701,7 @@ static int client_settle_options(const char *text, const snib_client_options *op
         client_take_environment(o);
     int code = snib__url_parse(text, url, &query, err);
     if (code)
-        return code;
+        return blames_environment ? client_blame_environment(code, err) : code;
     code = snib__options_settle(o, &query, url, err);
     if (code == SNIB_OK)
         code = client_supports(url, err);
@@ -8086,6 +8098,18 @@ static bool option_in_range(const struct option *option, int64_t value)
     return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
 }
 
+/* A time as it can be written in a URL: a bare number there, and in Python, is in seconds. */
+static const char *option_say_time(char out[24], int64_t ms)
+{
+    const char *unit = "ms";
+    if (ms % 3600000 == 0)
+        ms /= 3600000, unit = "h";
+    else if (ms % 60000 == 0)
+        ms /= 60000, unit = "m";
+    snprintf(out, 24, "%lld%s", (long long)ms, unit);
+    return out;
+}
+
 /* Write the permitted values: a range, if there is one, then words as in "a, b or c", the first
  * word for each value. */
 static void option_say_range(const struct option *option, char *text, size_t cap)
@@ -8104,10 +8128,13 @@ static void option_say_range(const struct option *option, char *text, size_t cap
         values[count++] = value;
     }
     text[0] = '\0';
-    if (option->kind != OPTION_CHOICE)
-        used +=
-            (size_t)snprintf(text, cap, "%lld to %lld%s", (long long)option->min,
-                             (long long)option->max, option->kind == OPTION_DURATION ? " ms" : "");
+    char min[24], max[24];
+    if (option->kind == OPTION_DURATION)
+        used += (size_t)snprintf(text, cap, "%s to %s", option_say_time(min, option->min),
+                                 option_say_time(max, option->max));
+    else if (option->kind != OPTION_CHOICE)
+        used += (size_t)snprintf(text, cap, "%lld to %lld", (long long)option->min,
+                                 (long long)option->max);
     for (size_t i = 0; i < count && used < cap; i++)
         used += (size_t)snprintf(text + used, cap - used, "%s%.*s",
                                  used == 0        ? ""

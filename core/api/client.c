@@ -67,15 +67,27 @@ static void client_take_environment(snib_client_options *o)
     o->password_file = client_environment("SNIB_PASSWORD_FILE");
 }
 
+/* The program may not have a URL of its own in which to look for the mistake. */
+static int client_blame_environment(int code, snib_error *err)
+{
+    char text[sizeof err->text];
+    if (!err)
+        return code;
+    memcpy(text, err->text, sizeof text);
+    return snib__fail(err, code, err->os_error, "SNIB_URL: %s", text);
+}
+
 /* Resolve the caller's URL and options into servers and the options in effect.  *url is empty
  * unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
     snib_client_options query;
-    bool from_environment = !text;
-    if (!text)
+    bool from_environment = !text, blames_environment = false;
+    if (!text) {
         text = client_environment("SNIB_URL");
+        blames_environment = text;
+    }
     if (!text)
         text = SNIB__URL_DEFAULT;
     if (!client_copy_options(options, o))
@@ -90,7 +102,7 @@ static int client_settle_options(const char *text, const snib_client_options *op
         client_take_environment(o);
     int code = snib__url_parse(text, url, &query, err);
     if (code)
-        return code;
+        return blames_environment ? client_blame_environment(code, err) : code;
     code = snib__options_settle(o, &query, url, err);
     if (code == SNIB_OK)
         code = client_supports(url, err);

@@ -132,6 +132,18 @@ static bool option_in_range(const struct option *option, int64_t value)
     return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
 }
 
+/* A time as it can be written in a URL: a bare number there, and in Python, is in seconds. */
+static const char *option_say_time(char out[24], int64_t ms)
+{
+    const char *unit = "ms";
+    if (ms % 3600000 == 0)
+        ms /= 3600000, unit = "h";
+    else if (ms % 60000 == 0)
+        ms /= 60000, unit = "m";
+    snprintf(out, 24, "%lld%s", (long long)ms, unit);
+    return out;
+}
+
 /* Write the permitted values: a range, if there is one, then words as in "a, b or c", the first
  * word for each value. */
 static void option_say_range(const struct option *option, char *text, size_t cap)
@@ -150,10 +162,13 @@ static void option_say_range(const struct option *option, char *text, size_t cap
         values[count++] = value;
     }
     text[0] = '\0';
-    if (option->kind != OPTION_CHOICE)
-        used +=
-            (size_t)snprintf(text, cap, "%lld to %lld%s", (long long)option->min,
-                             (long long)option->max, option->kind == OPTION_DURATION ? " ms" : "");
+    char min[24], max[24];
+    if (option->kind == OPTION_DURATION)
+        used += (size_t)snprintf(text, cap, "%s to %s", option_say_time(min, option->min),
+                                 option_say_time(max, option->max));
+    else if (option->kind != OPTION_CHOICE)
+        used += (size_t)snprintf(text, cap, "%lld to %lld", (long long)option->min,
+                                 (long long)option->max);
     for (size_t i = 0; i < count && used < cap; i++)
         used += (size_t)snprintf(text + used, cap - used, "%s%.*s",
                                  used == 0        ? ""

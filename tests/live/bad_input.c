@@ -264,6 +264,10 @@ static void no_url(void **state)
     snib_client *other = NULL;
     setenv("SNIB_URL", "redis://host:0", 1);
     refused(snib_client_open(NULL, NULL, &other, &error), SNIB_EURL, &error, "SNIB_URL");
+    assert_memory_equal(error.text, "SNIB_URL: the ", 14); /* the program has no URL to look at */
+    assert_int_equal(snib_client_open(NULL, NULL, &other, NULL), SNIB_EURL);
+    refused(snib_client_open("redis://host:0", NULL, &other, &error), SNIB_EURL, &error, "URL");
+    assert_null(strstr(error.text, "SNIB_URL"));
     setenv("SNIB_URL", server.url, 1);
     assert_int_equal(snib_client_open(NULL, NULL, &other, &error), SNIB_OK);
     assert_int_equal(snib_client_ping(other, -1, &error), SNIB_OK);

@@ -172,9 +172,9 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         with snib.connect(*url) as client, pytest.raises(snib.Unreachable, match="/none"):
             client.ping()
     monkeypatch.setenv("SNIB_URL", "redis://host:0")
-    with pytest.raises(snib.InvalidURL):
+    with pytest.raises(snib.InvalidURL, match="^SNIB_URL: the "):
         snib.connect()
-    with pytest.raises(snib.InvalidURL):
+    with pytest.raises(snib.InvalidURL, match="^SNIB_URL: the "):
         snib.aio.connect()
     snib.connect("redis://host").close()
     monkeypatch.setenv("SNIB_URL", "")

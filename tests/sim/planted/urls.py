@@ -32,6 +32,20 @@ MUTANTS = [
         "unit_url",
     ),
     Mutant(
+        "a mistake in SNIB_URL is said to be in the URL of a program that has none",
+        "api/client.c",
+        "blames_environment = text;",
+        "blames_environment = false;",
+        "live/bad_input",
+    ),
+    Mutant(
+        "the range of a time is in milliseconds, where a bare number is in seconds",
+        "api/options.c",
+        "if (option->kind == OPTION_DURATION)\n        used +=",
+        "if (false)\n        used +=",
+        "unit_options",
+    ),
+    Mutant(
         "the URL goes before the program",
         "api/options.c",
         "if (number == 0) option_put(option, o, option_get(option, query));",
