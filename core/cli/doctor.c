@@ -267,12 +267,12 @@ static void look_at_persistence(struct doctor *doctor)
         found(doctor, WARNING, "persistence", "the last write to disk failed",
               "the server may refuse writes at any time (MISCONF): check its log");
     found(doctor, always ? FINE : NOTE, "persistence", text,
-          always ? ""
+          always  ? ""
           : never ? "a crash of the machine forgets the locks of the last half minute"
           : told  ? "a crash forgets the locks of the last second"
           : aof   ? "unless that is always, a crash forgets the last locks"
-                  : "a restart brings back the locks of the last snapshot, or none; holders learn of "
-                    "it when they are connected again");
+                : "a restart brings back the locks of the last snapshot, or none; holders learn of "
+                  "it when they are connected again");
 }
 
 static void look_at_clock(struct doctor *doctor)
