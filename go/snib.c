@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bfa9cb06ee309c73"
+#define SNIB_BUILD_ID "d5da8755e5059ffa"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -640,8 +640,9 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process, waiters are served first come, first served.  Between processes, the lock goes to the first
- * process that asks after the release, except that SNIB_FAIR is first come, first served between processes, too.
+ * Within a process, waiters are served first come, first served.  Between processes, only SNIB_FAIR is, too.  Mutexes,
+ * plain, fenced and write locks take turns: while other processes wait, a process gives the lock back after a turn for
+ * each of its own waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
  * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
