@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d5da8755e5059ffa"
+#define SNIB_BUILD_ID "5dcb8fe013656d14"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -606,8 +606,9 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 /* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
- * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
- * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
+ * cannot deadlock.  Servers go by the addresses in the URLs, which should be the same in all processes.  One
+ * command takes adjacent members that belong to the same client and are of the kinds mutex, fenced, spin, read or
+ * write.  The hold is lost as soon as one member is lost; its token is 0.
  *
  * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
  *          members' own leases, limits and flags.  The members may be freed afterwards.
@@ -873,15 +874,16 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
- * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
- * client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, how many holds it has lost, and since when it has its oldest ones, unless it was
+ * opened with the option identity=no or the server refuses it.  The key is written again as often as leases are renewed,
+ * and ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
@@ -2347,7 +2349,8 @@ struct snib__op {
     uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
-    bool told : 1; /* by the server, or a hold of this client: the lock is held */
+    bool told : 1;      /* by the server, or a hold of this client: the lock is held */
+    bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -2461,6 +2464,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
+int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
@@ -2576,6 +2581,8 @@ struct snib__outer {
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
     bool abandoned; /* and its members must be abandoned, too */
+    const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t os_error; /* ... with it */
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
@@ -3078,7 +3085,13 @@ int snib_advance_clock(int64_t ms, snib_error *err)
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them.
+ *
+ *     a lock has parts          each a client and a gate: of one member, or of several that one script takes
+ *     an acquisition, a carrier for each part its operation and its hold, see carrier.h
+ *     which has an outer        that is the carrier in the home client's engine, as a hold like all others: engine/outer.c
+ *     and a group               which decides what to do next: locks/group.h.  To it, parts are members.
+ */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
@@ -3254,6 +3267,9 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    int32_t failure;            /* the error of its last operation; 0: none */
+    int32_t os_error;
+    char *why; /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -3265,6 +3281,7 @@ struct snib__carrier {
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
     bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    bool silent, inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -3289,6 +3306,8 @@ struct snib__carrier {
 void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 
@@ -3482,6 +3501,7 @@ bool snib__carrier_wish(struct snib__carrier *c)
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
+    snib__carrier_fail(c, i, code);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)
@@ -3644,7 +3664,8 @@ static int client_supports(const struct snib__url *url, snib_error *err)
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
+            "program not linked statically?");
     return SNIB_OK;
 }
 
@@ -4623,6 +4644,7 @@ struct snib__told {
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+    bool explained;    /* the words are the whole sentence */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
@@ -4872,6 +4894,7 @@ struct debug_use {
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
     char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -5093,7 +5116,8 @@ static uint64_t debug_server(const struct snib__client *client)
     return debug_hash_text(DEBUG_HASH, server);
 }
 
-/* Members of a quorum have one name, and one order. */
+/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
+ * one after another. */
 static struct debug_use *debug_use(const struct snib__lock *lock)
 {
     struct debug_use *use =
@@ -5103,8 +5127,11 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     const struct snib__parts *parts = lock->parts;
     if (!parts)
         debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
+        uint32_t from = use->n;
         debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+        memset(use->parts + from, (int)i, use->n - from);
+    }
     use->client = lock->client;
     use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
     use->alone = use->ordered && lock->kind != SNIB_PERMITS;
@@ -5168,22 +5195,44 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+                       uint32_t j)
 {
-    for (uint32_t i = 0; i < held->n * use->n; i++) {
-        struct snib__order_circle circle;
-        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
-                                        held->place, use->place, NULL};
-        enum snib__order order = snib__order_note(&pair, &circle);
-        if (order == SNIB__ORDER_CIRCLE)
-            debug_tell_circle(use->client, &circle);
-        else if (order == SNIB__ORDER_FULL)
-            debug_say(use->client,
-                      "the order of locks is known for %d pairs, which is the limit: further pairs "
-                      "are not checked",
-                      SNIB__ORDER_MAX);
-        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
-            snib__peers_news(pair.held, pair.taken);
+    struct snib__order_circle circle;
+    struct snib__order_pair pair = {&held->names[i], &use->names[j], held->place, use->place, NULL};
+    enum snib__order order = snib__order_note(&pair, &circle);
+    if (order == SNIB__ORDER_CIRCLE)
+        debug_tell_circle(use->client, &circle);
+    else if (order == SNIB__ORDER_FULL)
+        debug_say(use->client,
+                  "the order of locks is known for %d pairs, which is the limit: further pairs "
+                  "are not checked",
+                  SNIB__ORDER_MAX);
+    if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+        snib__peers_news(pair.held, pair.taken);
+}
+
+static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < held->n; i++)
+        for (uint32_t j = 0; j < use->n; j++)
+            debug_pair(held, i, use, j);
+}
+
+/* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
+ * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
+ * tells the rest. */
+static void debug_pairs_within(const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++) {
+        uint32_t last = SNIB__GROUP_MAX;
+        for (uint32_t j = i + 1; j < use->n && use->parts[j] <= last; j++) {
+            if (use->parts[j] == use->parts[i])
+                continue;
+            debug_pair(use, i, use, j);
+            if (!use->names[j].reads)
+                last = use->parts[j];
+        }
     }
 }
 
@@ -5218,7 +5267,8 @@ static void debug_check_order(const struct debug_use *use)
             return;
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
-            debug_pair(held, use);
+            debug_pairs(held, use);
+    debug_pairs_within(use);
 }
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
@@ -5699,6 +5749,7 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  */
 
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5737,6 +5788,8 @@ void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
     struct snib__client *home = c->home;
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        free(c->members[i].why);
     snib__parts_unref(c->parts);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -5837,6 +5890,31 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+{
+    struct snib__carrier_member *member = &c->members[i];
+    free(member->why);
+    member->why = NULL;
+    member->failure = code < 0 ? code : 0;
+    member->os_error = 0;
+}
+
+/* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
+ * members of a quorum have its own name. */
+static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
+                         int32_t code)
+{
+    char text[sizeof((snib_error *)0)->text];
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
+                                    op->words, op->where,    op->unconfirmed, false};
+    snib__carrier_fail(c, i, code);
+    if (code >= 0)
+        return;
+    c->members[i].os_error = op->os_error;
+    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
+                                         c->parts->majority ? NULL : op->gate, &told));
+}
+
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
@@ -5850,6 +5928,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    if (current || op->kind == SNIB__OP_RELEASE)
+        carrier_note(c, i, op, op->code);
     if (extends && current) {
         member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
         snib__group_member_leased(&c->group, i, op->code);
@@ -5936,7 +6016,9 @@ static void carrier_limit(struct snib__carrier *c, snib__time now)
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
         snib__group_overdue(&c->group);
-    if (overdue && now >= c->tried_until)
+    bool seeks = c->parts->majority && c->group.phase <= SNIB__GROUP_PAUSING;
+    c->silent = seeks && overdue && now >= c->tried_until;
+    if (c->silent && c->inquired)
         snib__group_silent(&c->group);
 }
 
@@ -5994,6 +6076,20 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
     return c->ends;
 }
 
+/* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
+static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
+{
+    static const char several[] = "too many of its servers failed, such as: ";
+    uint32_t i = 0;
+    while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
+        i++;
+    if (code >= 0 || i == c->parts->n)
+        return;
+    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    c->outer.why = text;
+    c->outer.os_error = c->members[i].os_error;
+}
+
 /* Carry out the extensions that callers wait for, one after another. */
 static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
@@ -6006,8 +6102,11 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
         c->extension = 0;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
+        char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
     } else if (extension && !c->extension) {
@@ -6062,7 +6161,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         return;
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
+    char text[sizeof((snib_error *)0)->text];
+    carrier_explain(c, group->code, text, sizeof text);
     snib__outer_ended(engine, &c->outer, group->code, now);
+    c->outer.why = NULL;
     c->finished = true;
 }
 
@@ -6094,6 +6196,24 @@ static void carrier_home(struct snib__carrier *c)
         snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
+/* The time is over: why those that have not answered have not.  The result is the same whatever it is. */
+static void carrier_inquire(struct snib__carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__op *op = c->members[i].op;
+        if (op && !op->done) {
+            carrier_note(c, i, op, snib__op_unreached(client->driver.engine, op));
+            c->members[i].failure = SNIB_EUNREACHABLE;
+        }
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+    c->inquired = true;
+}
+
 /* ---- steps ---- */
 
 /* Outside every client. */
@@ -6110,9 +6230,13 @@ static void carrier_step(struct snib__carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
+            bool inquires = c->silent && !c->inquired;
+            if (inquires)
+                carrier_inquire(c);
             while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
+            c->again |= inquires;
         }
         c->stepping = false;
     }
@@ -9871,7 +9995,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
-                                  op->words, op->where,    op->unconfirmed};
+                                  op->words, op->where,    op->unconfirmed, op->explained};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10193,7 +10317,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
+    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -14168,7 +14292,8 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     if (!o)
         return snib__tls_fail(
             failure, SNIB__TLS_NO_LIBRARY,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
+            "program not linked statically?");
     o->ERR_clear_error();
     errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
@@ -14375,6 +14500,7 @@ bool snib__tls_available(void)
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
 #include <dlfcn.h>
+#include <link.h>
 #endif
 
 static struct snib__openssl openssl_table;
@@ -14396,9 +14522,29 @@ static bool openssl_find(void)
 
 #else
 
+static int openssl_program(struct dl_phdr_info *program, size_t size, void *has_loader)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *(bool *)has_loader = true;
+    return 1; /* it is the first one */
+}
+
+/* What a static program loads brings a second C library along, which does not know the threads that exist: OpenSSL
+ * crashes in them. */
+static bool openssl_can_load(void)
+{
+    bool has_loader = false;
+    dl_iterate_phdr(openssl_program, &has_loader);
+    return has_loader;
+}
+
 /* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
+    if (!openssl_can_load())
+        return false;
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
     bool all = ssl != NULL;
@@ -15283,6 +15429,7 @@ struct snib__engine {
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
         bool due;               /* something has been held for a while */
+        bool lost;              /* and something was lost, which it is to say */
         bool told;              /* a refusal was logged */
     } identity;
     struct {
@@ -15343,7 +15490,6 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
-int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
@@ -15743,6 +15889,8 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+/* The engine stops: end the operations that would wait for other clients. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -15756,6 +15904,9 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
+void snib__identity_lost(struct snib__engine *e,
+                         snib__time now); /* a hold was lost, which is said soon */
+snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
@@ -16845,7 +16996,13 @@ static const struct snib__script_text {
      "end\n"
      "local function busy(kind, lock, mark)\n"
      "    local left = redis.call('pttl', lock)\n"
-     "    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
+     "    if left == -2 and kind == 'r' then -- and a writer waits: see read_acquire\n"
+     "        local wait = redis.call('pttl', mark)\n"
+     "        if wait > 20 then\n"
+     "            redis.call('pexpire', mark, 20)\n"
+     "        end\n"
+     "        return wait > 0 and math.min(wait, 20) or nil\n"
+     "    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
      "        return nil\n"
      "    end\n"
      "    local mode = redis.call('hget', lock, 'mode')\n"
@@ -16912,7 +17069,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3155, "74e5da18090e9ade07e85d59e1593bc09b55ac1c"},
+     3420, "51b24a57212ed99bd7e7ac3abb7d86d526c60161"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -22631,7 +22788,6 @@ struct snib__durable {
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after useless replies to WAIT */
     snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
@@ -22979,12 +23135,8 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
  * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__durable *d = link->node->durable;
     link->proven = false;
-    link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
-    d->backoff = link->backoff;
-    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
 }
 
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
@@ -22997,7 +23149,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
         durable_leave(e, link, now);
         return;
     }
-    d->backoff = 0;
+    link->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
@@ -23080,7 +23232,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which new operations do not shorten */
+        link->wanted = true; /* after its pause */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
@@ -23209,7 +23361,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e)};
+                           snib__route_deadline(e),    snib__pause_deadline(e),
+                           snib__identity_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -23260,6 +23413,7 @@ void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
+    snib__outer_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -24508,8 +24662,9 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_arm(e, hold, now);
 }
 
-static void hold_count_loss(struct snib__engine *e, int reason)
+static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
 {
+    snib__identity_lost(e, now);
     switch (reason) {
     case SNIB_REASON_EXPIRED:
         e->stats.lost_expired++;
@@ -24576,7 +24731,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     hold_log_loss(e, hold, reason);
 }
 
@@ -24603,7 +24758,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -24774,8 +24929,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
- *                                   holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
+ *                                   when the oldest holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -24840,6 +24995,13 @@ static size_t identity_number(char *out, const char *word, int64_t number)
     return n + snib__decimal(out + n, number);
 }
 
+/* Losses that were not the program's own doing. */
+static uint64_t identity_losses(const struct snib__engine *e)
+{
+    return e->stats.lost_expired + e->stats.lost_taken + e->stats.lost_deleted +
+           e->stats.lost_unreachable + e->stats.lost_max_hold + e->stats.lost_failover;
+}
+
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
@@ -24859,9 +25021,13 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
+    if (identity_losses(e) > 0) {
+        n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
+        text[n++] = '\n';
+    }
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
@@ -24881,10 +25047,24 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
+void snib__identity_lost(struct snib__engine *e, snib__time now)
+{
+    e->identity.lost |= now < e->identity.until;
+}
+
+snib__time snib__identity_deadline(const struct snib__engine *e)
+{
+    return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
+}
+
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
-    bool due = e->identity.due && e->config.identity && !e->closed;
+    bool lost = e->identity.lost && now >= e->identity.next;
+    bool due =
+        (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
+    if (lost) /* once, whether it can be said now or not */
+        e->identity.lost = false;
     if (!due || now < e->identity.next)
         return;
     struct snib__node *node = identity_node(e);
@@ -27254,6 +27434,9 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
  * answers through the functions here.
  */
 
+#include <stdlib.h>
+#include <string.h>
+
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
@@ -27381,12 +27564,24 @@ void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
+static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
+{
+    char *words = op && outer->why ? strdup(outer->why) : NULL;
+    if (!words)
+        return;
+    free(op->words);
+    op->words = words;
+    op->os_error = outer->os_error;
+    op->explained = true;
+}
+
 void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
     if (outer->ended)
         return;
+    outer_explain(outer, hold->op);
     outer->ended = true;
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -27430,7 +27625,20 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         outer->span = deadline - now;
         snib__hold_arm(e, hold, now);
     }
+    outer_explain(outer, op);
     snib__op_done(e, op, code);
+}
+
+/* The members' clients go on with the releases, but nobody waits for them here. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (!snib__outer_is(op->gate))
+            continue;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
@@ -29879,13 +30087,21 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
+/* Only the server knows whether it may vote in a quorum: what it granted tells that if it was a vote after as long a
+ * silence. */
+static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__hold *next)
+{
+    return hold->gate->kind->kind != SNIB_MUTEX || next->vote_ms <= hold->vote_ms;
+}
+
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
-        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline ||
+        !sole_votes_alike(hold, waitq->head->hold))
         return false;
     if (waitq->chain == 0) {
         /* no user ever had it */
