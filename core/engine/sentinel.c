@@ -24,8 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL names no more */
+#define SENTINELS_MAX 32                /* the URL names no more; a bit each in a set of them */
 #define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
+#define SENTINELS_VOTERS 1000           /* no service has more */
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
 #define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
@@ -49,6 +50,7 @@ enum sentinel_outcome {
 
 struct sentinel {
     struct snib__node *node;
+    bool named;           /* in the URL */
     bool asked;           /* and it has not answered yet */
     bool others;          /* asked for the other sentinels on this connection */
     snib__time others_at; /* ... or on an earlier one: when it was last */
@@ -56,7 +58,8 @@ struct sentinel {
     bool deaf;            /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
-    uint64_t epoch; /* of its answer */
+    uint32_t voters; /* the sentinels that it knows, itself included; 0: it does not say */
+    uint64_t epoch;  /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* skipped by polls until then, after a failure */
     bool heard;                  /* subscribed to, or about to be */
@@ -93,18 +96,52 @@ static struct sentinel *sentinel_of(const struct snib__engine *e, const struct s
     return NULL;
 }
 
-static bool sentinel_add(struct snib__engine *e, const struct snib__address *address)
+static struct sentinel *sentinel_at(const struct snib__engine *e,
+                                    const struct snib__address *address)
 {
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n; i++)
         if (snib__address_equal(&map->all[i].node->address, address))
-            return true;
-    if (map->n == SENTINELS_MAX)
+            return &map->all[i];
+    return NULL;
+}
+
+static bool sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (sentinel_at(e, address) || map->n == SENTINELS_MAX)
         return true;
     struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
     if (node)
-        map->all[map->n++] = (struct sentinel){.node = node};
+        map->all[map->n++] = (struct sentinel){.node = node, .named = named};
     return node != NULL;
+}
+
+/* It has failed again and again. */
+static bool sentinel_is_missing(const struct sentinel *one)
+{
+    return one->shun == SENTINEL_SHUN;
+}
+
+/* Sentinels that are started anew elsewhere have other addresses, and those of before would soon be all that there is room
+ * for.  The URL's are kept. */
+static void sentinel_learn(struct snib__engine *e, const struct snib__address *address)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (map->n < SENTINELS_LEARNT) {
+        sentinel_add(e, address, false);
+        return;
+    }
+    for (uint32_t i = 0; i < map->n && !sentinel_at(e, address); i++) {
+        struct sentinel *one = &map->all[i];
+        struct snib__node *node = one->node;
+        if (one->named || one->asked || !sentinel_is_missing(one) || node == e->home->blamed ||
+            !snib__link_rests(&node->links[SNIB__COMMAND]) ||
+            !snib__link_rests(&node->links[SNIB__PUBSUB]))
+            continue;
+        snib__node_rename(e, node, address);
+        *one = (struct sentinel){.node = node};
+    }
 }
 
 static int sentinels_begin(struct snib__engine *e)
@@ -116,7 +153,7 @@ static int sentinels_begin(struct snib__engine *e)
     e->home = snib__node_new(e, SNIB__SERVER, NULL);
     bool there = e->home && e->config.seeds_n > 0;
     for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
-        there = sentinel_add(e, &e->config.seeds[i]);
+        there = sentinel_add(e, &e->config.seeds[i], true);
     if (!there)
         return -1;
     /* clients should not all start with the same one */
@@ -141,6 +178,7 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
     one->has_epoch = false;
+    one->voters = 0;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
     if (sent && !one->others) {
@@ -248,6 +286,50 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
 
+/* How many processes these are, a bit for each sentinel; one may have two addresses. */
+static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const char *run = map->all[i].node->run_id;
+        bool again = false;
+        for (uint32_t j = 0; j < i && run[0]; j++)
+            again |= which >> j & 1 && strcmp(map->all[j].node->run_id, run) == 0;
+        n += which >> i & 1 && !again;
+    }
+    return n;
+}
+
+/* How many have a vote: as many as these know, or more.  Addresses that have led nowhere for long do not count, but where
+ * one does not say how many it knows, or which process it is, all do. */
+static uint32_t sentinels_voters(const struct snib__engine *e, uint32_t which)
+{
+    const struct sentinels *map = sentinels_of(e);
+    uint32_t there = 0, most = e->config.seeds_n;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct sentinel *one = &map->all[i];
+        bool says = one->voters > 0 && one->node->run_id[0];
+        uint32_t known = which >> i & 1 ? says ? one->voters : map->n : 0;
+        there |= sentinel_is_missing(one) ? 0 : 1u << i;
+        most = known > most ? known : most;
+    }
+    there = sentinels_processes(map, there);
+    return there > most ? there : most;
+}
+
+/* Those that answer like this one. */
+static uint32_t sentinels_alike(const struct sentinels *map, const struct sentinel *one)
+{
+    uint32_t which = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct sentinel *other = &map->all[i];
+        if (other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
+            snib__address_equal(&other->address, &one->address))
+            which |= 1u << i;
+    }
+    return which;
+}
+
 /* More than half of them agree on an epoch lower than one already seen: they were set up from
  * scratch and count from 0 again.  Not while the master replies. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
@@ -255,15 +337,10 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
         const struct sentinel *one = &map->all[i];
-        if (one->epoch >= map->epoch)
+        if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
             continue;
-        uint32_t alike = 0;
-        for (uint32_t j = 0; j < map->n; j++) {
-            const struct sentinel *other = &map->all[j];
-            alike += other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
-                     snib__address_equal(&other->address, &one->address);
-        }
-        if (one->outcome != OUTCOME_STALE || 2 * alike <= map->n)
+        uint32_t alike = sentinels_alike(map, one);
+        if (2 * sentinels_processes(map, alike) <= sentinels_voters(e, alike))
             continue;
         sentinel_follow(e, one, now);
         return true;
@@ -374,9 +451,13 @@ static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
     for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
         if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
             return;
-        if (strcmp(snib__resp_text(e->resp, &reply[i]), "config-epoch") == 0) {
-            one->epoch = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+        const char *field = snib__resp_text(e->resp, &reply[i]);
+        uint64_t number = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+        if (strcmp(field, "config-epoch") == 0) {
+            one->epoch = number;
             one->has_epoch = true;
+        } else if (strcmp(field, "num-other-sentinels") == 0) {
+            one->voters = number < SENTINELS_VOTERS ? (uint32_t)number + 1 : SENTINELS_VOTERS;
         }
     }
 }
@@ -394,7 +475,6 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
 static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
                                  uint32_t n)
 {
-    const struct sentinels *map = sentinels_of(e);
     for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
         const struct snib__value *host = NULL, *port = NULL;
         struct snib__address address;
@@ -407,9 +487,8 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
-        if (map->n < SENTINELS_LEARNT && host && port &&
-            sentinel_read_address(e, host, port, &address))
-            sentinel_add(e, &address);
+        if (host && port && sentinel_read_address(e, host, port, &address))
+            sentinel_learn(e, &address);
     }
 }
 

@@ -50,11 +50,13 @@ static size_t add_fields(size_t at, const char *const fields[], size_t n)
 static size_t say_master(const struct watcher *watcher)
 {
     const struct snib__address *address = &topo.servers[watcher->master].address;
-    char port[8], epoch[24];
+    char port[8], epoch[24], others[12];
     snprintf(port, sizeof port, "%d", address->port);
+    snprintf(others, sizeof others, "%d", topo.server_count - topo.data_count - 1);
     snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)watcher->epoch);
     const char *fields[] = {"name",  SERVICE, "ip",    address->host, "port",         port,
-                            "runid", "",      "flags", "master",      "config-epoch", epoch};
+                            "runid", "",      "flags", "master",      "config-epoch", epoch,
+                            "num-other-sentinels", others};
     return add_fields(0, fields, sizeof fields / sizeof *fields);
 }
 

@@ -224,6 +224,37 @@ static void others_are_learnt(void **state)
     snib__engine_free(engine);
 }
 
+/* Where each start gives a sentinel another address, the list of those learnt is full some day: the new ones are learnt in
+ * the place of those that have long been gone. */
+static void sentinels_that_move_are_learnt(void **state)
+{
+    (void)state;
+    static const char *const generations[] = {"sasbscsdsesfsg", "shsisjskslsmsn", "sosps1s2s3s4s5"};
+    struct snib__engine *engine = world(1);
+    struct snib__hold *hold = held(engine, "m", 0);
+    for (size_t i = 0; i < COUNT(generations); i++) {
+        for (int j = 0; i > 0 && generations[i - 1][j]; j += 2)
+            crash(engine, (char[3]){'s', generations[i - 1][j + 1], 0});
+        crash(engine, "s0"); /* it is asked for the others on each connection */
+        pass(engine, 120 * SECOND);
+        peer("s0")->state = UP;
+        peer("s0")->others = generations[i];
+        pass(engine, 120 * SECOND);
+        for (int j = 0; generations[i][j]; j += 2)
+            assert_true(peer((char[3]){'s', generations[i][j + 1], 0})->asked > 0);
+    }
+    assert_int_equal(ears(engine), 5);
+    crash(engine, "s0");
+    crash(engine, "m1");
+    for (int j = 1; j < 6; j++) {
+        peer((char[3]){'s', (char)('0' + j), 0})->master = "m2";
+        peer((char[3]){'s', (char)('0' + j), 0})->epoch = 2;
+    }
+    PASS_UNTIL(engine, at(engine, "m2"), 5 * SECOND);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* A reply that a sentinel owed before it announced the switch may still name the old master: it is
  * asked once more. */
 static void question_that_was_under_way_is_asked_again(void **state)
@@ -277,6 +308,7 @@ int main(void)
         cmocka_unit_test(refused_subscription),
         cmocka_unit_test(sentinels_that_hang_up),
         cmocka_unit_test(others_are_learnt),
+        cmocka_unit_test(sentinels_that_move_are_learnt),
         cmocka_unit_test(question_that_was_under_way_is_asked_again),
         cmocka_unit_test(others_are_asked_for_on_each_connection),
     };

@@ -536,6 +536,46 @@ static void epochs_may_begin_anew(void **state)
     }
 }
 
+/* The sentinels s0 to s2 have been set up afresh, and each is listed under an address that cannot be reached, too, as behind
+ * NAT.  known: how many others they say that they know; stale: how many of them have begun anew; one: they are one process. */
+static bool begins_anew(int known, int stale, bool one)
+{
+    struct snib__engine *engine = world(3);
+    tell_all(3, "m1", 9);
+    for (int i = 0; i < 3; i++) {
+        peers[i].others = "sasbsc";
+        peers[i].known = known;
+        peers[i].process = one ? "s0" : NULL;
+    }
+    for (int i = 0; i < 3; i++)
+        peer((char[3]){'s', (char)('a' + i), 0})->state = DOWN;
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, SECOND);
+    for (int i = 0; i < 3; i++)
+        crash(engine, peers[i].host);
+    tell_all(3, "m2", 0);
+    for (int i = 0; i < stale; i++)
+        peers[i].state = UP;
+    crash(engine, "m1");
+    pass(engine, 60 * SECOND);
+    bool begun = at(engine, "m2");
+    snib__hold_drop(engine, hold, now);
+    snib__engine_free(engine);
+    return begun;
+}
+
+static void addresses_that_lead_nowhere_have_no_vote(void **state)
+{
+    (void)state;
+    assert_true(begins_anew(2, 3, false));
+    assert_true(begins_anew(2, 2, false));
+    assert_false(begins_anew(2, 1, false));
+    assert_false(begins_anew(4, 2, false)); /* of five */
+    assert_false(begins_anew(0, 3, false)); /* nobody knows of how many */
+    assert_false(begins_anew(2, 3, true));  /* one that has three names */
+    assert_false(begins_anew(1, 1, false)); /* of the URL's */
+}
+
 /* ---- Other changes of a master --------------------------------------------------------------------- */
 
 static void demoted_master_has_them_asked_at_once(void **state)
@@ -686,6 +726,7 @@ int main(void)
         cmocka_unit_test(distant_master_is_reached),
         cmocka_unit_test(second_try_is_not_waited_for),
         cmocka_unit_test(epochs_may_begin_anew),
+        cmocka_unit_test(addresses_that_lead_nowhere_have_no_vote),
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),
         cmocka_unit_test(requests_go_to_the_next_master),

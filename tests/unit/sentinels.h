@@ -31,6 +31,8 @@ struct peer {
     const char *master; /* NULL: the service is unknown */
     int epoch;
     const char *others;             /* hosts, a letter and a digit each */
+    int known;                      /* how many others it says that it knows; 0: it does not say */
+    const char *process;            /* what it says of its process; NULL: its host */
     const char *odd, *odd_says;     /* a word of SENTINEL, and the whole reply to it; NULL */
     bool no_subscribing, no_luxury; /* no channel at all; only +switch-master */
     int ends; /* it ends each connection of this kind after its answer: 1, of commands; 2, of messages */
@@ -87,10 +89,13 @@ static inline void sentinel_says(struct peer *one, const char *what, const char 
     } else if (strcmp(what, "MASTER") == 0) {
         char number[16], epoch[32];
         sprintf(number, "%d", one->epoch);
-        sprintf(out,
-                "*6\r\n$4\r\nname\r\n$4\r\nmain\r\n$5\r\nflags\r\n$6\r\nmaster\r\n"
-                "$12\r\nconfig-epoch\r\n%s",
-                bulk(epoch, number));
+        out += sprintf(out,
+                       "*%d\r\n$4\r\nname\r\n$4\r\nmain\r\n$5\r\nflags\r\n$6\r\nmaster\r\n"
+                       "$12\r\nconfig-epoch\r\n%s",
+                       one->known ? 8 : 6, bulk(epoch, number));
+        sprintf(number, "%d", one->known);
+        if (one->known)
+            sprintf(out, "$19\r\nnum-other-sentinels\r\n%s", bulk(epoch, number));
     } else {
         out += sprintf(out, "*%d\r\n", (int)strlen(one->others) / 2);
         for (const char *other = one->others; *other; other += 2)
@@ -129,7 +134,8 @@ static inline void peer_says(struct peer *one, const struct snib__link *link, ch
     } else if (strcmp(words[0], "INFO") == 0 && !one->mode) {
         sprintf(out, "-NOPERM no info\r\n");
     } else if (strcmp(words[1], "server") == 0) {
-        sprintf(text, "redis_mode:%s\r\nrun_id:%s\r\n", one->mode, one->host);
+        sprintf(text, "redis_mode:%s\r\nrun_id:%s\r\n", one->mode,
+                one->process ? one->process : one->host);
         bulk(out, text);
     } else if (strcmp(words[1], "replication") == 0) {
         bulk(out, sentinel ? "" : one->replica ? "role:slave\r\n" : "role:master\r\n");

@@ -169,8 +169,8 @@ MUTANTS = [
     Mutant(
         "half of the sentinels begin anew",
         "engine/sentinel.c",
-        "2 * alike <= map->n)",
-        "2 * alike < map->n)",
+        "2 * sentinels_processes(map, alike) <= sentinels_voters(e, alike))",
+        "2 * sentinels_processes(map, alike) < sentinels_voters(e, alike))",
         "unit_sentinel",
     ),
     Mutant(
@@ -813,8 +813,8 @@ MUTANTS = [
     Mutant(
         "a master that is being connected to is left for what most sentinels say",
         "engine/sentinel.c",
-        "if (one->epoch >= map->epoch) continue;",
-        "",
+        "|| one->epoch >= map->epoch) continue;",
+        ") continue;",
         "unit_sentinel",
     ),
     Mutant(
@@ -914,5 +914,40 @@ MUTANTS = [
         "if ((other || replaced) && (ear->conn.state",
         "if (other && (ear->conn.state",
         "sim/topology",
+    ),
+    Mutant(
+        "an address where no sentinel is has a vote against those that began anew",
+        "engine/sentinel.c",
+        "there |= sentinel_is_missing(one) ? 0 : 1u << i;",
+        "there |= 1u << i;",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a sentinel has as many votes as addresses",
+        "engine/sentinel.c",
+        "n += which >> i & 1 && !again;",
+        "n += which >> i & 1;",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "sentinels that are cut off from the others have no vote",
+        "engine/sentinel.c",
+        "says ? one->voters : map->n",
+        "says ? 1 : map->n",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "sentinels that say nothing of others speak for all",
+        "engine/sentinel.c",
+        "says ? one->voters : map->n",
+        "says ? one->voters : 1",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "sentinels that are gone leave no room for new ones",
+        "engine/sentinel.c",
+        "if (one->named || one->asked || !sentinel_is_missing(one) ||",
+        "if (one->named || one->asked || sentinel_is_missing(one) ||",
+        "unit_ears",
     ),
 ]
