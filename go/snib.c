@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "eb753b79d3ba00e2"
+#define SNIB_BUILD_ID "aaf32359ee0c58af"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -33647,7 +33647,8 @@ static const struct {
     int32_t code;
 } conn_errors[] = {
     /* Servers before 7.0 wrap script errors, so the text is searched, for the
-     * most specific words first. */
+     * most specific words first.  But what it begins with counts: the rest may name a user, or repeat what was sent. */
+    {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
@@ -33674,7 +33675,13 @@ static const struct {
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
 {
-    for (size_t i = 0; i < sizeof conn_errors / sizeof conn_errors[0]; i++)
+    const size_t words = sizeof conn_errors / sizeof conn_errors[0];
+    for (size_t i = 0; i < words; i++) {
+        size_t len = strlen(conn_errors[i].word);
+        if (n >= len && memcmp(text, conn_errors[i].word, len) == 0)
+            return conn_errors[i].code;
+    }
+    for (size_t i = 0; i < words; i++)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;

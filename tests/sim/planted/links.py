@@ -480,4 +480,11 @@ MUTANTS = [
         "bool awaited = false;",
         "unit_links",
     ),
+    Mutant(
+        "a user's name says what the error is",
+        "net/conn.c",
+        "if (n >= len && memcmp(text, conn_errors[i].word, len) == 0)",
+        "if (n >= len && len == 0)",
+        "unit_resp",
+    ),
 ]
