@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "aaf32359ee0c58af"
+#define SNIB_BUILD_ID "69abe96dec2527ce"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28900,6 +28900,7 @@ struct sentinels {
     uint32_t left;    /* how many the round has still to ask */
     bool round;       /* a round is running */
     bool failed;      /* home is down, and was tried at this address */
+    bool told;        /* that sentinels were set up anew, which name another master */
     uint64_t epoch;   /* the highest that was believed */
     snib__time late;  /* when the next one is asked in parallel */
     snib__time next;  /* when the next round begins */
@@ -29154,21 +29155,39 @@ static uint32_t sentinels_alike(const struct sentinels *map, const struct sentin
     return which;
 }
 
-/* More than half of them agree on an epoch lower than one already seen: they were set up from
- * scratch and count from 0 again.  Not while the master replies. */
-static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
+/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
+ * from 0 again.  NULL: there is none. */
+static const struct sentinel *sentinels_of_most(const struct snib__engine *e)
 {
-    struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+    const struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++) {
         const struct sentinel *one = &map->all[i];
         if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
             continue;
         uint32_t alike = sentinels_alike(map, one);
-        if (2 * sentinels_processes(map, alike) <= sentinels_voters(e, alike))
-            continue;
+        if (2 * sentinels_processes(map, alike) > sentinels_voters(e, alike))
+            return one;
+    }
+    return NULL;
+}
+
+/* They are followed, but not while the master replies: then it is told once. */
+static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    const struct sentinel *one = sentinels_of_most(e);
+    char where[SNIB__ADDRESS_TEXT];
+    if (one && !snib__node_ready(e->home)) {
         sentinel_follow(e, one, now);
         return true;
     }
+    if (one && !map->told && !snib__address_equal(&one->address, &e->home->address))
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "most sentinels were set up anew and have %s as the master of \"%.60s\": new "
+                         "clients go there, this one stays at %s while that is a master",
+                         snib__address_text(&one->address, where), e->config.service,
+                         snib__node_where(e, e->home));
+    map->told = one != NULL;
     return false;
 }
 

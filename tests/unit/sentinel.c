@@ -576,6 +576,37 @@ static void addresses_that_lead_nowhere_have_no_vote(void **state)
     assert_false(begins_anew(1, 1, false)); /* of the URL's */
 }
 
+/* As long as the master replies it is not left for sentinels that were set up anew.  New clients go where those say, so that is
+ * told, once. */
+static void sentinels_that_began_anew_are_told_of(void **state)
+{
+    (void)state;
+    static const struct {
+        int stale;
+        const char *master;
+        bool told;
+    } cases[] = {{3, "m2", true}, {2, "m2", false}, {3, "m1", false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct snib__engine *engine = world(3);
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        tell_all(3, "m1", 9);
+        struct snib__hold *hold = held(engine, "m", 0);
+        pass(engine, 5 * SECOND);
+        tell_all(cases[i].stale, cases[i].master, 0);
+        pass(engine, 60 * SECOND);
+        assert_true(at(engine, "m1"));
+        int told = 0;
+        int32_t level;
+        for (const char *text; (text = snib__engine_take_log(engine, &level)); told++)
+            if (level != SNIB_LOG_WARNING || !strstr(text, "m2:6379 as the master of \"main\"") ||
+                !strstr(text, "stays at m1:6379"))
+                fail_msg("%s", text);
+        assert_int_equal(told, cases[i].told);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- Other changes of a master --------------------------------------------------------------------- */
 
 static void demoted_master_has_them_asked_at_once(void **state)
@@ -727,6 +758,7 @@ int main(void)
         cmocka_unit_test(second_try_is_not_waited_for),
         cmocka_unit_test(epochs_may_begin_anew),
         cmocka_unit_test(addresses_that_lead_nowhere_have_no_vote),
+        cmocka_unit_test(sentinels_that_began_anew_are_told_of),
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),
         cmocka_unit_test(requests_go_to_the_next_master),

@@ -169,8 +169,8 @@ MUTANTS = [
     Mutant(
         "half of the sentinels begin anew",
         "engine/sentinel.c",
-        "2 * sentinels_processes(map, alike) <= sentinels_voters(e, alike))",
-        "2 * sentinels_processes(map, alike) < sentinels_voters(e, alike))",
+        "2 * sentinels_processes(map, alike) > sentinels_voters(e, alike))",
+        "2 * sentinels_processes(map, alike) >= sentinels_voters(e, alike))",
         "unit_sentinel",
     ),
     Mutant(
@@ -949,5 +949,12 @@ MUTANTS = [
         "if (one->named || one->asked || !sentinel_is_missing(one) ||",
         "if (one->named || one->asked || sentinel_is_missing(one) ||",
         "unit_ears",
+    ),
+    Mutant(
+        "sentinels that name another master in vain are told of again and again",
+        "engine/sentinel.c",
+        "map->told = one != NULL;",
+        "map->told = false;",
+        "unit_sentinel",
     ),
 ]
