@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "69abe96dec2527ce"
+#define SNIB_BUILD_ID "4bca909c2277ecde"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22844,8 +22844,14 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
 
 /* ---- decisions ---- */
 
+static unsigned long long durable_ms(snib__time time)
+{
+    return (unsigned long long)(time / SNIB__MS);
+}
+
+/* few: the number of replicas is the reason, and not a lease that has ended meanwhile. */
 static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
-                           uint32_t need)
+                           uint32_t need, bool few)
 {
     struct snib__op *op = hold->op;
     if (op->stage == SNIB__STAGE_QUEUED)
@@ -22853,11 +22859,25 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     op->hold = NULL;
     hold->op = NULL;
     free(op->words);
-    if ((op->words = malloc(SNIB__WORDS_MAX)))
+    op->words = malloc(SNIB__WORDS_MAX);
+    if (op->words && few)
         snprintf(op->words, SNIB__WORDS_MAX,
                  "only %u of the %u required replicas had the grant within %llu ms: it was undone",
-                 reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
+                 reached, need, durable_ms(e->config.durability_timeout));
+    else if (op->words)
+        snprintf(op->words, SNIB__WORDS_MAX,
+                 "the replicas took longer than its lease of %llu ms, so the grant was undone",
+                 durable_ms(snib__hold_lease(e, hold)));
     snib__op_done(e, op, SNIB_EREPLICAS);
+}
+
+/* A lock's own lease may be shorter than the time that replicas have. */
+static bool durable_is_late(const struct snib__engine *e, const struct durable_grant *grant,
+                            snib__time now)
+{
+    const struct snib__hold *hold = grant->request.subject;
+    return !(hold->gate->kind->traits & SNIB__UNOWNED) &&
+           now >= snib__lease_end(grant->request.sent_at, snib__hold_lease(e, hold));
 }
 
 /* Finish a grant, now that the number of replicas is known. */
@@ -22866,8 +22886,10 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
 {
     struct snib__hold *hold = grant->request.subject;
     hold->replicas = (uint8_t)(reached < REPLICAS_MOST ? reached : REPLICAS_MOST) & REPLICAS_MOST;
-    if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
-        durable_refuse(e, hold, reached, need); /* without its operation it goes back */
+    bool few = reached < need && e->config.durability_policy != SNIB_DURABILITY_REPORT;
+    bool late = need > 0 && durable_is_late(e, grant, now);
+    if (hold->op && (few || late))
+        durable_refuse(e, hold, reached, need, few); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 

@@ -245,6 +245,37 @@ static void lease_includes_the_wait(void **state)
     snib__engine_free(engine);
 }
 
+/* A lock's own lease may be over before the replicas have answered: then that is the reason, whatever the policy. */
+static void lease_ends_before_replicas_have_answered(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++)
+        for (int reached = 0; reached < 2; reached++) {
+            struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 2 * SECOND};
+            int32_t code;
+            struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REPORT, TWO);
+            grant_line();
+            wait_line(":1\r\n");
+            acquired(engine, op);
+            op = snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &how, now, &code);
+            grant_line();
+            now += late ? 2 * SECOND : SECOND;
+            wait_line(reached ? ":1\r\n" : ":0\r\n");
+            assert_true(op->done);
+            if (late) {
+                assert_int_equal(op->code, SNIB_EREPLICAS);
+                assert_string_equal(op->words, "the replicas took longer than its lease of 2000 ms, so "
+                                               "the grant was undone");
+                assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+                assert_ptr_equal(snib__engine_take_done(engine), op);
+                snib__op_free(engine, op);
+            } else {
+                assert_int_equal(acquired(engine, op)->replicas, reached);
+            }
+            snib__engine_free(engine);
+        }
+}
+
 /* A grant whose WAIT got no reply is in doubt: it is requested again, and counts only behind
  * another WAIT. */
 static void lost_link_leaves_doubt(void **state)
@@ -674,6 +705,7 @@ int main(void)
         cmocka_unit_test(pauses_grow_until_replicas_are_counted),
         cmocka_unit_test(batch_shares_a_wait),
         cmocka_unit_test(lease_includes_the_wait),
+        cmocka_unit_test(lease_ends_before_replicas_have_answered),
         cmocka_unit_test(lost_link_leaves_doubt),
         cmocka_unit_test(wait_may_take_its_time),
         cmocka_unit_test(line_that_cannot_be_made),

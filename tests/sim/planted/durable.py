@@ -20,8 +20,8 @@ MUTANTS = [
     Mutant(
         "too few replicas are enough",
         "engine/durable.c",
-        "if (reached < need && hold->op &&",
-        "if (reached + 1 < need && hold->op &&",
+        "bool few = reached < need &&",
+        "bool few = reached + 1 < need &&",
         "live/durability",
     ),
     Mutant(
@@ -211,6 +211,13 @@ MUTANTS = [
         "engine/gate.c",
         "hold->phase == SNIB__TRYING && !(gate->waitq && gate->waitq->incoming == hold) &&",
         "hold->phase == SNIB__TRYING && !(hold->flags & SNIB__RESENT) &&",
+        "unit_durable",
+    ),
+    Mutant(
+        "a lease that ends before replicas have answered is told as a server that is silent",
+        "engine/durable.c",
+        "if (hold->op && (few || late))",
+        "if (hold->op && few)",
         "unit_durable",
     ),
 ]
