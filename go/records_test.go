@@ -200,6 +200,7 @@ var provoke = map[string]func(*testing.T, recorder){
 var elsewhere = map[string]string{
 	// Calls of Go share a connection.
 	"a further connection to":         "tests/unit/lanes.c: lane_to_another_server_is_refused",
+	"no sentinel knows the service ":  "tests/unit/sentinel.c: service_that_is_gone_is_told_of",
 	"most sentinels were set up anew": "tests/unit/sentinel.c: sentinels_that_began_anew_are_told_of",
 	"lost one of the connections to ": "tests/unit/lanes.c: lost_lane_is_killed_before_anything_is_repeated",
 }

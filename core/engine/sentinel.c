@@ -76,7 +76,8 @@ struct sentinels {
     uint32_t left;    /* how many the round has still to ask */
     bool round;       /* a round is running */
     bool failed;      /* home is down, and was tried at this address */
-    bool told;        /* that sentinels were set up anew, which name another master */
+    bool told; /* that sentinels were set up anew, which name another master, */
+    bool told_unaware; /* ... or that none knows the service any more */
     uint64_t epoch;   /* the highest that was believed */
     snib__time late;  /* when the next one is asked in parallel */
     snib__time next;  /* when the next round begins */
@@ -367,6 +368,25 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     return false;
 }
 
+/* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
+static void sentinels_unaware(struct snib__engine *e)
+{
+    struct sentinels *map = sentinels_of(e);
+    uint32_t unknown = 0, known = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        uint8_t outcome = map->all[i].outcome;
+        unknown += outcome == OUTCOME_UNKNOWN;
+        known += outcome == OUTCOME_GOOD || outcome == OUTCOME_STALE;
+    }
+    bool unaware = unknown > 0 && known == 0;
+    if (unaware && !map->told_unaware)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "no sentinel knows the service \"%.60s\" any more (%u of %u answered): the next "
+                         "master would not be found",
+                         e->config.service, unknown, map->n);
+    map->told_unaware = unaware;
+}
+
 /* One was useless: continue with the next, or end the round. */
 static void sentinels_unhelped(struct snib__engine *e, snib__time now)
 {
@@ -383,7 +403,9 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
                  : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
                                                   : map->pause * 2;
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
-    if (!e->home->addressed)
+    if (e->home->addressed)
+        sentinels_unaware(e);
+    else
         sentinels_explain(e, now);
 }
 
@@ -418,6 +440,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
     bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
     map->epoch = one->epoch;
     map->pause = 0;
+    map->told_unaware = false;
     if (moved) {
         char where[SNIB__ADDRESS_TEXT];
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,

@@ -341,6 +341,8 @@ TRIED = {
     'most sentinels were set up anew and have %s as the master of \\"%.60s\\"': "tests/unit/sentinel.c: "
     "sentinels_that_began_anew_are_told_of",
     "no connection to %s": "test_connections",
+    'no sentinel knows the service \\"%.60s\\" any more (%u of %u answered)': "tests/unit/sentinel.c: "
+    "service_that_is_gone_is_told_of",
     "the server does not answer TIME": "test_a_time_that_is_refused",
     "the server does not take the orders of locks": "test_orders_that_are_refused",
     "the server does not take this client's identity": "test_an_identity_that_is_refused",

@@ -607,6 +607,34 @@ static void sentinels_that_began_anew_are_told_of(void **state)
     }
 }
 
+/* The service has been removed from all sentinels, or from some, or they are down. */
+static void service_that_is_gone_is_told_of(void **state)
+{
+    (void)state;
+    for (int gone = 1; gone <= 3; gone++) {
+        struct snib__engine *engine = world(3);
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        struct snib__hold *hold = held(engine, "m", 0);
+        int told = 0;
+        int32_t level;
+        for (int again = 0; again < 2; again++) {
+            pass(engine, 5 * SECOND);
+            tell_all(gone, NULL, 0);
+            pass(engine, 60 * SECOND);
+            assert_true(at(engine, "m1"));
+            tell_all(3, "m1", 1);
+            pass(engine, 60 * SECOND);
+        }
+        for (const char *text; (text = snib__engine_take_log(engine, &level)); told++)
+            if (level != SNIB_LOG_WARNING ||
+                !strstr(text, "no sentinel knows the service \"main\" any more (3 of 3 answered)"))
+                fail_msg("%s", text);
+        assert_int_equal(told, gone == 3 ? 2 : 0);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- Other changes of a master --------------------------------------------------------------------- */
 
 static void demoted_master_has_them_asked_at_once(void **state)
@@ -759,6 +787,7 @@ int main(void)
         cmocka_unit_test(epochs_may_begin_anew),
         cmocka_unit_test(addresses_that_lead_nowhere_have_no_vote),
         cmocka_unit_test(sentinels_that_began_anew_are_told_of),
+        cmocka_unit_test(service_that_is_gone_is_told_of),
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),
         cmocka_unit_test(requests_go_to_the_next_master),

@@ -407,8 +407,8 @@ MUTANTS = [
     Mutant(
         "pauses between rounds stay long",
         "engine/sentinel.c",
-        "map->pause = 0; if (moved)",
-        "if (moved)",
+        "map->pause = 0; map->told_unaware = false;",
+        "map->told_unaware = false;",
         "unit_sentinel",
     ),
     Mutant(
@@ -955,6 +955,13 @@ MUTANTS = [
         "engine/sentinel.c",
         "map->told = one != NULL;",
         "map->told = false;",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "that no sentinel knows the service any more is told again and again",
+        "engine/sentinel.c",
+        "map->told_unaware = unaware;",
+        "map->told_unaware = false;",
         "unit_sentinel",
     ),
 ]
