@@ -148,11 +148,15 @@ static void follow(struct sim_process *process, uint64_t number, int side)
     for (int i = 0; i < SIM_TASKS; i++) {
         struct sim_task *task = &process->tasks[i];
         if (task->doing != DOING_WAIT || task->op == NULL || task->attempt == NULL ||
-            task->attempt->number != number || task->number == number || task->number == 0 ||
-            check_owner(process, number, side)->use.permits != 0) {
+            task->attempt->number != number || task->number == number || task->number == 0) {
             continue;
         }
         struct sim_owner *left = check_owner(process, task->number, side);
+        struct sim_owner *known = check_owner(process, number, side);
+        if (known->use.permits != 0) { /* several reads of one writer: this may be any of them */
+            known->lease = known->lease > left->lease ? known->lease : left->lease;
+            continue;
+        }
         left->abandoned = true;
         left->abandoned_at = sim.now;
         const struct sim_owner before = *left;
