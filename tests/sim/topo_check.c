@@ -166,14 +166,14 @@ static void note_islands(void)
 }
 
 /* The server that the engine takes for a name's master; -1: none.  Behind one address that is the one that its first
- * connection leads to. */
+ * connection leads to, which it does not know before the handshake has ended. */
 static int asked_by(const struct topo_process *process, int name)
 {
     const struct snib__node *node = process->gates[name][0]->node;
     for (int i = 0; topo.topology != SNIB__CLUSTER && i < process->end_count; i++) {
         const struct topo_end *end = &process->ends[i];
         if (end->link == &node->links[SNIB__COMMAND]) {
-            return end->pipe != NULL ? end->pipe->server : -1;
+            return end->pipe != NULL && snib__node_ready(node) ? end->pipe->server : -1;
         }
     }
     for (int i = 0; topo.topology == SNIB__CLUSTER && node->addressed && i < topo.data_count; i++) {
