@@ -302,21 +302,26 @@ static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
     return n;
 }
 
-/* How many have a vote: as many as these know, or more.  Addresses that have led nowhere for long do not count, but where
- * one does not say how many it knows, or which process it is, all do. */
-static uint32_t sentinels_voters(const struct snib__engine *e, uint32_t which)
+/* More than half of all: of as many as they know themselves, or as the URL names, or as are there; addresses that have led
+ * nowhere for long do not count.  Where they do not say how many they know, or which processes they are, it takes more than
+ * half of all addresses. */
+static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
 {
     const struct sentinels *map = sentinels_of(e);
-    uint32_t there = 0, most = e->config.seeds_n;
+    uint32_t named = 0, there = 0, most = e->config.seeds_n;
     for (uint32_t i = 0; i < map->n; i++) {
         const struct sentinel *one = &map->all[i];
         bool says = one->voters > 0 && one->node->run_id[0];
-        uint32_t known = which >> i & 1 ? says ? one->voters : map->n : 0;
         there |= sentinel_is_missing(one) ? 0 : 1u << i;
-        most = known > most ? known : most;
+        if (!(which >> i & 1) || !says)
+            continue;
+        named |= 1u << i;
+        most = one->voters > most ? one->voters : most;
     }
     there = sentinels_processes(map, there);
-    return there > most ? there : most;
+    most = there > most ? there : most;
+    return 2 * sentinels_processes(map, named) > most ||
+           2 * (uint32_t)__builtin_popcount(which) > map->n;
 }
 
 /* Those that answer like this one. */
@@ -341,8 +346,7 @@ static const struct sentinel *sentinels_of_most(const struct snib__engine *e)
         const struct sentinel *one = &map->all[i];
         if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
             continue;
-        uint32_t alike = sentinels_alike(map, one);
-        if (2 * sentinels_processes(map, alike) > sentinels_voters(e, alike))
+        if (sentinels_are_most(e, sentinels_alike(map, one)))
             return one;
     }
     return NULL;

@@ -198,8 +198,8 @@ MISTAKES = [
     Mistake(
         "sentinels name others without end",
         "engine/sentinel.c",
-        "if (map->n < SENTINELS_LEARNT && host && port &&",
-        "if (host && port &&",
+        "if (map->n < SENTINELS_LEARNT) {",
+        "if (map) {",
         "sentinel",
     ),
     Mistake(
@@ -212,8 +212,8 @@ MISTAKES = [
     Mistake(
         "a sentinel is known as often as it is named",
         "engine/sentinel.c",
-        "if (snib__address_equal(&map->all[i].node->address, address)) return true;",
-        "if (&map->all[i].node->address == address) return true;",
+        "if (snib__address_equal(&map->all[i].node->address, address)) return &map->all[i];",
+        "if (&map->all[i].node->address == address) return &map->all[i];",
         "sentinel",
     ),
     Mistake(

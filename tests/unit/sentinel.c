@@ -538,9 +538,12 @@ static void epochs_may_begin_anew(void **state)
 
 /* The sentinels s0 to s2 have been set up afresh, and each is listed under an address that cannot be reached, too, as behind
  * NAT.  known: how many others they say that they know; stale: how many of them have begun anew; one: they are one process. */
+static const char *unnamed; /* one that may not show its INFO */
 static bool begins_anew(int known, int stale, bool one)
 {
     struct snib__engine *engine = world(3);
+    if (unnamed)
+        peer(unnamed)->mode = NULL;
     tell_all(3, "m1", 9);
     for (int i = 0; i < 3; i++) {
         peers[i].others = "sasbsc";
@@ -574,6 +577,10 @@ static void addresses_that_lead_nowhere_have_no_vote(void **state)
     assert_false(begins_anew(0, 3, false)); /* nobody knows of how many */
     assert_false(begins_anew(2, 3, true));  /* one that has three names */
     assert_false(begins_anew(1, 1, false)); /* of the URL's */
+    unnamed = "s1";
+    assert_true(begins_anew(2, 3, false)); /* the others are enough */
+    assert_false(begins_anew(2, 2, false));
+    unnamed = NULL;
 }
 
 /* As long as the master replies it is not left for sentinels that were set up anew.  New clients go where those say, so that is

@@ -169,8 +169,8 @@ MUTANTS = [
     Mutant(
         "half of the sentinels begin anew",
         "engine/sentinel.c",
-        "2 * sentinels_processes(map, alike) > sentinels_voters(e, alike))",
-        "2 * sentinels_processes(map, alike) >= sentinels_voters(e, alike))",
+        "2 * (uint32_t)__builtin_popcount(which) > map->n;",
+        "2 * (uint32_t)__builtin_popcount(which) >= map->n;",
         "unit_sentinel",
     ),
     Mutant(
@@ -932,15 +932,15 @@ MUTANTS = [
     Mutant(
         "sentinels that are cut off from the others have no vote",
         "engine/sentinel.c",
-        "says ? one->voters : map->n",
-        "says ? 1 : map->n",
+        "most = one->voters > most ? one->voters : most;",
+        "(void)0;",
         "unit_sentinel",
     ),
     Mutant(
         "sentinels that say nothing of others speak for all",
         "engine/sentinel.c",
-        "says ? one->voters : map->n",
-        "says ? one->voters : 1",
+        "if (!(which >> i & 1) || !says)",
+        "if (!(which >> i & 1))",
         "unit_sentinel",
     ),
     Mutant(
