@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c26aab92a960a6bf"
+#define SNIB_BUILD_ID "66f466bec965f648"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -28912,7 +28912,8 @@ struct sentinel {
     bool confirmed;              /* a subscription is confirmed on this connection, ... */
     snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
-    int32_t code; /* REFUSED */
+    int32_t code;       /* REFUSED */
+    uint32_t questions; /* under way; only the answer to the last counts */
 };
 
 struct sentinels {
@@ -29029,6 +29030,7 @@ static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib
     one->voters = 0;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
+    one->questions += sent;
     if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
@@ -29400,6 +29402,8 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
                             snib__time now)
 {
     struct sentinel *one = sentinel_of(e, node);
+    if (what == ASK_ADDRESS && --one->questions > 0)
+        return; /* it was asked again since */
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
@@ -29572,6 +29576,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
         sentinel_deafened(one, now);
     } else {
         one->others = false;
+        one->questions = 0;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
         if (one->asked)
             sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);

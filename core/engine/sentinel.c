@@ -66,7 +66,8 @@ struct sentinel {
     bool confirmed;              /* a subscription is confirmed on this connection, ... */
     snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
-    int32_t code; /* REFUSED */
+    int32_t code;       /* REFUSED */
+    uint32_t questions; /* under way; only the answer to the last counts */
 };
 
 struct sentinels {
@@ -183,6 +184,7 @@ static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib
     one->voters = 0;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
+    one->questions += sent;
     if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
@@ -554,6 +556,8 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
                             snib__time now)
 {
     struct sentinel *one = sentinel_of(e, node);
+    if (what == ASK_ADDRESS && --one->questions > 0)
+        return; /* it was asked again since */
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
@@ -726,6 +730,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
         sentinel_deafened(one, now);
     } else {
         one->others = false;
+        one->questions = 0;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
         if (one->asked)
             sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);

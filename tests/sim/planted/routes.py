@@ -435,8 +435,8 @@ MUTANTS = [
     Mutant(
         "a sentinel is asked for the others once",
         "engine/sentinel.c",
-        "one->others = false; bool",
-        "bool",
+        "one->others = false; one->questions",
+        "one->questions",
         "unit_ears",
     ),
     Mutant(
@@ -963,5 +963,12 @@ MUTANTS = [
         "map->told_unaware = unaware;",
         "map->told_unaware = false;",
         "unit_sentinel",
+    ),
+    Mutant(
+        "what a sentinel says that was asked before it announced the switch is taken for its news",
+        "engine/sentinel.c",
+        "if (what == ASK_ADDRESS && --one->questions > 0)",
+        "if (what == ASK_ADDRESS && --one->questions > 9)",
+        "unit_ears",
     ),
 ]
