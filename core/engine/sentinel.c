@@ -492,6 +492,15 @@ static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib
         sentinels_unhelped(e, now);
 }
 
+/* False: no sentinel counts so far, or it is no number. */
+static bool sentinel_read_number(const char *text, uint64_t *out)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    *out = strtoull(text, NULL, 10);
+    return *out < UINT64_MAX;
+}
+
 /* SENTINEL MASTER: names and values, all strings. */
 static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
@@ -500,7 +509,9 @@ static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
         if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
             return;
         const char *field = snib__resp_text(e->resp, &reply[i]);
-        uint64_t number = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+        uint64_t number;
+        if (!sentinel_read_number(snib__resp_text(e->resp, &reply[i + 1]), &number))
+            continue;
         if (strcmp(field, "config-epoch") == 0) {
             one->epoch = number;
             one->has_epoch = true;

@@ -31,6 +31,10 @@ static void no_epoch_in_it(void **state)
         "*4\r\n$4\r\nname\r\n:1\r\n$12\r\nconfig-epoch\r\n$1\r\n9\r\n",
         "*4\r\n:1\r\n$4\r\nmain\r\n$12\r\nconfig-epoch\r\n$1\r\n9\r\n",
         "*3\r\n$4\r\nname\r\n$4\r\nmain\r\n$12\r\nconfig-epoch\r\n",
+        "*2\r\n$12\r\nconfig-epoch\r\n$2\r\n-1\r\n",
+        "*2\r\n$12\r\nconfig-epoch\r\n$20\r\n99999999999999999999\r\n",
+        "*2\r\n$12\r\nconfig-epoch\r\n$2\r\n 9\r\n",
+        "*2\r\n$12\r\nconfig-epoch\r\n$0\r\n\r\n",
     };
     for (size_t i = 0; i < COUNT(replies); i++) {
         struct snib__engine *engine = odd_world("MASTER", replies[i]);

@@ -971,4 +971,11 @@ MUTANTS = [
         "if (what == ASK_ADDRESS && --one->questions > 9)",
         "unit_ears",
     ),
+    Mutant(
+        "an epoch below 0 is the highest",
+        "engine/sentinel.c",
+        "if (*text < '0' || *text > '9')",
+        "if (*text > '9')",
+        "unit_odd_sentinels",
+    ),
 ]
