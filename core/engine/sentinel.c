@@ -310,10 +310,11 @@ static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
 static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
 {
     const struct sentinels *map = sentinels_of(e);
-    uint32_t named = 0, there = 0, most = e->config.seeds_n;
+    uint32_t named = 0, there = 0, addresses = 0, most = e->config.seeds_n;
     for (uint32_t i = 0; i < map->n; i++) {
         const struct sentinel *one = &map->all[i];
         bool says = one->voters > 0 && one->node->run_id[0];
+        addresses += which >> i & 1;
         there |= sentinel_is_missing(one) ? 0 : 1u << i;
         if (!(which >> i & 1) || !says)
             continue;
@@ -322,8 +323,7 @@ static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
     }
     there = sentinels_processes(map, there);
     most = there > most ? there : most;
-    return 2 * sentinels_processes(map, named) > most ||
-           2 * (uint32_t)__builtin_popcount(which) > map->n;
+    return 2 * sentinels_processes(map, named) > most || 2 * addresses > map->n;
 }
 
 /* Those that answer like this one. */
