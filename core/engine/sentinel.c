@@ -73,16 +73,16 @@ struct sentinel {
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;    /* the last one asked */
-    uint32_t left;    /* how many the round has still to ask */
-    bool round;       /* a round is running */
-    bool failed;      /* home is down, and was tried at this address */
-    bool told; /* that sentinels were set up anew, which name another master, */
+    uint32_t turn;     /* the last one asked */
+    uint32_t left;     /* how many the round has still to ask */
+    bool round;        /* a round is running */
+    bool failed;       /* home is down, and was tried at this address */
+    bool told;         /* that sentinels were set up anew, which name another master, */
     bool told_unaware; /* ... or that none knows the service any more */
-    uint64_t epoch;   /* the highest that was believed */
-    snib__time late;  /* when the next one is asked in parallel */
-    snib__time next;  /* when the next round begins */
-    snib__time pause; /* after the last useless round */
+    uint64_t epoch;    /* the highest that was believed */
+    snib__time late;   /* when the next one is asked in parallel */
+    snib__time next;   /* when the next round begins */
+    snib__time pause;  /* after the last useless round */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -366,8 +366,8 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     }
     if (one && !map->told && !snib__address_equal(&one->address, &e->home->address))
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "most sentinels were set up anew and have %s as the master of \"%.60s\": new "
-                         "clients go there, this one stays at %s while that is a master",
+                         "most sentinels were set up anew and have %s as the master of \"%.60s\": "
+                         "new clients go there, this one stays at %s while that is a master",
                          snib__address_text(&one->address, where), e->config.service,
                          snib__node_where(e, e->home));
     map->told = one != NULL;
@@ -387,8 +387,8 @@ static void sentinels_unaware(struct snib__engine *e)
     bool unaware = unknown > 0 && known == 0;
     if (unaware && !map->told_unaware)
         snib__engine_log(e, SNIB_LOG_WARNING,
-                         "no sentinel knows the service \"%.60s\" any more (%u of %u answered): the next "
-                         "master would not be found",
+                         "no sentinel knows the service \"%.60s\" any more (%u of %u answered): "
+                         "the next master would not be found",
                          e->config.service, unknown, map->n);
     map->told_unaware = unaware;
 }
