@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
@@ -57,6 +58,13 @@ def _later(function: object) -> TypeError:
         f"{name} would run after its call, without the lock; "
         "coroutines want a lock of snib.aio, generators a `with` inside"
     )
+
+
+def _is_begun_later(result: object) -> bool:
+    """Whether it is the function's body, which has not run."""
+    if isinstance(result, contextlib._GeneratorContextManagerBase):
+        result = result.gen
+    return inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 class Loss:
@@ -218,8 +226,9 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
             def protected(*args: P.args, **kwargs: P.kwargs) -> T:
                 with self._hold(n, wait):
                     result = function(*args, **kwargs)
-                    if inspect.iscoroutine(result):  # another decorator has hidden its function
-                        result.close()
+                    if _is_begun_later(result):  # another decorator has hidden its function
+                        if inspect.iscoroutine(result):
+                            result.close()
                         raise _later(function)
                     return result
 

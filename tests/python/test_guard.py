@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import random
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
@@ -688,6 +689,23 @@ def test_a_hidden_coroutine_is_not_protected(client: snib.Client) -> None:
             await coroutine()
 
     for function in [lambda: coroutine(), Callable()]:
+        with pytest.raises(TypeError, match="without the lock"):
+            client.lock("name").protect()(function)()
+
+
+def test_a_hidden_generator_is_not_protected(client: snib.Client) -> None:
+    """Nor is the block of a context manager."""
+
+    def generator() -> Iterator[None]:
+        pytest.fail("ran without the lock")
+        yield
+
+    async def asynchronous() -> AsyncIterator[None]:
+        pytest.fail("ran without the lock")
+        yield
+
+    managers = contextlib.contextmanager(generator), contextlib.asynccontextmanager(asynchronous)
+    for function in [lambda: generator(), lambda: asynchronous(), *managers]:
         with pytest.raises(TypeError, match="without the lock"):
             client.lock("name").protect()(function)()
 
