@@ -10,7 +10,7 @@ from ._client import BaseClient
 from ._codes import Busy, InvalidPermits, NotHeld, Timeout
 from ._error import Error
 from ._hold import BaseHold
-from ._kept import Kept, kept_for
+from ._kept import Block, Kept, kept_for
 from ._stays import stays
 from ._times import lease_ms, option_ms
 
@@ -98,8 +98,8 @@ class BaseHoldable(BaseNamed, Generic[H]):
             self._found = kept_for(self._home(), self._key())
         return self._found
 
-    def _keep(self, caller: int, hold: H, permits: int = 1, within: bool = False) -> None:
-        (self._found or self._kept()).keep(caller, hold, permits, within)
+    def _keep(self, caller: int, hold: H, permits: int = 1, block: Block | None = None) -> None:
+        (self._found or self._kept()).keep(caller, hold, permits, block)
 
     def _take(self, caller: int) -> H:
         hold = (self._found or self._kept()).take(caller, self._others)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Hashable, Iterator
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
+from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 from weakref import KeyedRef, _remove_dead_weakref  # type: ignore[attr-defined]
 
@@ -20,22 +23,43 @@ H = TypeVar("H", bound=BaseHold)
 
 _Key = tuple[int, Hashable]
 
+# The frame of a `with`, by which the end of a block is told from that of another one on the same lock.  It is not kept
+# alive, and need not be: it lives for as long as the block.  (That of ExitStack.enter_context() does not, but the code at
+# the end is a different one.)
+Block = tuple[int, CodeType]
+
+_HERE = os.path.dirname(__file__) + os.sep
+_RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
+
+
+def block_at(step: FrameType) -> Block:
+    """The block of the program to which this step of a `with` belongs."""
+    frame = step.f_back or step  # none: a program in C calls it
+    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+        frame = frame.f_back
+    return id(frame), frame.f_code
+
+
+def may_move(block: Block) -> bool:
+    """Whether it may end in another thread or task than it began in: that of a generator, say, which is collected."""
+    return bool(block[1].co_flags & _RESUMED)
+
 
 class Kept(Generic[H]):
-    """The holds of one lock at one client: each with its caller (a thread, a task, an owner), and whether `with` took
-    it and will give it back.
+    """The holds of one lock at one client: each with its caller (a thread, a task, an owner), and the block if `with`
+    took it and will give it back.
     """
 
     __slots__ = ("client", "_holds", "_newest", "__weakref__")
 
     def __init__(self, client: int) -> None:
         self.client = client
-        self._holds: dict[int, tuple[int, H, int, bool]] = {}
+        self._holds: dict[int, tuple[int, H, int, Block | None]] = {}
         self._newest = -1  # the number of the newest, which may have gone
 
-    def keep(self, caller: int, hold: H, permits: int = 1, within: bool = False) -> None:
+    def keep(self, caller: int, hold: H, permits: int = 1, block: Block | None = None) -> None:
         number = _new_number()
-        self._holds[number] = caller, hold, permits, within
+        self._holds[number] = caller, hold, permits, block
         self._newest = number
         _strong[number] = self
         hold._stage = OWNED
@@ -56,15 +80,21 @@ class Kept(Generic[H]):
                 return entry[1]
         return None
 
-    def newest(self, caller: int) -> H | None:
-        """The caller's newest hold, rather one of `with`, without removing it."""
-        other = None
-        for held_by, hold, _, within in reversed(self._holds.copy().values()):
+    def ending(self, caller: int, block: Block) -> H | None:
+        """What a block that ends gives back: its own hold, which need not be the caller's newest, or the caller's; or else
+        the caller's newest, rather one of `with`.  Without removing it.
+        """
+        moved = within = other = None
+        for held_by, hold, _, taken_in in reversed(self._holds.copy().values()):
             if held_by == caller:
-                if within:
+                if taken_in == block:
                     return hold
+                if taken_in is not None:
+                    within = within or hold
                 other = other or hold
-        return other
+            elif taken_in == block and may_move(block):
+                moved = moved or hold
+        return moved or within or other
 
     def take_this(self, hold: H) -> bool:
         """This hold, unless it was already taken."""
@@ -98,11 +128,11 @@ class Kept(Generic[H]):
     def _order(self, caller: int, others: bool) -> Iterator[int]:
         holds = self._holds.copy()
         own = [number for number in reversed(holds) if holds[number][0] == caller]
-        yield from sorted(own, key=lambda number: holds[number][3])
+        yield from sorted(own, key=lambda number: holds[number][3] is not None)
         if others:
             yield from (number for number in holds if holds[number][0] != caller)
 
-    def _pop(self, number: int) -> tuple[int, H, int, bool] | None:
+    def _pop(self, number: int) -> tuple[int, H, int, Block | None] | None:
         found = self._holds.get(number)
         if found is not None and found[1]._stage == OWNED:
             found[1]._stage = LEAVING  # in case a signal interrupts before the release

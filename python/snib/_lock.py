@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ._base import (
 from ._error import Error
 from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
 from ._identity import make_identity
+from ._kept import block_at
 from ._times import acquire_ms, lease_ms, wait_ms
 
 P = ParamSpec("P")
@@ -247,7 +249,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         hold = self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         slot.append(hold)
-        self._keep(caller, hold, within=True)
+        self._keep(caller, hold, block=block_at(sys._getframe()))
         return hold
 
     def _leave(self, slot: list[Hold], failed: bool) -> None:
@@ -256,7 +258,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         try:
             again = bool(slot)  # an earlier call was interrupted
             if not again:
-                own = kept.newest(caller)
+                own = kept.ending(caller, block_at(sys._getframe()))
                 slot.append(self._take(caller) if own is None else own)
             hold = slot[0]
             kept.take_this(hold)

@@ -47,6 +47,7 @@ from ._codes import Busy, Lost, Timeout
 from ._error import Error
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 from ._hold import OWNED
+from ._kept import Block, block_at, may_move
 from ._links import Holder, Holders
 
 __all__ = [
@@ -168,18 +169,23 @@ class _Entered:
 
     _inside: list[Any]
 
-    def _note(self, inside: Any) -> None:
+    def _note(self, inside: Any, block: Block) -> None:
         """Remember what the end of this block is about."""
         inside._is_entered = True
+        inside._block = block
         self._inside.append(inside)
         _BLOCKS.set((*(block for block in _BLOCKS.get() if block._is_entered), inside))
 
-    def _noted(self) -> Any:
-        """What the innermost of this context's blocks is about; blocks need not end in the order of their nesting."""
-        for inside in reversed(_BLOCKS.get()):
-            if inside in self._inside:
+    def _noted(self, block: Block) -> Any:
+        """What this block is about; if its frame does not tell, what the innermost one of this context is.
+
+        Blocks need not end in the order of their nesting, nor in the context where they began.
+        """
+        here = [inside for inside in reversed(_BLOCKS.get()) if inside in self._inside]
+        for inside in (*here, *self._inside) if may_move(block) else here:
+            if inside._block == block:
                 return inside
-        return self._inside[0]  # it ends in another context
+        return here[0] if here else self._inside[0]
 
     def _forget(self, inside: Any) -> Any:
         """May be called again."""
@@ -243,6 +249,7 @@ class _Held(Generic[H]):
     """A hold, and its span until it ends."""
 
     _is_entered = False
+    _block: Block | None = None
     _holder: Holder | None = None
 
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
@@ -411,12 +418,12 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     def _enter(self, slot: list[TracedHold]) -> TracedHold:
         slot.extend(starmap(self.hold, [()]))  # likewise
         slot[0].__enter__()
-        self._note(slot[0])
+        self._note(slot[0], block_at(sys._getframe()))
         return slot[0]
 
     def _leave(self, slot: list[TracedHold], failed: bool) -> None:
         if not slot:
-            slot.append(self._noted())
+            slot.append(self._noted(block_at(sys._getframe())))
         self._forget(slot[0])
         slot[0]._leave([], failed)
 
@@ -462,6 +469,7 @@ class AsyncTracedHolding(_Entered):
     """What hold() returns: `async with` it, or `await` it for the hold."""
 
     _is_entered = False
+    _block: Block | None = None
 
     def __init__(self, traced: AsyncTracedLock, holding: protocols.AsyncHolding) -> None:
         self._traced = traced
@@ -481,7 +489,7 @@ class AsyncTracedHolding(_Entered):
             hold = await self._holding.__aenter__()
         held = AsyncTracedHold(self._traced, hold)
         held._begin_within()
-        self._note(held)
+        self._note(held, block_at(sys._getframe()))
         return held
 
     async def __aexit__(
@@ -490,7 +498,7 @@ class AsyncTracedHolding(_Entered):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        held = self._forget(self._noted())
+        held = self._forget(self._noted(block_at(sys._getframe())))
         held._end_within()
         with held._ending():
             await self._holding.__aexit__(kind, error, trace)
@@ -529,7 +537,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     async def __aenter__(self) -> AsyncTracedHold:
         holding = self.hold()
         hold = await holding.__aenter__()
-        self._note(holding)
+        self._note(holding, block_at(sys._getframe()))
         return hold
 
     async def __aexit__(
@@ -538,7 +546,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._forget(self._noted()).__aexit__(kind, error, trace)
+        await self._forget(self._noted(block_at(sys._getframe()))).__aexit__(kind, error, trace)
 
 
 @overload

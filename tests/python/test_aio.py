@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -537,6 +538,37 @@ def test_a_block_discarded_elsewhere_is_no_other_tasks(server: Server, run) -> N
             assert await pool.available() == 2
             with pytest.raises(snib.NotHeld):
                 await pool.__aexit__(None, None, None)
+            await pool.force_release()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "permits", "hold()"])
+def test_a_block_gives_back_its_own_hold(server: Server, run, kind: str) -> None:
+    """Blocks of generators need not end in the order of their nesting, also in one task."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = client.permits("pool")
+            await pool.init(2)
+            lock: Any = {
+                "rlock": lambda: client.rlock("name"),
+                "read": lambda: client.rwlock("name").read,
+                "permits": lambda: pool,
+                "hold()": lambda: pool.hold(timeout=PATIENCE),
+            }[kind]()
+
+            async def generator() -> AsyncIterator[aio.Hold]:
+                async with lock as hold:
+                    yield hold
+
+            first, second = generator(), generator()
+            holds = await first.__anext__(), await second.__anext__()
+            await first.aclose()  # type: ignore[attr-defined]
+            assert [hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
+            await second.aclose()  # type: ignore[attr-defined]
+            assert holds[1].state is snib.State.RELEASED
+            assert client.stats().held == 0 and not client._loop().losses and not lock._blocks._begun
             await pool.force_release()
 
     run(main())

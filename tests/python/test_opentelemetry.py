@@ -370,6 +370,45 @@ def test_blocks_that_end_in_another_order(client: snib.Client, spans: Spans, fir
     pool.force_release()
 
 
+@pytest.mark.parametrize("form", ["a lock", "hold()"])
+def test_blocks_on_one_lock_that_end_in_another_order(server: Server, client: snib.Client, spans: Spans, form: str) -> None:
+    """Each gives back its own permit, also in one thread or task."""
+    pool = client.permits("a")
+    pool.init(2)
+    permits = traced(pool, tracer_provider=spans.provider)
+
+    def numbers() -> Iterator[Any]:
+        with permits if form == "a lock" else permits.hold() as hold:
+            yield hold
+
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as other:
+            lock = traced(other.permits("a"), tracer_provider=spans.provider)
+            shared = lock if form == "a lock" else lock.hold()
+
+            async def numbers() -> AsyncIterator[Any]:
+                async with shared as hold:
+                    yield hold
+
+            first, second = numbers(), numbers()
+            holds = await anext(first), await anext(second)
+            await first.aclose()  # type: ignore[attr-defined]
+            assert [hold.hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
+            await second.aclose()  # type: ignore[attr-defined]
+
+    def together() -> None:
+        first, second = numbers(), numbers()
+        holds = next(first), next(second)
+        first.close()  # type: ignore[attr-defined]
+        assert [hold.hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
+        second.close()  # type: ignore[attr-defined]
+
+    contextvars.copy_context().run(together)
+    asyncio.run(main())
+    assert pool.available() == 2 and not permits._inside
+    pool.force_release()
+
+
 def test_released_in_another_thread(client: snib.Client, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     """The block ends in its own context nevertheless: what follows it is no child of the hold."""
     lock = traced(client.lock("a"), tracer_provider=spans.provider)

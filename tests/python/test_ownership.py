@@ -125,6 +125,67 @@ def test_with_and_acquire_mix_as_threading_does(client: snib.Client) -> None:
         raise ZeroDivisionError
 
 
+def blocks_on(lock: snib.Lock) -> Iterator[snib.Hold]:
+    """Generators whose blocks on one lock can end in any order, and in any thread."""
+    with lock as hold:
+        yield hold
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "write", "semaphore", "permits"])
+def test_a_block_gives_back_its_own_hold(server: Server, client: snib.Client, kind: str) -> None:
+    """Blocks of generators need not end in the order of their nesting."""
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(3)
+    first, second = blocks_on(lock), blocks_on(lock)
+    holds = next(first), next(second)
+    first.close()
+    assert [hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
+    with lock as third:
+        second.close()
+        third.check()
+    assert holds[1].state is snib.State.RELEASED and client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "write", "semaphore", "permits"])
+def test_a_block_that_ends_in_another_thread(server: Server, client: snib.Client, kind: str) -> None:
+    """As that of a generator which is collected there: it gives back its own hold, and not what that thread works with."""
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(2)
+    generator = blocks_on(lock)
+    hold = next(generator)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with lock if kind in (*COUNTED, "read") else contextlib.nullcontext(hold) as mine:
+                generator.close()
+                assert mine is hold or mine.state is snib.State.VALID
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures and hold.state is snib.State.RELEASED and client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+def test_blocks_of_an_exit_stack(client: snib.Client) -> None:
+    """The frame that begins such a block is not the one that ends it."""
+    lock = client.rlock("name")
+    with contextlib.ExitStack() as stack:
+        outer = stack.enter_context(lock)
+        with lock as inner:
+            stack.enter_context(lock)
+        assert [outer.state, inner.state] == [snib.State.VALID, snib.State.RELEASED]
+    assert outer.state is snib.State.RELEASED and client.stats().held == 0
+
+
 def test_threads_hand_over_through_their_own_objects(client: snib.Client) -> None:
     """Each release finds exactly one hold, through whichever object."""
     turns = []

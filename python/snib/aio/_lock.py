@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ from .._base import (
 from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info
+from .._kept import Block, block_at, may_move
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
@@ -200,23 +202,40 @@ class _Blocks:
     __slots__ = ("_begun",)
 
     def __init__(self) -> None:
-        self._begun: dict[int, list[tuple[Hold, Guard, _Known]]] = {}
+        self._begun: dict[int, list[tuple[Hold, Guard, _Known, Block]]] = {}
 
-    def begin(self, caller: int, hold: Hold, guard: Guard) -> None:
-        self._begun.setdefault(caller, []).append((hold, guard, _innermost.get()))
+    def begin(self, caller: int, hold: Hold, guard: Guard, block: Block) -> None:
+        self._begun.setdefault(caller, []).append((hold, guard, _innermost.get(), block))
         _innermost.set(weakref.ref(hold))
 
-    def end(self, lock: Holdable) -> tuple[int, Hold, Guard]:
-        """The calling task's innermost block, with its caller."""
-        caller = lock._caller()
-        if caller not in self._begun:
+    def end(self, lock: Holdable, block: Block) -> tuple[int, Hold, Guard]:
+        """The block that ends, with its caller; if its frame does not tell, the calling task's innermost one."""
+        caller, at = lock._caller(), -1
+        if (known := self._find(caller, block)) is not None:
+            caller, at = known
+        elif caller not in self._begun:
             caller = self._discarded(lock)
-        hold, guard, outer = self._begun[caller].pop()
+        hold, guard, outer, _ = self._begun[caller].pop(at)
         if not self._begun[caller]:
             del self._begun[caller]
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
+
+    def _find(self, caller: int, block: Block) -> tuple[int, int] | None:
+        """The caller of this block, and its place among the caller's."""
+        at = self._place(caller, block)
+        if at is not None:
+            return caller, at
+        for other in [*self._begun] if may_move(block) else ():
+            at = self._place(other, block)
+            if at is not None:
+                return other, at
+        return None
+
+    def _place(self, caller: int, block: Block) -> int | None:
+        begun = self._begun.get(caller, ())
+        return next((at for at in range(len(begun) - 1, -1, -1) if begun[at][3] == block), None)
 
     def _discarded(self, lock: Holdable) -> int:
         """The caller of a block that ends in another task: one that has ended, or else of this context, or the first."""
@@ -281,7 +300,7 @@ class Holding(_core.Droppable):
     async def __aenter__(self) -> Hold:
         hold = await self._get()  # the block's, not the program's: released if a signal's exception drops it
         guard = self._lock._client._loop().guard(hold)
-        self._blocks.begin(self._lock._caller(), hold, guard)
+        self._blocks.begin(self._lock._caller(), hold, guard, block_at(sys._getframe()))
         return hold
 
     async def __aexit__(
@@ -290,7 +309,7 @@ class Holding(_core.Droppable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _, hold, guard = self._blocks.end(self._lock)
+        _, hold, guard = self._blocks.end(self._lock, block_at(sys._getframe()))
         lost = guard.end(error)
         await hold._end(lost or error)
         if lost is not None:
@@ -402,8 +421,9 @@ class Holdable(Named, BaseHoldable[Hold]):
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         guard = self._client._loop().guard(hold)
-        self._keep(caller, hold, within=True)
-        self._blocks.begin(caller, hold, guard)
+        block = block_at(sys._getframe())
+        self._keep(caller, hold, block=block)
+        self._blocks.begin(caller, hold, guard, block)
         return hold
 
     async def __aexit__(
@@ -412,7 +432,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        caller, hold, guard = self._blocks.end(self)
+        caller, hold, guard = self._blocks.end(self, block_at(sys._getframe()))
         lost = guard.end(error)
         try:
             if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
