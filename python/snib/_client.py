@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
-import os
+import functools
 import itertools
+import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, TypeVar
+from weakref import KeyedRef
 
 from . import _core, _credentials, _debug, _kept, _log, _native
 from ._options import Options
@@ -27,11 +30,13 @@ _exiting = False
 _new_number = itertools.count(1).__next__
 
 # Keyed by identity: a set cannot be iterated while other threads add to it.
-_clients: weakref.WeakValueDictionary[int, BaseClient] = weakref.WeakValueDictionary()
+_clients: dict[int, KeyedRef[int, BaseClient]] = {}
+
+_gone = functools.partial(_core.forget_dead, _clients)  # runs no Python, see bindings/python_drop.c
 
 
 def living_clients() -> list[BaseClient]:
-    return [client for ref in _clients.valuerefs() if (client := ref()) is not None]
+    return [client for ref in [*_clients.values()] if (client := ref()) is not None]
 
 
 def _address(url: str | None) -> str:
@@ -99,7 +104,7 @@ class BaseClient(Options):
         self._log_queue: _core.QueueHandle | None = None
         self._login_queue: _core.QueueHandle | None = None
         self._begin()
-        _clients[id(self)] = self
+        _clients[id(self)] = KeyedRef(self, _gone, id(self))
 
     __reduce_ex__ = stays
 
@@ -158,14 +163,48 @@ class BaseClient(Options):
         return f"<{type(self).__module__}.Client {self.id}>"
 
 
-def in_thread(
-    call: Callable[..., T], *arguments: object, in_place: tuple[object, ...] | None = None
-) -> Future[T]:
-    """Run a call of the core that cannot be cut into slices in a separate thread.
+def wait_for(call: Callable[..., T], *arguments: object) -> T:
+    """The result of a call of the core that cannot be cut into slices; a signal ends the wait, and not the call.
 
-    So a signal, or a cancelled task, ends the wait for the call and not the call.  Where no thread
-    can be started, the call runs in place, with other arguments if these would block a caller that
-    must not block.
+    Without threading.Thread and Future: what a handler raises within them comes out as another exception, such as
+    "cannot release un-acquired lock", or not at all.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    def run() -> None:
+        try:
+            results.append(call(*arguments))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.release()
+
+    started: list[int] = []
+    try:
+        if _exiting:
+            run()
+        else:  # from C, which leaves no step between the start and the list
+            started.extend(starmap(_thread.start_new_thread, [(run, ())]))
+    except RuntimeError:
+        if started:  # it is a handler's
+            raise
+        run()
+    ended.acquire()
+    if errors:
+        raise errors.pop()
+    return results.pop()
+
+
+def in_thread(
+    call: Callable[..., T], *arguments: object, in_place: tuple[object, ...]
+) -> Future[T]:
+    """The same for a task, whose end does not end the call either.
+
+    Where no thread can be started, the call runs in place, with other arguments if these would
+    block the loop.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
@@ -176,13 +215,16 @@ def in_thread(
         except BaseException as error:
             future.set_exception(error)
 
+    thread = threading.Thread(target=run, name="snib", daemon=True)
     try:
         if _exiting:
             run()
         else:
-            threading.Thread(target=run, name="snib", daemon=True).start()
+            thread.start()
     except RuntimeError:
-        run(arguments if in_place is None else in_place)
+        if thread.ident is not None:  # it is a handler's
+            raise
+        run(in_place)
     return future
 
 

@@ -6,7 +6,7 @@ import builtins
 from types import TracebackType
 
 from . import _core
-from ._client import BaseClient, in_thread
+from ._client import BaseClient, wait_for
 from ._describe import Description, make_description
 from ._error import Error
 from ._factories import Factories
@@ -67,7 +67,7 @@ class Client(
         Raises Timeout if a release was not confirmed in time (None: the client's patience); the
         lock is then free when its lease ends.
         """
-        in_thread(self._end, wait_ms(timeout)).result()
+        wait_for(self._end, wait_ms(timeout))
 
     def __enter__(self) -> Client:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -209,6 +210,20 @@ def test_no_thread_can_be_started(
     asyncio.run(main())
     monkeypatch.undo()
     eventually(server.clean)
+
+
+def test_a_close_without_a_thread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits in place, as calls of a client for threads may."""
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    client = snib.connect(server.url)
+    assert client.lock("x").acquire()
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
+    client.close()
+    monkeypatch.undo()
+    assert server.clean()
 
 
 # ---- Threads and clients while the interpreter ends ----------------------------------------------
