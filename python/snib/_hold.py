@@ -101,9 +101,9 @@ class BaseHold(_core.Droppable):
             return
         self._stage = LEAVING
         place = f", acquired at {self._place}," if self._place else ""
+        what = "its permits stay taken" if self._lock.kind == "semaphore" else "its lease runs out"
         warnings.warn(
-            f"a hold of {self._lock.name!r}{place} was dropped, not released; "
-            "its lease runs out",
+            f"a hold of {self._lock.name!r}{place} was dropped, not released; {what}",
             ResourceWarning,
             source=self,
         )

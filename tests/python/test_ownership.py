@@ -314,6 +314,16 @@ def test_a_dropped_hold_is_not_released(server: Server, rivals: dict[str, snib.C
         freed(rivals)
 
 
+@pytest.mark.parametrize(("kind", "what"), [("permits", "its lease runs out"), ("semaphore", "its permits stay taken")])
+def test_the_warning_says_what_becomes_of_it(client: snib.Client, kind: str, what: str) -> None:
+    pool = KINDS[kind](client)
+    pool.init(1)
+    hold = pool.hold()
+    with pytest.warns(ResourceWarning, match=f"'name' was dropped, not released; {what}$"):
+        del hold
+    pool.force_release()
+
+
 def test_the_warning_says_where(client: snib.Client) -> None:
     import tracemalloc
 
