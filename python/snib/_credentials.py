@@ -52,6 +52,10 @@ def begin(client: BaseClient) -> None:
 
     Raises CredentialsError if there is no descriptor or thread left.
     """
+    _native.without_signals(lambda: _begin(client))  # whose handlers may raise an OSError: TimeoutError
+
+
+def _begin(client: BaseClient) -> None:
     queue = _core.queue_new(client._handle)
     try:
         client._login_queue = queue

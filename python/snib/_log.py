@@ -12,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, _native
 from ._error import Error
 from ._reader import Reader, print_failure
 
@@ -30,8 +30,11 @@ _reader = Reader("snib log")
 
 def begin(client: BaseClient) -> None:
     """Called before a client's first operation."""
-    if not logger.isEnabledFor(logging.ERROR):
-        return
+    if logger.isEnabledFor(logging.ERROR):
+        _native.without_signals(lambda: _begin(client))  # whose handlers may raise an OSError: TimeoutError
+
+
+def _begin(client: BaseClient) -> None:
     with contextlib.suppress(Error, OSError, RuntimeError):  # a client works without a log
         queue = _core.queue_new(client._handle)
         _core.client_log(client._handle, queue, _ALL)

@@ -9,6 +9,7 @@ import _thread
 import importlib
 import os
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -54,6 +55,19 @@ def start(run: Callable[..., None], arguments: tuple[object, ...], name: str) ->
         begun.acquire()
     else:
         threading.Thread(target=run, args=arguments, name=name, daemon=True).start()
+
+
+def without_signals(call: Callable[[], None]) -> None:
+    """Block all signals of this thread meanwhile, and so those of a thread that it starts for its life.
+
+    What a handler raises comes out as it is, even if the call handles exceptions of that class.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # from here on: the call that blocks them may raise what a handler does
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        call()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def main_thread() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import threading
 import traceback
 import weakref
@@ -38,13 +37,8 @@ class Reader:
 
     def _start(self) -> select.epoll:
         epoll = _native.epoll()  # drops closed descriptors by itself
-        # Signals are left to the program's threads, so block all of them in this one.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        try:  # from here on: the call that blocks them may raise what a handler does
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            _native.start(self._run, (epoll,), self._name)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        # Signals are left to the program's threads.
+        _native.without_signals(lambda: _native.start(self._run, (epoll,), self._name))
         return epoll
 
     def add(self, client: BaseClient, queue: _core.QueueHandle, deliver: Deliver) -> None:

@@ -304,6 +304,30 @@ with first.lock("a") as hold: say(hold.state.name)
     assert program.end() == "VALID\nVALID\n"
 
 
+@pytest.mark.parametrize("options", ["", ", credentials=lambda: 'secret'"])
+def test_a_time_limit_at_the_first_operation(server: Server, options: str) -> None:
+    """A TimeoutError is an OSError, too, which is all right where a client does not get its log."""
+    program = Program(
+        f"""
+from snib import _reader
+
+def handler(number, frame): raise TimeoutError("by the handler")
+signal.signal(signal.SIGALRM, handler)
+
+def add(self, *arguments):
+    os.kill(os.getpid(), signal.SIGALRM)
+    return real(self, *arguments)
+
+real, _reader.Reader.add = _reader.Reader.add, add
+client = snib.connect(URL{options})
+try: client.lock("x").acquire()
+except BaseException as error: say(type(error).__name__, error)
+""",
+        server.url,
+    )
+    assert program.end() == "TimeoutError by the handler\n"
+
+
 # ---- Events --------------------------------------------------------------------------------------
 
 
