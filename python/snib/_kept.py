@@ -7,6 +7,7 @@ interpreter could find locked: each step is one operation on a dict.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -23,21 +24,30 @@ H = TypeVar("H", bound=BaseHold)
 
 _Key = tuple[int, Hashable]
 
-# The frame of a `with`, by which the end of a block is told from that of another one on the same lock.  It is not kept
-# alive, and need not be: it lives for as long as the block.  (That of ExitStack.enter_context() does not, but the code at
-# the end is a different one.)
-Block = tuple[int, CodeType]
+# The frame of a `with`, by which the end of a block is told from that of another one on the same lock, and whether an
+# ExitStack is between.  The frame is not kept alive, and need not be: it lives for as long as the block.  (That of a function
+# which is given an ExitStack does not, but the code at the end is a different one.)
+Block = tuple[int, CodeType, bool]
 
 _HERE = os.path.dirname(__file__) + os.sep
+_STACKS = contextlib.ExitStack.enter_context.__code__.co_filename
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def block_at(step: FrameType) -> Block:
     """The block of the program to which this step of a `with` belongs."""
     frame = step.f_back or step  # none: a program in C calls it
-    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+    if not frame.f_code.co_filename.startswith((_HERE, _STACKS)):  # the usual case, first
+        return id(frame), frame.f_code, False
+    frame = _beyond(frame, _HERE)
+    block = _beyond(frame, _STACKS)
+    return id(block), block.f_code, block is not frame
+
+
+def _beyond(frame: FrameType, path: str) -> FrameType:
+    while frame.f_code.co_filename.startswith(path) and frame.f_back is not None:
         frame = frame.f_back
-    return id(frame), frame.f_code
+    return frame
 
 
 def may_move(block: Block) -> bool:

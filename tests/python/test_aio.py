@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
@@ -543,8 +544,9 @@ def test_a_block_discarded_elsewhere_is_no_other_tasks(server: Server, run) -> N
     run(main())
 
 
+@pytest.mark.parametrize("form", ["with", "stack"])
 @pytest.mark.parametrize("kind", ["rlock", "read", "permits", "hold()"])
-def test_a_block_gives_back_its_own_hold(server: Server, run, kind: str) -> None:
+def test_a_block_gives_back_its_own_hold(server: Server, run, kind: str, form: str) -> None:
     """Blocks of generators need not end in the order of their nesting, also in one task."""
 
     async def main() -> None:
@@ -558,10 +560,15 @@ def test_a_block_gives_back_its_own_hold(server: Server, run, kind: str) -> None
                 "hold()": lambda: pool.hold(timeout=PATIENCE),
             }[kind]()
 
-            async def generator() -> AsyncIterator[aio.Hold]:
+            async def block() -> AsyncIterator[aio.Hold]:
                 async with lock as hold:
                     yield hold
 
+            async def block_of_a_stack() -> AsyncIterator[aio.Hold]:
+                async with contextlib.AsyncExitStack() as stack:
+                    yield await stack.enter_async_context(lock)
+
+            generator = block if form == "with" else block_of_a_stack
             first, second = generator(), generator()
             holds = await first.__anext__(), await second.__anext__()
             await first.aclose()  # type: ignore[attr-defined]

@@ -125,19 +125,28 @@ def test_with_and_acquire_mix_as_threading_does(client: snib.Client) -> None:
         raise ZeroDivisionError
 
 
-def blocks_on(lock: snib.Lock) -> Iterator[snib.Hold]:
-    """Generators whose blocks on one lock can end in any order, and in any thread."""
+def block(lock: snib.Lock) -> Iterator[snib.Hold]:
+    """Such blocks on one lock can end in any order, and in any thread."""
     with lock as hold:
         yield hold
 
 
+def block_of_a_stack(lock: snib.Lock) -> Iterator[snib.Hold]:
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(lock)
+
+
+both_forms = pytest.mark.parametrize("form", [block, block_of_a_stack])
+
+
+@both_forms
 @pytest.mark.parametrize("kind", ["rlock", "read", "write", "semaphore", "permits"])
-def test_a_block_gives_back_its_own_hold(server: Server, client: snib.Client, kind: str) -> None:
+def test_a_block_gives_back_its_own_hold(client: snib.Client, kind: str, form: Callable) -> None:
     """Blocks of generators need not end in the order of their nesting."""
     lock = KINDS[kind](client)
     if kind in COUNTED:
         lock.init(3)
-    first, second = blocks_on(lock), blocks_on(lock)
+    first, second = form(lock), form(lock)
     holds = next(first), next(second)
     first.close()
     assert [hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
@@ -149,13 +158,14 @@ def test_a_block_gives_back_its_own_hold(server: Server, client: snib.Client, ki
         lock.force_release()
 
 
+@both_forms
 @pytest.mark.parametrize("kind", ["rlock", "read", "write", "semaphore", "permits"])
-def test_a_block_that_ends_in_another_thread(server: Server, client: snib.Client, kind: str) -> None:
+def test_a_block_that_ends_in_another_thread(client: snib.Client, kind: str, form: Callable) -> None:
     """As that of a generator which is collected there: it gives back its own hold, and not what that thread works with."""
     lock = KINDS[kind](client)
     if kind in COUNTED:
         lock.init(2)
-    generator = blocks_on(lock)
+    generator = form(lock)
     hold = next(generator)
     failures: list[BaseException] = []
 
@@ -176,7 +186,7 @@ def test_a_block_that_ends_in_another_thread(server: Server, client: snib.Client
 
 
 def test_blocks_of_an_exit_stack(client: snib.Client) -> None:
-    """The frame that begins such a block is not the one that ends it."""
+    """Beside one of `with` in the same function, which ends before it."""
     lock = client.rlock("name")
     with contextlib.ExitStack() as stack:
         outer = stack.enter_context(lock)
