@@ -31,13 +31,14 @@ Block = tuple[int, CodeType, bool]
 
 _HERE = os.path.dirname(__file__) + os.sep
 _STACKS = contextlib.ExitStack.enter_context.__code__.co_filename
+_LIBRARY = (_HERE, _STACKS)
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def block_at(step: FrameType) -> Block:
     """The block of the program to which this step of a `with` belongs."""
     frame = step.f_back or step  # none: a program in C calls it
-    if not frame.f_code.co_filename.startswith((_HERE, _STACKS)):  # the usual case, first
+    if not frame.f_code.co_filename.startswith(_LIBRARY):  # the usual case, first
         return id(frame), frame.f_code, False
     frame = _beyond(frame, _HERE)
     block = _beyond(frame, _STACKS)
