@@ -25,8 +25,8 @@ H = TypeVar("H", bound=BaseHold)
 _Key = tuple[int, Hashable]
 
 # The frame of a `with`, by which the end of a block is told from that of another one on the same lock, and whether an
-# ExitStack is between.  The frame is not kept alive, and need not be: it lives for as long as the block.  (That of a function
-# which is given an ExitStack does not, but the code at the end is a different one.)
+# ExitStack is between.  The frame is not kept alive, and need not be: it lives for as long as the block.  (That of a
+# function which is given an ExitStack does not, but the code at the end is a different one.)
 Block = tuple[int, CodeType, bool]
 
 _HERE = os.path.dirname(__file__) + os.sep
@@ -92,8 +92,8 @@ class Kept(Generic[H]):
         return None
 
     def ending(self, caller: int, block: Block) -> H | None:
-        """What a block that ends gives back: its own hold, which need not be the caller's newest, or the caller's; or else
-        the caller's newest, rather one of `with`.  Without removing it.
+        """What a block that ends gives back: its own hold, which need not be the caller's newest, or the caller's; or
+        else the caller's newest, rather one of `with`.  Without removing it.
         """
         moved = within = other = None
         for held_by, hold, _, taken_in in reversed(self._holds.copy().values()):

@@ -371,7 +371,9 @@ def test_blocks_that_end_in_another_order(client: snib.Client, spans: Spans, fir
 
 
 @pytest.mark.parametrize("form", ["a lock", "hold()"])
-def test_blocks_on_one_lock_that_end_in_another_order(server: Server, client: snib.Client, spans: Spans, form: str) -> None:
+def test_blocks_on_one_lock_that_end_in_another_order(
+    server: Server, client: snib.Client, spans: Spans, form: str
+) -> None:
     """Each gives back its own permit, also in one thread or task."""
     pool = client.permits("a")
     pool.init(2)

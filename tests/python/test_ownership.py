@@ -161,7 +161,7 @@ def test_a_block_gives_back_its_own_hold(client: snib.Client, kind: str, form: C
 @both_forms
 @pytest.mark.parametrize("kind", ["rlock", "read", "write", "semaphore", "permits"])
 def test_a_block_that_ends_in_another_thread(client: snib.Client, kind: str, form: Callable) -> None:
-    """As that of a generator which is collected there: it gives back its own hold, and not what that thread works with."""
+    """As that of a generator which is collected there: it gives back its own hold, and not one of that thread."""
     lock = KINDS[kind](client)
     if kind in COUNTED:
         lock.init(2)
