@@ -22,7 +22,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import partial
 from itertools import starmap
 from types import TracebackType
@@ -63,7 +63,6 @@ __all__ = [
 L = TypeVar("L", bound="protocols.Lock | protocols.AsyncLock")
 H = TypeVar("H", bound="protocols.Hold | protocols.AsyncHold")
 
-_HERE: ContextVar[None] = ContextVar("snib-here")  # a token of it tells whether this context is still the same one
 _BLOCKS: ContextVar[tuple[Any, ...]] = ContextVar("snib-blocks", default=())  # of this context, see _Entered
 
 
@@ -97,20 +96,58 @@ class _Harmless:
 _harmless = _Harmless()
 
 
-def _begin_within(span: Span) -> object:
+class _Within:
+    """That a span is the current one of a context."""
+
+    __slots__ = ("attached", "below", "here", "is_over")
+
+    def __init__(self, span: Span) -> None:
+        self.is_over = False
+        self.below = _WITHIN.get()  # in the context of a new task, that of another context
+        self.attached: Any = context.attach(trace.set_span_in_context(span))
+        self.here: Token[_Within | None] | None = _WITHIN.set(self)
+
+    def remove(self) -> Any:
+        """What to detach then; None: it is that of another context."""
+        attached = self.attached
+        try:
+            if self.here is None:
+                return None
+            _WITHIN.reset(self.here)
+        except ValueError:
+            return None
+        self.attached = self.here = self.below = None  # tasks that start each other are no chain
+        return attached
+
+
+_WITHIN: ContextVar[_Within | None] = ContextVar("snib-within", default=None)  # the innermost
+
+
+def _begin_within(span: Span) -> _Within | None:
     """Make the span the current one; returns what _end_within() wants."""
     with _harmless:
-        return context.attach(trace.set_span_in_context(span)), _HERE.set(None)
+        return _Within(span)
     return None
 
 
-def _end_within(within: Any) -> None:
-    """May be called in another context, where nothing is to be done: that of a generator which others have ended."""
-    if within is not None:
-        attached, here = within
-        with contextlib.suppress(ValueError):
-            _HERE.reset(here)
-            context.detach(attached)  # which logs its failures itself
+def _end_within(within: _Within | None) -> None:
+    """May be called in another context, where nothing is to be done: that of a generator which others have ended.
+
+    Blocks need not end in the order of their nesting: what the last one restores is what was there before all of them.
+    """
+    if within is None:
+        return
+    within.is_over = True
+    outermost = None
+    node = _WITHIN.get()
+    while node is not None and node.is_over:
+        below = node.below
+        attached = node.remove()
+        if attached is None:
+            break
+        outermost, node = attached, below
+    if outermost is not None:
+        context.detach(outermost)  # which logs its failures itself
 
 
 def _fail(span: Span, error: BaseException) -> None:
@@ -255,7 +292,7 @@ class _Held(Generic[H]):
     def __init__(self, traced: _Traced[Any], hold: H) -> None:
         self.hold = hold
         self._span = traced._start("snib.hold", hold)
-        self._within: object = None
+        self._within: _Within | None = None
         if self._span is not None:
             with _harmless:
                 self._say(traced, self._span)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
+import gc
 import itertools
 import os
 import subprocess
@@ -397,18 +398,43 @@ def test_blocks_on_one_lock_that_end_in_another_order(
             await first.aclose()  # type: ignore[attr-defined]
             assert [hold.hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
             await second.aclose()  # type: ignore[attr-defined]
+            assert trace.get_current_span() is trace.INVALID_SPAN
 
-    def together() -> None:
-        first, second = numbers(), numbers()
-        holds = next(first), next(second)
-        first.close()  # type: ignore[attr-defined]
-        assert [hold.hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
-        second.close()  # type: ignore[attr-defined]
-
-    contextvars.copy_context().run(together)
+    first, second = numbers(), numbers()
+    holds = next(first), next(second)
+    first.close()  # type: ignore[attr-defined]
+    assert [hold.hold.state for hold in holds] == [snib.State.RELEASED, snib.State.VALID]
+    assert trace.get_current_span() is holds[1]._span
+    second.close()  # type: ignore[attr-defined]
+    assert trace.get_current_span() is trace.INVALID_SPAN
     asyncio.run(main())
     assert pool.available() == 2 and not permits._inside
     pool.force_release()
+
+
+def test_tasks_that_start_each_other_keep_nothing(server: Server, spans: Spans) -> None:
+    """Each in the block of the one before, in a copy of its context."""
+
+    async def main() -> None:
+        async with snib.aio.connect(server.url) as client:
+            pool = client.permits("a")
+            await pool.init(2)
+            lock = traced(pool, tracer_provider=spans.provider)
+
+            async def work(left: int) -> None:
+                async with lock:
+                    following = asyncio.create_task(work(left - 1)) if left else None
+                if following is None:
+                    assert len([node for node in gc.get_objects() if type(node).__name__ == "_Within"]) < 10
+                else:
+                    tasks.append(following)
+
+            tasks = [asyncio.create_task(work(50))]
+            while tasks:
+                await tasks.pop()
+            await pool.force_release()
+
+    asyncio.run(main())
 
 
 def test_released_in_another_thread(client: snib.Client, spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
