@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "18740ba0950a2c2e"
+#define SNIB_BUILD_ID "b089965f55c0a779"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -12700,10 +12700,25 @@ struct snib__steps *snib__sys_steps(void)
     return &steps;
 }
 
+/* List a new descriptor; -1 with errno.  In a process that has closed its standard descriptors it may be one of these: what
+ * any code prints there would go into a connection as commands, and their replies be taken for those of others.  Inside
+ * forks.h's calls. */
+static int sys_keep(int fd)
+{
+    int own = fd;
+    if (fd >= 0 && fd <= STDERR_FILENO) {
+        own = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        int error = errno;
+        syscall(SYS_close, fd);
+        errno = error;
+    }
+    return snib__forks_keep(own);
+}
+
 int snib__sys_bell(void)
 {
     snib__forks_enter();
-    int bell = snib__forks_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int bell = sys_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     snib__forks_leave();
     return bell;
 }
@@ -12723,7 +12738,7 @@ void snib__sys_hush(int bell)
 int snib__sys_set(void)
 {
     snib__forks_enter();
-    int set = snib__forks_keep(epoll_create1(EPOLL_CLOEXEC));
+    int set = sys_keep(epoll_create1(EPOLL_CLOEXEC));
     snib__forks_leave();
     if (set >= 0)
         fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
@@ -12744,7 +12759,7 @@ void snib__sys_set_remove(int set, int fd)
 int snib__sys_alarm(void)
 {
     snib__forks_enter();
-    int alarm = snib__forks_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    int alarm = sys_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     snib__forks_leave();
     return alarm;
 }
@@ -12813,8 +12828,7 @@ static int sys_met(int fd)
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
-    int fd =
-        snib__forks_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sys_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     snib__forks_leave();
     if (fd < 0)
         return errno;
@@ -22844,14 +22858,8 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
 
 /* ---- decisions ---- */
 
-static unsigned long long durable_ms(snib__time time)
-{
-    return (unsigned long long)(time / SNIB__MS);
-}
-
-/* few: the number of replicas is the reason, and not a lease that has ended meanwhile. */
 static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
-                           uint32_t need, bool few)
+                           uint32_t need)
 {
     struct snib__op *op = hold->op;
     if (op->stage == SNIB__STAGE_QUEUED)
@@ -22859,25 +22867,11 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     op->hold = NULL;
     hold->op = NULL;
     free(op->words);
-    op->words = malloc(SNIB__WORDS_MAX);
-    if (op->words && few)
+    if ((op->words = malloc(SNIB__WORDS_MAX)))
         snprintf(op->words, SNIB__WORDS_MAX,
                  "only %u of the %u required replicas had the grant within %llu ms: it was undone",
-                 reached, need, durable_ms(e->config.durability_timeout));
-    else if (op->words)
-        snprintf(op->words, SNIB__WORDS_MAX,
-                 "the replicas took longer than its lease of %llu ms, so the grant was undone",
-                 durable_ms(snib__hold_lease(e, hold)));
+                 reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
     snib__op_done(e, op, SNIB_EREPLICAS);
-}
-
-/* A lock's own lease may be shorter than the time that replicas have. */
-static bool durable_is_late(const struct snib__engine *e, const struct durable_grant *grant,
-                            snib__time now)
-{
-    const struct snib__hold *hold = grant->request.subject;
-    return !(hold->gate->kind->traits & SNIB__UNOWNED) &&
-           now >= snib__lease_end(grant->request.sent_at, snib__hold_lease(e, hold));
 }
 
 /* Finish a grant, now that the number of replicas is known. */
@@ -22886,10 +22880,8 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
 {
     struct snib__hold *hold = grant->request.subject;
     hold->replicas = (uint8_t)(reached < REPLICAS_MOST ? reached : REPLICAS_MOST) & REPLICAS_MOST;
-    bool few = reached < need && e->config.durability_policy != SNIB_DURABILITY_REPORT;
-    bool late = need > 0 && durable_is_late(e, grant, now);
-    if (hold->op && (few || late))
-        durable_refuse(e, hold, reached, need, few); /* without its operation it goes back */
+    if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
+        durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
@@ -28870,9 +28862,8 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL names no more; a bit each in a set of them */
+#define SENTINELS_MAX 32                /* the URL names no more */
 #define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
-#define SENTINELS_VOTERS 1000           /* no service has more */
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
 #define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
@@ -28896,7 +28887,6 @@ enum sentinel_outcome {
 
 struct sentinel {
     struct snib__node *node;
-    bool named;           /* in the URL */
     bool asked;           /* and it has not answered yet */
     bool others;          /* asked for the other sentinels on this connection */
     snib__time others_at; /* ... or on an earlier one: when it was last */
@@ -28904,31 +28894,27 @@ struct sentinel {
     bool deaf;            /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
-    uint32_t voters; /* the sentinels that it knows, itself included; 0: it does not say */
-    uint64_t epoch;  /* of its answer */
+    uint64_t epoch; /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* skipped by polls until then, after a failure */
     bool heard;                  /* subscribed to, or about to be */
     bool confirmed;              /* a subscription is confirmed on this connection, ... */
     snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
-    int32_t code;       /* REFUSED */
-    uint32_t questions; /* under way; only the answer to the last counts */
+    int32_t code; /* REFUSED */
 };
 
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;     /* the last one asked */
-    uint32_t left;     /* how many the round has still to ask */
-    bool round;        /* a round is running */
-    bool failed;       /* home is down, and was tried at this address */
-    bool told;         /* that sentinels were set up anew, which name another master, */
-    bool told_unaware; /* ... or that none knows the service any more */
-    uint64_t epoch;    /* the highest that was believed */
-    snib__time late;   /* when the next one is asked in parallel */
-    snib__time next;   /* when the next round begins */
-    snib__time pause;  /* after the last useless round */
+    uint32_t turn;    /* the last one asked */
+    uint32_t left;    /* how many the round has still to ask */
+    bool round;       /* a round is running */
+    bool failed;      /* home is down, and was tried at this address */
+    uint64_t epoch;   /* the highest that was believed */
+    snib__time late;  /* when the next one is asked in parallel */
+    snib__time next;  /* when the next round begins */
+    snib__time pause; /* after the last useless round */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -28945,52 +28931,18 @@ static struct sentinel *sentinel_of(const struct snib__engine *e, const struct s
     return NULL;
 }
 
-static struct sentinel *sentinel_at(const struct snib__engine *e,
-                                    const struct snib__address *address)
+static bool sentinel_add(struct snib__engine *e, const struct snib__address *address)
 {
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n; i++)
         if (snib__address_equal(&map->all[i].node->address, address))
-            return &map->all[i];
-    return NULL;
-}
-
-static bool sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named)
-{
-    struct sentinels *map = sentinels_of(e);
-    if (sentinel_at(e, address) || map->n == SENTINELS_MAX)
+            return true;
+    if (map->n == SENTINELS_MAX)
         return true;
     struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
     if (node)
-        map->all[map->n++] = (struct sentinel){.node = node, .named = named};
+        map->all[map->n++] = (struct sentinel){.node = node};
     return node != NULL;
-}
-
-/* It has failed again and again. */
-static bool sentinel_is_missing(const struct sentinel *one)
-{
-    return one->shun == SENTINEL_SHUN;
-}
-
-/* Sentinels that are started anew elsewhere have other addresses, and those of before would soon be all that there is room
- * for.  The URL's are kept. */
-static void sentinel_learn(struct snib__engine *e, const struct snib__address *address)
-{
-    struct sentinels *map = sentinels_of(e);
-    if (map->n < SENTINELS_LEARNT) {
-        sentinel_add(e, address, false);
-        return;
-    }
-    for (uint32_t i = 0; i < map->n && !sentinel_at(e, address); i++) {
-        struct sentinel *one = &map->all[i];
-        struct snib__node *node = one->node;
-        if (one->named || one->asked || !sentinel_is_missing(one) || node == e->home->blamed ||
-            !snib__link_rests(&node->links[SNIB__COMMAND]) ||
-            !snib__link_rests(&node->links[SNIB__PUBSUB]))
-            continue;
-        snib__node_rename(e, node, address);
-        *one = (struct sentinel){.node = node};
-    }
 }
 
 static int sentinels_begin(struct snib__engine *e)
@@ -29002,7 +28954,7 @@ static int sentinels_begin(struct snib__engine *e)
     e->home = snib__node_new(e, SNIB__SERVER, NULL);
     bool there = e->home && e->config.seeds_n > 0;
     for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
-        there = sentinel_add(e, &e->config.seeds[i], true);
+        there = sentinel_add(e, &e->config.seeds[i]);
     if (!there)
         return -1;
     /* clients should not all start with the same one */
@@ -29027,10 +28979,8 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
     one->has_epoch = false;
-    one->voters = 0;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
-    one->questions += sent;
     if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
@@ -29136,107 +29086,27 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
 
-/* How many processes these are, a bit for each sentinel; one may have two addresses. */
-static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const char *run = map->all[i].node->run_id;
-        bool again = false;
-        for (uint32_t j = 0; j < i && run[0]; j++)
-            again |= which >> j & 1 && strcmp(map->all[j].node->run_id, run) == 0;
-        n += which >> i & 1 && !again;
-    }
-    return n;
-}
-
-/* More than half of all: of as many as they know themselves, or as the URL names, or as are there; addresses that have led
- * nowhere for long do not count.  Where they do not say how many they know, or which processes they are, it takes more than
- * half of all addresses. */
-static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
-{
-    const struct sentinels *map = sentinels_of(e);
-    uint32_t named = 0, there = 0, addresses = 0, most = e->config.seeds_n;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *one = &map->all[i];
-        bool says = one->voters > 0 && one->node->run_id[0];
-        addresses += which >> i & 1;
-        there |= sentinel_is_missing(one) ? 0 : 1u << i;
-        if (!(which >> i & 1) || !says)
-            continue;
-        named |= 1u << i;
-        most = one->voters > most ? one->voters : most;
-    }
-    there = sentinels_processes(map, there);
-    most = there > most ? there : most;
-    return 2 * sentinels_processes(map, named) > most || 2 * addresses > map->n;
-}
-
-/* Those that answer like this one. */
-static uint32_t sentinels_alike(const struct sentinels *map, const struct sentinel *one)
-{
-    uint32_t which = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *other = &map->all[i];
-        if (other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
-            snib__address_equal(&other->address, &one->address))
-            which |= 1u << i;
-    }
-    return which;
-}
-
-/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
- * from 0 again.  NULL: there is none. */
-static const struct sentinel *sentinels_of_most(const struct snib__engine *e)
-{
-    const struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n; i++) {
-        const struct sentinel *one = &map->all[i];
-        if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
-            continue;
-        if (sentinels_are_most(e, sentinels_alike(map, one)))
-            return one;
-    }
-    return NULL;
-}
-
-/* They are followed, but not while the master replies: then it is told once. */
+/* More than half of them agree on an epoch lower than one already seen: they were set up from
+ * scratch and count from 0 again.  Not while the master replies. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
-    const struct sentinel *one = sentinels_of_most(e);
-    char where[SNIB__ADDRESS_TEXT];
-    if (one && !snib__node_ready(e->home)) {
+    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+        const struct sentinel *one = &map->all[i];
+        if (one->epoch >= map->epoch)
+            continue;
+        uint32_t alike = 0;
+        for (uint32_t j = 0; j < map->n; j++) {
+            const struct sentinel *other = &map->all[j];
+            alike += other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
+                     snib__address_equal(&other->address, &one->address);
+        }
+        if (one->outcome != OUTCOME_STALE || 2 * alike <= map->n)
+            continue;
         sentinel_follow(e, one, now);
         return true;
     }
-    if (one && !map->told && !snib__address_equal(&one->address, &e->home->address))
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "most sentinels were set up anew and have %s as the master of \"%.60s\": "
-                         "new clients go there, this one stays at %s while that is a master",
-                         snib__address_text(&one->address, where), e->config.service,
-                         snib__node_where(e, e->home));
-    map->told = one != NULL;
     return false;
-}
-
-/* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
-static void sentinels_unaware(struct snib__engine *e)
-{
-    struct sentinels *map = sentinels_of(e);
-    uint32_t unknown = 0, known = 0;
-    for (uint32_t i = 0; i < map->n; i++) {
-        uint8_t outcome = map->all[i].outcome;
-        unknown += outcome == OUTCOME_UNKNOWN;
-        known += outcome == OUTCOME_GOOD || outcome == OUTCOME_STALE;
-    }
-    bool unaware = unknown > 0 && known == 0;
-    if (unaware && !map->told_unaware)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "no sentinel knows the service \"%.60s\" any more (%u of %u answered): "
-                         "the next master would not be found",
-                         e->config.service, unknown, map->n);
-    map->told_unaware = unaware;
 }
 
 /* One was useless: continue with the next, or end the round. */
@@ -29255,9 +29125,7 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
                  : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
                                                   : map->pause * 2;
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
-    if (e->home->addressed)
-        sentinels_unaware(e);
-    else
+    if (!e->home->addressed)
         sentinels_explain(e, now);
 }
 
@@ -29292,7 +29160,6 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
     bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
     map->epoch = one->epoch;
     map->pause = 0;
-    map->told_unaware = false;
     if (moved) {
         char where[SNIB__ADDRESS_TEXT];
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
@@ -29338,15 +29205,6 @@ static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib
         sentinels_unhelped(e, now);
 }
 
-/* False: no sentinel counts so far, or it is no number. */
-static bool sentinel_read_number(const char *text, uint64_t *out)
-{
-    if (*text < '0' || *text > '9')
-        return false;
-    *out = strtoull(text, NULL, 10);
-    return *out < UINT64_MAX;
-}
-
 /* SENTINEL MASTER: names and values, all strings. */
 static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
@@ -29354,15 +29212,9 @@ static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
     for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
         if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
             return;
-        const char *field = snib__resp_text(e->resp, &reply[i]);
-        uint64_t number;
-        if (!sentinel_read_number(snib__resp_text(e->resp, &reply[i + 1]), &number))
-            continue;
-        if (strcmp(field, "config-epoch") == 0) {
-            one->epoch = number;
+        if (strcmp(snib__resp_text(e->resp, &reply[i]), "config-epoch") == 0) {
+            one->epoch = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
             one->has_epoch = true;
-        } else if (strcmp(field, "num-other-sentinels") == 0) {
-            one->voters = number < SENTINELS_VOTERS ? (uint32_t)number + 1 : SENTINELS_VOTERS;
         }
     }
 }
@@ -29380,6 +29232,7 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
 static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
                                  uint32_t n)
 {
+    const struct sentinels *map = sentinels_of(e);
     for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
         const struct snib__value *host = NULL, *port = NULL;
         struct snib__address address;
@@ -29392,8 +29245,9 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
-        if (host && port && sentinel_read_address(e, host, port, &address))
-            sentinel_learn(e, &address);
+        if (map->n < SENTINELS_LEARNT && host && port &&
+            sentinel_read_address(e, host, port, &address))
+            sentinel_add(e, &address);
     }
 }
 
@@ -29413,8 +29267,6 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
                             snib__time now)
 {
     struct sentinel *one = sentinel_of(e, node);
-    if (what == ASK_ADDRESS && --one->questions > 0)
-        return; /* it was asked again since */
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
@@ -29587,7 +29439,6 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
         sentinel_deafened(one, now);
     } else {
         one->others = false;
-        one->questions = 0;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
         if (one->asked)
             sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);
@@ -33731,8 +33582,7 @@ static const struct {
     int32_t code;
 } conn_errors[] = {
     /* Servers before 7.0 wrap script errors, so the text is searched, for the
-     * most specific words first.  But what it begins with counts: the rest may name a user, or repeat what was sent. */
-    {"ERR unknown command", SNIB_ENOTSUP},
+     * most specific words first. */
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
@@ -33759,13 +33609,7 @@ static const struct {
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
 {
-    const size_t words = sizeof conn_errors / sizeof conn_errors[0];
-    for (size_t i = 0; i < words; i++) {
-        size_t len = strlen(conn_errors[i].word);
-        if (n >= len && memcmp(text, conn_errors[i].word, len) == 0)
-            return conn_errors[i].code;
-    }
-    for (size_t i = 0; i < words; i++)
+    for (size_t i = 0; i < sizeof conn_errors / sizeof conn_errors[0]; i++)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;

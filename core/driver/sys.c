@@ -97,10 +97,25 @@ struct snib__steps *snib__sys_steps(void)
     return &steps;
 }
 
+/* List a new descriptor; -1 with errno.  In a process that has closed its standard descriptors it may be one of these: what
+ * any code prints there would go into a connection as commands, and their replies be taken for those of others.  Inside
+ * forks.h's calls. */
+static int sys_keep(int fd)
+{
+    int own = fd;
+    if (fd >= 0 && fd <= STDERR_FILENO) {
+        own = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        int error = errno;
+        syscall(SYS_close, fd);
+        errno = error;
+    }
+    return snib__forks_keep(own);
+}
+
 int snib__sys_bell(void)
 {
     snib__forks_enter();
-    int bell = snib__forks_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int bell = sys_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     snib__forks_leave();
     return bell;
 }
@@ -120,7 +135,7 @@ void snib__sys_hush(int bell)
 int snib__sys_set(void)
 {
     snib__forks_enter();
-    int set = snib__forks_keep(epoll_create1(EPOLL_CLOEXEC));
+    int set = sys_keep(epoll_create1(EPOLL_CLOEXEC));
     snib__forks_leave();
     if (set >= 0)
         fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
@@ -141,7 +156,7 @@ void snib__sys_set_remove(int set, int fd)
 int snib__sys_alarm(void)
 {
     snib__forks_enter();
-    int alarm = snib__forks_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    int alarm = sys_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     snib__forks_leave();
     return alarm;
 }
@@ -210,8 +225,7 @@ static int sys_met(int fd)
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
-    int fd =
-        snib__forks_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sys_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     snib__forks_leave();
     if (fd < 0)
         return errno;

@@ -1,5 +1,5 @@
 /* limits.c - a process that may open no more descriptors or start no more threads: each call that needs one says so,
- * changes nothing, and works when there is room again.
+ * changes nothing, and works when there is room again.  And one that has closed its standard descriptors.
  */
 #include "unit.h"
 
@@ -7,10 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct rlimit usual;
@@ -165,12 +169,74 @@ static void lookup_is_refused(void **state)
     snib_client_free(client);
 }
 
+#define STANDARD 3
+
+/* Without the standard descriptors; `kept` gets copies of them. */
+static void close_standard(int kept[STANDARD])
+{
+    for (int i = 0; i < STANDARD; i++)
+        kept[i] = fcntl(i, F_DUPFD, 100);
+    for (int i = 0; i < STANDARD; i++)
+        close(i);
+}
+
+static void open_standard(const int kept[STANDARD])
+{
+    for (int i = 0; i < STANDARD; i++) {
+        dup2(kept[i], i);
+        close(kept[i]);
+    }
+}
+
+/* A server that nothing is read from: connections wait in its backlog.  Returns the listening socket. */
+static int silent_server(char *url, size_t cap)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, n), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &n), 0);
+    snprintf(url, cap, "redis://127.0.0.1:%d", ntohs(address.sin_port));
+    return listener;
+}
+
+/* What a daemon prints as its errors, although it has closed that descriptor, must not be commands to the server: their
+ * replies would be taken for those of others. */
+static void standard_descriptors_are_not_taken(void **state)
+{
+    (void)state;
+    int kept[STANDARD], taken = 0;
+    char url[64];
+    snib_client *client = NULL;
+    snib_queue *queue = NULL;
+    struct pollfd connection = {.fd = silent_server(url, sizeof url), .events = POLLIN};
+    close_standard(kept);
+    int opened = snib_client_open(url, NULL, &client, NULL);
+    int queued = snib_queue_new(client, &queue, NULL);
+    int asked = snib_client_ping_submit(client, -1, queue, 1, NULL, NULL);
+    int connected = poll(&connection, 1, 60000);
+    for (int i = 0; i < STANDARD; i++)
+        taken += fcntl(i, F_GETFD) >= 0;
+    open_standard(kept);
+    assert_int_equal(opened, SNIB_OK);
+    assert_int_equal(queued, SNIB_OK);
+    assert_int_equal(asked, SNIB_OK);
+    assert_int_equal(connected, 1);
+    assert_int_equal(taken, 0);
+    snib_queue_free(queue);
+    snib_client_free(client);
+    close(connection.fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_is_refused), cmocka_unit_test(queue_is_refused),
         cmocka_unit_test(thread_is_refused), cmocka_unit_test(connection_is_refused),
-        cmocka_unit_test(lookup_is_refused),
+        cmocka_unit_test(lookup_is_refused), cmocka_unit_test(standard_descriptors_are_not_taken),
     };
     getrlimit(RLIMIT_NOFILE, &usual);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,6 +283,13 @@ MUTANTS = [
         "unit_tls_memory",
     ),
     Mutant(
+        "a connection takes the number of a closed standard descriptor",
+        "driver/sys.c",
+        "if (fd >= 0 && fd <= STDERR_FILENO)",
+        "if (false)",
+        "unit_limits",
+    ),
+    Mutant(
         "a lookup without a descriptor says that there is no such host",
         "driver/sock.c",
         "resolve->short_of = snib__sys_short(errno) ? errno : 0;",
