@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b089965f55c0a779"
+#define SNIB_BUILD_ID "a674f0ea20357330"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2744,6 +2744,10 @@ void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
 
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
+
+/* As snib__sys_poll(), but what the kernel does not poll may be ready after a nap: more descriptors than the process may
+ * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
@@ -9578,7 +9582,7 @@ static bool queue_sleep(struct snib__queue *queue, snib__time until)
     for (;;) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        int n = snib__sys_poll(&ready, 1, left < nap ? left : nap);
+        int n = snib__driver_poll(&ready, 1, left < nap ? left : nap);
         if (n != 0 || left <= nap)
             return n > 0;
     }
@@ -9593,7 +9597,7 @@ static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t ca
         int code = queue_drain(queue, events, cap, err);
         if (code != 0 || !again || atomic_exchange(&queue->woken, false))
             return code;
-        again = queue_sleep(queue, until);
+        again = queue_sleep(queue, until) && snib__now() < until;
     }
 }
 
@@ -10781,6 +10785,7 @@ _Atomic snib__time snib__ahead;
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+#define DRIVER_BLIND (10 * SNIB__MS) /* between two looks at what cannot be polled */
 /* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
  * been stopped. */
 #define DRIVER_PROMPT (50 * SNIB__MS)
@@ -11246,6 +11251,17 @@ static bool driver_may_lead(const struct snib__driver *d, const struct snib__op 
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
+{
+    int ready = snib__sys_poll(polls, n, left);
+    if (ready >= 0 || errno == EINTR)
+        return ready;
+    snib__sys_poll(NULL, 0, left < DRIVER_BLIND ? left : DRIVER_BLIND);
+    for (uint32_t i = 0; i < n; i++)
+        polls[i].revents = polls[i].events & (POLLIN | POLLOUT);
+    return (int)n;
+}
+
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
  * before it, 4 % of a round trip; a thread polls only if it must return sooner or has bytes left to
  * send.  Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
@@ -11261,7 +11277,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
     bool polls = (unsent || left < nap) && !snib__sock_pending(sock);
     if (polls) {
         struct pollfd ready = {.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-        if (snib__sys_poll(&ready, 1, left) < 0) {
+        if (snib__driver_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
@@ -13245,7 +13261,7 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 /* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
-    if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
+    if (snib__driver_poll(watch->polls, watch->polls_n, left) <= 0)
         for (uint32_t i = 0; i < watch->polls_n; i++)
             watch->polls[i].revents = 0;
     for (int i = 0; i < 2; i++)

@@ -316,7 +316,7 @@ static bool queue_sleep(struct snib__queue *queue, snib__time until)
     for (;;) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        int n = snib__sys_poll(&ready, 1, left < nap ? left : nap);
+        int n = snib__driver_poll(&ready, 1, left < nap ? left : nap);
         if (n != 0 || left <= nap)
             return n > 0;
     }
@@ -331,7 +331,7 @@ static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t ca
         int code = queue_drain(queue, events, cap, err);
         if (code != 0 || !again || atomic_exchange(&queue->woken, false))
             return code;
-        again = queue_sleep(queue, until);
+        again = queue_sleep(queue, until) && snib__now() < until;
     }
 }
 

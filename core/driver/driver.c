@@ -11,6 +11,7 @@
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+#define DRIVER_BLIND (10 * SNIB__MS) /* between two looks at what cannot be polled */
 /* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
  * been stopped. */
 #define DRIVER_PROMPT (50 * SNIB__MS)
@@ -476,6 +477,17 @@ static bool driver_may_lead(const struct snib__driver *d, const struct snib__op 
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
+{
+    int ready = snib__sys_poll(polls, n, left);
+    if (ready >= 0 || errno == EINTR)
+        return ready;
+    snib__sys_poll(NULL, 0, left < DRIVER_BLIND ? left : DRIVER_BLIND);
+    for (uint32_t i = 0; i < n; i++)
+        polls[i].revents = polls[i].events & (POLLIN | POLLOUT);
+    return (int)n;
+}
+
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
  * before it, 4 % of a round trip; a thread polls only if it must return sooner or has bytes left to
  * send.  Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
@@ -491,7 +503,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
     bool polls = (unsent || left < nap) && !snib__sock_pending(sock);
     if (polls) {
         struct pollfd ready = {.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-        if (snib__sys_poll(&ready, 1, left) < 0) {
+        if (snib__driver_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }

@@ -160,6 +160,10 @@ void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 
+/* As snib__sys_poll(), but what the kernel does not poll may be ready after a nap: more descriptors than the process may
+ * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
 

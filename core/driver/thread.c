@@ -349,7 +349,7 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 /* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
-    if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
+    if (snib__driver_poll(watch->polls, watch->polls_n, left) <= 0)
         for (uint32_t i = 0; i < watch->polls_n; i++)
             watch->polls[i].revents = 0;
     for (int i = 0; i < 2; i++)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { LEASE_MS = 2000, NEXT_RENEWAL_MS = LEASE_MS / 2, SLACK_MS = 10000 };
 enum { KEPT_LEASE_MS = 3000, HELD_MS = 2 * KEPT_LEASE_MS }; /* must survive a busy machine */
@@ -106,6 +107,51 @@ static void renewed_while_held(void **state)
         pair->hold = NULL;
     }
     expect_served(world, ~0, SLACK_MS);
+    kinds_close(world);
+}
+
+/* A slice is too short for a recv() that waits. */
+static void release_by_slices(snib_hold *hold)
+{
+    snib_op *op;
+    snib_event event = {0};
+    int code = snib_hold_release_begin(hold, 20, NULL, 0, &op, NULL);
+    while (code == SNIB_AGAIN) {
+        code = snib_op_wait(op, 20, &event, NULL);
+        code = code == SNIB_OK ? event.code : code;
+    }
+    assert_int_equal(code, SNIB_OK);
+    snib_hold_free(hold);
+}
+
+static struct rlimit usual;
+
+static int sandbox_end(void **state)
+{
+    (void)state;
+    return setrlimit(RLIMIT_NOFILE, &usual);
+}
+
+/* A sandbox that allows no more descriptors: the kernel polls none of those that there are.  What is held is renewed and
+ * given back all the same, and waits end. */
+static void in_a_sandbox(void **state)
+{
+    struct kinds_world *world =
+        world_open(state, (struct kinds_options){.lease_ms = KEPT_LEASE_MS});
+    snib_event event;
+    hold_each(world, ~0);
+    wait_for_each(world, ~0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    struct rlimit none = {0, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int waited = snib_queue_wait(world->queue, &event, 1, HELD_MS, NULL);
+    for (EACH_KIND(world, pair)) {
+        release_by_slices(pair->hold);
+        pair->hold = NULL;
+    }
+    expect_served(world, ~0, SLACK_MS);
+    sandbox_end(NULL);
+    assert_int_equal(waited, 0);
     kinds_close(world);
 }
 
@@ -276,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_while_held),
+        cmocka_unit_test_teardown(in_a_sandbox, sandbox_end),
         cmocka_unit_test(max_hold_ends_it),
         cmocka_unit_test(max_hold_of_the_client),
         cmocka_unit_test(fixed_lease_ends),

@@ -290,6 +290,20 @@ MUTANTS = [
         "unit_limits",
     ),
     Mutant(
+        "replies are not read while the kernel polls no descriptors",
+        "driver/thread.c",
+        "snib__driver_poll(",
+        "snib__sys_poll(",
+        "live/leases in_a_sandbox",
+    ),
+    Mutant(
+        "a caller takes a refused poll for the end of the connection",
+        "driver/driver.c",
+        "snib__driver_poll(&ready, 1, left) < 0",
+        "snib__sys_poll(&ready, 1, left) < 0",
+        "live/leases in_a_sandbox",
+    ),
+    Mutant(
         "a lookup without a descriptor says that there is no such host",
         "driver/sock.c",
         "resolve->short_of = snib__sys_short(errno) ? errno : 0;",
@@ -607,7 +621,7 @@ MUTANTS = [
     Mutant(
         "a wait ends by a reply that brings no event",
         "api/queue.c",
-        "again = queue_sleep(queue, until);",
+        "again = queue_sleep(queue, until) && snib__now() < until;",
         "queue_sleep(queue, until); again = false;",
         "sim/driver",
     ),
