@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a674f0ea20357330"
+#define SNIB_BUILD_ID "aefea9ac5cc765b9"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -169,7 +169,9 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds.
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds.  A client's own thread
+ *             begins with its first operation and has the scheduling policy, priority and processors of the thread that
+ *             calls that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -407,7 +409,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
- *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
+ *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.  If one is set in
+ *          a program with rights that its user does not have, such as a set-user-ID program: SNIB_EURL.
  * options  NULL for defaults.  Options given here take precedence over those in the URL.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
@@ -3656,6 +3659,22 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* A program that has more rights than its user, as a set-user-ID program, would read files for that user and send them to
+ * the server of that user's choice.  Passing over a variable could be worse: a service with capabilities would take its
+ * locks on another server. */
+static int client_trusts_environment(snib_error *err)
+{
+    static const char *const names[] = {"SNIB_URL", "SNIB_USERNAME", "SNIB_PASSWORD",
+                                        "SNIB_PASSWORD_FILE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (client_environment(names[i]) && !secure_getenv(names[i]))
+            return snib__fail(err, SNIB_EURL, 0,
+                              "the environment's %s is not used, because this program has rights "
+                              "that its user does not have; give it the URL",
+                              names[i]);
+    return SNIB_OK;
+}
+
 /* The environment's user and password override those in the environment's URL, but not those that
  * the program gave. */
 static void client_take_environment(snib_client_options *o)
@@ -3687,9 +3706,12 @@ static int client_settle_options(const char *text, const snib_client_options *op
         return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
     if (o->ask_credentials != 0 && o->ask_credentials != 1)
         return snib__fail(err, SNIB_EOPTION, 0, "ask_credentials must be 0 or 1");
+    int code = from_environment ? client_trusts_environment(err) : SNIB_OK;
+    if (code)
+        return code;
     if (from_environment)
         client_take_environment(o);
-    int code = snib__url_parse(text, url, &query, err);
+    code = snib__url_parse(text, url, &query, err);
     if (code)
         return code;
     code = snib__options_settle(o, &query, url, err);

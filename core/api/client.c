@@ -55,6 +55,22 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* A program that has more rights than its user, as a set-user-ID program, would read files for that user and send them to
+ * the server of that user's choice.  Passing over a variable could be worse: a service with capabilities would take its
+ * locks on another server. */
+static int client_trusts_environment(snib_error *err)
+{
+    static const char *const names[] = {"SNIB_URL", "SNIB_USERNAME", "SNIB_PASSWORD",
+                                        "SNIB_PASSWORD_FILE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (client_environment(names[i]) && !secure_getenv(names[i]))
+            return snib__fail(err, SNIB_EURL, 0,
+                              "the environment's %s is not used, because this program has rights "
+                              "that its user does not have; give it the URL",
+                              names[i]);
+    return SNIB_OK;
+}
+
 /* The environment's user and password override those in the environment's URL, but not those that
  * the program gave. */
 static void client_take_environment(snib_client_options *o)
@@ -98,9 +114,12 @@ static int client_settle_options(const char *text, const snib_client_options *op
         return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
     if (o->ask_credentials != 0 && o->ask_credentials != 1)
         return snib__fail(err, SNIB_EOPTION, 0, "ask_credentials must be 0 or 1");
+    int code = from_environment ? client_trusts_environment(err) : SNIB_OK;
+    if (code)
+        return code;
     if (from_environment)
         client_take_environment(o);
-    int code = snib__url_parse(text, url, &query, err);
+    code = snib__url_parse(text, url, &query, err);
     if (code)
         return blames_environment ? client_blame_environment(code, err) : code;
     code = snib__options_settle(o, &query, url, err);

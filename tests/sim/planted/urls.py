@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "the environment chooses the server of a program with more rights than its user",
+        "api/client.c",
+        "if (client_environment(names[i]) && !secure_getenv(names[i]))",
+        "if (false)",
+        "unit_environment",
+    ),
+    Mutant(
         "half of a URL's copy stays when memory ends",
         "api/url.c",
         "snib__url_free(out); return SNIB_ENOMEM;",
