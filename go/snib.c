@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "aefea9ac5cc765b9"
+#define SNIB_BUILD_ID "a444d7c3c9dff046"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -6879,7 +6879,8 @@ static int held_slice(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_
         return snib__fail_null(err, "out_op");
     if (!snib__wait_ns(slice_ms, &run.slice))
         return snib__fail_wait(err, "slice_ms");
-    return held_begin(hold, lease_ms, &run, queue, err);
+    int code = held_begin(hold, lease_ms, &run, queue, err);
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int held_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
@@ -7332,7 +7333,7 @@ static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call ca
     int code = lock_acquire(lock, kind, &call, err);
     if (code == SNIB_OK && out_hold)
         *out_hold = event.hold;
-    return code;
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_call *call,
@@ -10026,7 +10027,7 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
     if (done && snib__handle_take(SNIB__OP, handle))
         snib__handle_put(handle);
     snib__handle_put(handle);
-    return done ? SNIB_OK : SNIB_AGAIN;
+    return done ? SNIB_OK : snib__fail(err, SNIB_AGAIN, 0, NULL);
 }
 
 int snib_op_cancel(snib_op *handle)

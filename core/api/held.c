@@ -352,7 +352,8 @@ static int held_slice(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_
         return snib__fail_null(err, "out_op");
     if (!snib__wait_ns(slice_ms, &run.slice))
         return snib__fail_wait(err, "slice_ms");
-    return held_begin(hold, lease_ms, &run, queue, err);
+    int code = held_begin(hold, lease_ms, &run, queue, err);
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int held_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,

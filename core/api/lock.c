@@ -326,7 +326,7 @@ static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call ca
     int code = lock_acquire(lock, kind, &call, err);
     if (code == SNIB_OK && out_hold)
         *out_hold = event.hold;
-    return code;
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_call *call,

@@ -253,7 +253,7 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
     if (done && snib__handle_take(SNIB__OP, handle))
         snib__handle_put(handle);
     snib__handle_put(handle);
-    return done ? SNIB_OK : SNIB_AGAIN;
+    return done ? SNIB_OK : snib__fail(err, SNIB_AGAIN, 0, NULL);
 }
 
 int snib_op_cancel(snib_op *handle)

@@ -265,6 +265,35 @@ static void begin(void **state)
     EXPECT(snib_op_wait(op, 0, &event, err), SNIB_EHANDLE);
 }
 
+static void expect_again(int code, const snib_error *error)
+{
+    assert_int_equal(code, SNIB_AGAIN);
+    assert_int_equal(error->code, SNIB_AGAIN);
+    assert_string_equal(error->text, snib_code_text(SNIB_AGAIN));
+}
+
+/* Whoever prints what a call that did not succeed has said prints no memory that nobody has written to. */
+static void not_finished_is_said(void **state)
+{
+    struct world *world = *state;
+    snib_hold *second = NULL;
+    snib_op *op = NULL;
+    snib_event event;
+    snib_hold *hold = must_acquire(world->lock, 1000);
+    snib_error begun, waited, extended;
+    memset(&begun, 'x', sizeof begun);
+    waited = extended = begun;
+    expect_again(snib_lock_acquire_begin(world->lock, 0, -1, 1, NULL, 0, &second, &op, &begun),
+                 &begun);
+    expect_again(snib_op_wait(op, 1, &event, &waited), &waited);
+    snib_op_free(op);
+    server_pause(&world->server);
+    expect_again(snib_hold_extend_begin(hold, 0, 1, NULL, 0, &op, &extended), &extended);
+    server_continue(&world->server);
+    assert_int_equal(must_end(op, 20000).code, SNIB_OK);
+    must_release(hold);
+}
+
 /* An idle client with a waiter and a thread in snib_hold_wait() uses no CPU time. */
 static void *watch(void *hold)
 {
@@ -396,6 +425,7 @@ int main(void)
         TEST(several_drain),
         TEST(freed_with_grants),
         TEST(begin),
+        TEST(not_finished_is_said),
         TEST(waiting_is_idle),
         TEST(same_hold_unfetched),
         TEST(same_hold_forgotten),

@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a begun acquisition leaves the error as it was",
+        "api/lock.c",
+        "code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code",
+        "code",
+        "live/queue not_finished_is_said",
+    ),
+    Mutant(
+        "a begun release or extension leaves the error as it was",
+        "api/held.c",
+        "code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code",
+        "code",
+        "live/queue not_finished_is_said",
+    ),
+    Mutant(
+        "a wait for an operation leaves the error as it was",
+        "api/run.c",
+        "done ? SNIB_OK : snib__fail(err, SNIB_AGAIN, 0, NULL)",
+        "done ? SNIB_OK : SNIB_AGAIN",
+        "live/queue not_finished_is_said",
+    ),
+    Mutant(
         "a thread that a debugger stops in the option debug stops all clients",
         "api/debug.c",
         "if (pthread_mutex_trylock(&debug_mutex) == 0)",
