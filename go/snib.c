@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a444d7c3c9dff046"
+#define SNIB_BUILD_ID "4def4c32515815c0"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -472,7 +472,8 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, those
+ * of a client if a signal handler that has interrupted a call for it calls exit().
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -5641,14 +5642,31 @@ static struct snib__client *exit_take(bool with_tls)
     return client;
 }
 
+/* Whether the client can be closed.  It cannot while a thread is in it that was stopped there, or that is in a signal
+ * handler, as this one may be, which called exit().  Counts the ms to be waited for that, instead of asking a clock,
+ * because a machine that stands still is no thread that does. */
+static bool exit_may_close(struct snib__client *client, int64_t *left)
+{
+    _Atomic uint32_t never = 0;
+    while (pthread_mutex_trylock(&client->driver.mutex) != 0) {
+        if (--*left < 0)
+            return false;
+        snib__park(&never, 0, snib__now() + SNIB__MS);
+    }
+    pthread_mutex_unlock(&client->driver.mutex);
+    return true;
+}
+
 static void exit_close(bool with_tls)
 {
     struct snib__client *client, *begun = NULL;
-    int64_t ms = atomic_load(&exit_ms);
+    int64_t ms = atomic_load(&exit_ms), left = ms > 0 ? ms : EXIT_MS;
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
     while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
+        if (!exit_may_close(client, &left))
+            continue; /* with its reference: it is left as it is, and its leases end */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;

@@ -144,10 +144,35 @@ static void closing_at_the_exit(void **state)
     holds_up = false;
 }
 
+/* A signal handler calls exit() while its thread has the client's mutex: the locks are left to their leases, but the
+ * process ends. */
+static void exits_inside(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        snib_client *handle, *other;
+        int32_t code;
+        alarm(60); /* a hang ends as SIGALRM */
+        if (snib_set_exit_timeout(100, NULL) != SNIB_OK ||
+            snib_client_open("unix:///nowhere", NULL, &other, NULL) != SNIB_OK ||
+            snib_client_open("unix:///nowhere", NULL, &handle, NULL) != SNIB_OK)
+            _exit(2);
+        snib__driver_enter(&snib__client_enter(handle, NULL, &code)->driver);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
                                        cmocka_unit_test(leaving_at_the_exit),
-                                       cmocka_unit_test(closing_at_the_exit)};
+                                       cmocka_unit_test(closing_at_the_exit),
+                                       cmocka_unit_test(exits_inside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

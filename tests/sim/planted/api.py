@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "an exit waits for the mutex that its own thread has",
+        "api/exit.c",
+        "while (pthread_mutex_trylock(&client->driver.mutex) != 0) {",
+        "while (pthread_mutex_lock(&client->driver.mutex) != 0) {",
+        "unit_exit exits_inside",
+    ),
+    Mutant(
         "a begun acquisition leaves the error as it was",
         "api/lock.c",
         "code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code",
