@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4def4c32515815c0"
+#define SNIB_BUILD_ID "82d96643b8e7b568"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2900,6 +2900,7 @@ struct snib__queue {
     _Atomic bool busy;            /* a thread is in snib_queue_wait(); read without the mutex */
     bool corked;                  /* submitted operations wait for the uncork */
     _Atomic bool woken;           /* snib_queue_wake() was called */
+    _Atomic bool freed;           /* no consumer waits any more, nor one that comes now */
     struct snib__op *head, *tail; /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
@@ -9636,7 +9637,7 @@ static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t ca
     bool again = true;
     for (;;) {
         int code = queue_drain(queue, events, cap, err);
-        if (code != 0 || !again || atomic_exchange(&queue->woken, false))
+        if (code != 0 || !again || queue->freed || atomic_exchange(&queue->woken, false))
             return code;
         again = queue_sleep(queue, until) && snib__now() < until;
     }
@@ -9785,7 +9786,7 @@ void snib_queue_free(snib_queue *handle)
     if (!queue)
         return;
     if (!snib__client_forked(queue->client)) { /* a consumer that sleeps has a reference */
-        queue->woken = true;
+        queue->freed = true;
         snib__sys_ring(queue->bell->fd);
     }
     snib__handle_put(handle);

@@ -62,6 +62,7 @@ struct snib__queue {
     _Atomic bool busy;            /* a thread is in snib_queue_wait(); read without the mutex */
     bool corked;                  /* submitted operations wait for the uncork */
     _Atomic bool woken;           /* snib_queue_wake() was called */
+    _Atomic bool freed;           /* no consumer waits any more, nor one that comes now */
     struct snib__op *head, *tail; /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */

@@ -329,7 +329,7 @@ static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t ca
     bool again = true;
     for (;;) {
         int code = queue_drain(queue, events, cap, err);
-        if (code != 0 || !again || atomic_exchange(&queue->woken, false))
+        if (code != 0 || !again || queue->freed || atomic_exchange(&queue->woken, false))
             return code;
         again = queue_sleep(queue, until) && snib__now() < until;
     }
@@ -478,7 +478,7 @@ void snib_queue_free(snib_queue *handle)
     if (!queue)
         return;
     if (!snib__client_forked(queue->client)) { /* a consumer that sleeps has a reference */
-        queue->woken = true;
+        queue->freed = true;
         snib__sys_ring(queue->bell->fd);
     }
     snib__handle_put(handle);

@@ -471,6 +471,34 @@ static void one_consumer(snib_queue *queue)
     MUST(snib_queue_drain(queue, &event, 1, err), 0);
 }
 
+static void patient_consumer(void *argument)
+{
+    snib_event event;
+    int n;
+    while ((n = snib_queue_wait(argument, &event, 1, LONG_MS, NULL)) != SNIB_EHANDLE)
+        if (n == SNIB_EINUSE)
+            world_sleep(SNIB__MS / 1000);
+    running--;
+}
+
+/* The free of a queue ends the wait of whoever waits then, also if another one has just been woken by it. */
+static void freed_queue(void)
+{
+    for (int i = 0; i < 20; i++) {
+        snib_queue *queue;
+        MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+        running = 2;
+        world_thread("first", patient_consumer, queue);
+        world_thread("second", patient_consumer, queue);
+        world_sleep(SNIB__MS / 10 + world_draw(1000) * SNIB__MS / 10000);
+        snib__time freed = world.now;
+        snib_queue_free(queue);
+        world_stay(nobody_runs, NULL);
+        if (world.now > freed + LONG_MS * SNIB__MS / 2)
+            world_fail("a consumer waits for a queue that was freed");
+    }
+}
+
 /* A queue belongs to its client: no operation of another client may use it. */
 static void strange_queue(snib_queue *strange)
 {
@@ -648,6 +676,7 @@ void queue_rules(void *argument)
     corks(queue);
     many_events(queue);
     one_consumer(queue);
+    freed_queue();
     strange_queue(strange);
     shared_hold(queue);
     orphaned_hold();

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "the free of a queue wakes only one consumer",
+        "api/queue.c",
+        "queue->freed || atomic_exchange(&queue->woken, false)",
+        "atomic_exchange(&queue->freed, false) || atomic_exchange(&queue->woken, false)",
+        "sim/driver",
+    ),
+    Mutant(
         "an exit waits for the mutex that its own thread has",
         "api/exit.c",
         "while (pthread_mutex_trylock(&client->driver.mutex) != 0) {",
