@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "82d96643b8e7b568"
+#define SNIB_BUILD_ID "c39c5009fe7c1047"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -12934,11 +12934,12 @@ void snib__sys_close(int fd)
     snib__forks_leave();
 }
 
+/* Not with AI_ADDRCONFIG, which leaves out the loopback addresses of a family if the host has no others of it: an address
+ * that cannot be reached costs little, because the next one is tried at once. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags =
-                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
+                             .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0)};
     snib__forks_enter();
     snib__forks_lookup(true);
     int result = getaddrinfo(host, port, &hints, out);

@@ -273,11 +273,12 @@ void snib__sys_close(int fd)
     snib__forks_leave();
 }
 
+/* Not with AI_ADDRCONFIG, which leaves out the loopback addresses of a family if the host has no others of it: an address
+ * that cannot be reached costs little, because the next one is tried at once. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags =
-                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
+                             .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0)};
     snib__forks_enter();
     snib__forks_lookup(true);
     int result = getaddrinfo(host, port, &hints, out);

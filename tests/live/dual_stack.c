@@ -250,12 +250,33 @@ static void meets_itself(void **state)
     assert_true(give_ports("32768 60999"));
 }
 
+/* A host that has addresses of one family only, besides its loopback ones: names of the loopback interface, as localhost, may
+ * have the other. */
+static void host_of_one_family(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip_because("a network of its own is not permitted here");
+    assert_int_equal(system("ip addr del 10.99.0.1/24 dev silent"), 0);
+    NAME("127.0.0.1");
+    connects();
+    NAME("10.98.0.1", "127.0.0.1", "::1"); /* no route */
+    connects();
+    assert_int_equal(system("ip addr add 10.99.0.1/24 dev silent && ip -6 addr flush dev silent"),
+                     0);
+    NAME("::1");
+    connects();
+    NAME("fd98::1", "127.0.0.1");
+    connects();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_is_dead),       cmocka_unit_test(most_are_dead),
         cmocka_unit_test(one_dies),          cmocka_unit_test(all_are_dead),
         cmocka_unit_test(one_only_connects), cmocka_unit_test(meets_itself),
+        cmocka_unit_test(host_of_one_family),
     };
     return cmocka_run_group_tests(tests, world_new, world_free);
 }

@@ -304,6 +304,13 @@ MUTANTS = [
         "live/leases in_a_sandbox",
     ),
     Mutant(
+        "a host of one family does not find the other one's loopback addresses",
+        "driver/sys.c",
+        "(numeric ? AI_NUMERICHOST : 0)",
+        "(numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)",
+        "live/dual_stack host_of_one_family",
+    ),
+    Mutant(
         "a lookup without a descriptor says that there is no such host",
         "driver/sock.c",
         "resolve->short_of = snib__sys_short(errno) ? errno : 0;",
