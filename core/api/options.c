@@ -4,9 +4,11 @@
 #include "api/identity.h"
 #include "net/error.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum option_kind {
     OPTION_DURATION,
@@ -350,6 +352,23 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
     return SNIB_OK;
 }
 
+/* The files are read at each connect, when the program may have another working directory, as a daemon has. */
+static int option_anchor(char **path, snib_error *err)
+{
+    if (!*path || (*path)[0] == '/')
+        return SNIB_OK;
+    char *folder = getcwd(NULL, 0), *whole = NULL;
+    if (!folder && errno != ENOMEM)
+        return SNIB_OK; /* it has none that could be named */
+    int n = folder ? asprintf(&whole, "%s/%s", folder, *path) : -1;
+    free(folder);
+    if (n < 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    free(*path);
+    *path = whole;
+    return SNIB_OK;
+}
+
 int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err)
 {
@@ -375,6 +394,9 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
                               options_table[i].name);
+    for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
+        if (options_table[i].kind == OPTION_PATH)
+            code = option_anchor(option_text(&options_table[i], url), err);
     url->tls_insecure = o->tls_insecure > 0;
     for (size_t i = 0; i < OPTIONS_N; i++)
         if (option_is_text(&options_table[i]))

@@ -4202,7 +4202,8 @@ typedef struct snib_client_options {
                              and extensions; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
-    /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
+    /* Strings as above; files are read at each connect, and a relative path begins at the working directory of
+     * snib_client_open().  An option that this build does not support returns SNIB_ENOTSUP. */
     const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
     const char *sentinel_username; /* for the sentinels */
     const char *sentinel_password;

@@ -140,6 +140,29 @@ static void file_is_read_at_each_connect(void **state)
 }
 
 /* The file is replaced some time after the server's user. */
+/* A daemon leaves the working directory in which it has found its files. */
+static void file_of_a_relative_path(void **state)
+{
+    (void)state;
+    char former[4096], folder[4096], *name;
+    snib_client_options options;
+    default_options(&options);
+    user_with("first");
+    write_password("first");
+    snprintf(folder, sizeof folder, "%s", password_file());
+    name = strrchr(folder, '/');
+    *name++ = 0;
+    options.password_file = name;
+    assert_non_null(getcwd(former, sizeof former));
+    assert_int_equal(chdir(folder), 0);
+    snib_client *client = open_by(&options);
+    assert_int_equal(chdir("/"), 0);
+    int code = snib_client_ping(client, LONG_MS, NULL);
+    assert_int_equal(chdir(former), 0);
+    assert_int_equal(code, SNIB_OK);
+    snib_client_free(client);
+}
+
 static void file_that_comes_late(void **state)
 {
     (void)state;
@@ -565,6 +588,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_is_read_at_each_connect),
+        cmocka_unit_test(file_of_a_relative_path),
         cmocka_unit_test(file_that_comes_late),
         cmocka_unit_test(files_that_are_none),
         cmocka_unit_test(environment),

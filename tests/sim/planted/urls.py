@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a relative path is read in the working directory of the moment",
+        "api/options.c",
+        "if (!*path || (*path)[0] == '/')",
+        "if (true)",
+        "live/login file_of_a_relative_path",
+    ),
+    Mutant(
         "the environment chooses the server of a program with more rights than its user",
         "api/client.c",
         "if (client_environment(names[i]) && !secure_getenv(names[i]))",
