@@ -11,8 +11,11 @@
 #include "api/debug.h"
 #include "driver/forks.h"
 
+#include <sched.h>
+
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
+#define EXIT_YIELDS 1000
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
@@ -110,10 +113,13 @@ static struct snib__client *exit_take(bool with_tls)
 static bool exit_may_close(struct snib__client *client, int64_t *left)
 {
     _Atomic uint32_t never = 0;
-    while (pthread_mutex_trylock(&client->driver.mutex) != 0) {
-        if (--*left < 0)
+    for (int tries = 0; pthread_mutex_trylock(&client->driver.mutex) != 0; tries++) {
+        if (tries < EXIT_YIELDS) /* threads that work there leave it for a moment, again and again */
+            sched_yield();
+        else if (--*left < 0)
             return false;
-        snib__park(&never, 0, snib__now() + SNIB__MS);
+        else
+            snib__park(&never, 0, snib__now() + SNIB__MS);
     }
     pthread_mutex_unlock(&client->driver.mutex);
     return true;

@@ -13,8 +13,8 @@ MUTANTS = [
     Mutant(
         "an exit waits for the mutex that its own thread has",
         "api/exit.c",
-        "while (pthread_mutex_trylock(&client->driver.mutex) != 0) {",
-        "while (pthread_mutex_lock(&client->driver.mutex) != 0) {",
+        "pthread_mutex_trylock(&client->driver.mutex) != 0; tries++",
+        "pthread_mutex_lock(&client->driver.mutex) != 0; tries++",
         "unit_exit exits_inside",
     ),
     Mutant(
