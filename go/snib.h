@@ -157,7 +157,8 @@ SNIB_API uint32_t snib_features(void);
 #define SNIB_DURABILITY_ALL (-3)
 /* snib_client_options.durability_policy: what happens if too few replicas have the grant in time */
 #define SNIB_DURABILITY_REFUSE 1 /* the grant is undone and the call fails */
-#define SNIB_DURABILITY_REPORT 2 /* the grant stands; snib_hold_replicas() tells how many have it */
+#define SNIB_DURABILITY_REPORT 2 /* the grant stands, unless a lock's own lease has ended meanwhile;
+                                  * snib_hold_replicas() tells how many have it */
 /* snib_client_options.publish; 0: auto, unless the URL sets it. */
 #define SNIB_PUBLISH_AUTO 1 /* as Redisson does */
 #define SNIB_PUBLISH_CLASSIC 2

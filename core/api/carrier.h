@@ -26,8 +26,9 @@ struct snib__carrier {
     snib__time tried_until; /* until then even a short wait hopes for answers */
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
-    bool tried;            /* some member was asked, as tried_until the stepping thread's */
-    bool silent, inquired; /* a majority's time is over without an answer; its members were asked why */
+    bool tried; /* some member was asked, as tried_until the stepping thread's */
+    bool silent,
+        inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */

@@ -41,10 +41,10 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
-            "program not linked statically?");
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it "
+                          "installed, and the "
+                          "program not linked statically?");
     return SNIB_OK;
 }
 

@@ -60,7 +60,7 @@ struct debug_use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    char label[DEBUG_LABEL_CAP];    /* mutex "name" */
     uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */

@@ -114,7 +114,8 @@ static bool exit_may_close(struct snib__client *client, int64_t *left)
 {
     _Atomic uint32_t never = 0;
     for (int tries = 0; pthread_mutex_trylock(&client->driver.mutex) != 0; tries++) {
-        if (tries < EXIT_YIELDS) /* threads that work there leave it for a moment, again and again */
+        if (tries <
+            EXIT_YIELDS) /* threads that work there leave it for a moment, again and again */
             sched_yield();
         else if (--*left < 0)
             return false;

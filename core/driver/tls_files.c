@@ -188,10 +188,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *out = (struct snib__tls_context){.insecure = config->insecure};
     *failure = (struct snib__tls_failure){0};
     if (!o)
-        return snib__tls_fail(
-            failure, SNIB__TLS_NO_LIBRARY,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed, and the "
-            "program not linked statically?");
+        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
+                              "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it "
+                              "installed, and the "
+                              "program not linked statically?");
     o->ERR_clear_error();
     errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());

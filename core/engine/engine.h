@@ -414,7 +414,7 @@ struct snib__outer {
     bool listed;
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
-    bool abandoned; /* and its members must be abandoned, too */
+    bool abandoned;   /* and its members must be abandoned, too */
     const char *why;  /* a sentence for the result that is being reported; NULL: none */
     int32_t os_error; /* ... with it */
 };

@@ -273,9 +273,9 @@ static void host_of_one_family(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_dead),       cmocka_unit_test(most_are_dead),
-        cmocka_unit_test(one_dies),          cmocka_unit_test(all_are_dead),
-        cmocka_unit_test(one_only_connects), cmocka_unit_test(meets_itself),
+        cmocka_unit_test(one_is_dead),        cmocka_unit_test(most_are_dead),
+        cmocka_unit_test(one_dies),           cmocka_unit_test(all_are_dead),
+        cmocka_unit_test(one_only_connects),  cmocka_unit_test(meets_itself),
         cmocka_unit_test(host_of_one_family),
     };
     return cmocka_run_group_tests(tests, world_new, world_free);

@@ -212,7 +212,8 @@ static void client_closed_while_releasing(void **state)
     snib_hold_free(hold);
     snib_queue_free(queue);
     for (int i = 0; i < 2; i++) {
-        AWAIT(server_integer(&world->servers[i], "EXISTS %s", i == 0 ? "near" : "far") == 0, PROMPT_MS);
+        AWAIT(server_integer(&world->servers[i], "EXISTS %s", i == 0 ? "near" : "far") == 0,
+              PROMPT_MS);
         snib_lock_free(members[i]);
     }
     snib_lock_free(multi);
@@ -318,10 +319,14 @@ static void servers_out_of_reach(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(member_lost),         cmocka_unit_test(quorum_member_returns),
-        cmocka_unit_test(loss_is_told_once),   cmocka_unit_test(client_closed),
-        cmocka_unit_test(quorum_servers_stop), cmocka_unit_test(quorum_completes_itself),
-        cmocka_unit_test(abandoned),           cmocka_unit_test(servers_out_of_reach),
+        cmocka_unit_test(member_lost),
+        cmocka_unit_test(quorum_member_returns),
+        cmocka_unit_test(loss_is_told_once),
+        cmocka_unit_test(client_closed),
+        cmocka_unit_test(quorum_servers_stop),
+        cmocka_unit_test(quorum_completes_itself),
+        cmocka_unit_test(abandoned),
+        cmocka_unit_test(servers_out_of_reach),
         cmocka_unit_test(client_closed_while_releasing),
     };
     return cmocka_run_group_tests(tests, teams_start, teams_stop);

@@ -112,8 +112,7 @@ static const struct snib__hold *member_of(const struct world_hold *hold, uint32_
     unsigned set = hold->lock->part[part].names;
     const struct snib__gate *gate = peer->gates[set == 1 ? 0 : set == 2 ? 1 : WORLD_NAMES];
     const struct snib__hold *member = hold->hold->outer != NULL ? snib__gate_first(gate) : NULL;
-    while (member != NULL &&
-           (member->phase != SNIB__HELD || member->sink != hold->hold->outer)) {
+    while (member != NULL && (member->phase != SNIB__HELD || member->sink != hold->hold->outer)) {
         member = snib__gate_next(gate, member);
     }
     return member;
@@ -192,8 +191,8 @@ static void check_exclusion(const struct world_hold *one)
         const struct world_process *process = world.processes[i];
         for (int j = 0; j < WORLD_HOLDS && !process->dead; j++) {
             const struct world_hold *other = &process->holds[j];
-            if (other != one && (other->members & one->members & alone) != 0 && check_is_valid(other) &&
-                !is_struck(other) && !is_closing(other)) {
+            if (other != one && (other->members & one->members & alone) != 0 &&
+                check_is_valid(other) && !is_struck(other) && !is_closing(other)) {
                 world_fail("%u and %u hold %x and %x", one->home->process->id, process->id,
                            one->members, other->members);
             }

@@ -128,7 +128,8 @@ static void plan_multi(struct world_lock *lock)
 static void plan_locks(void)
 {
     world.majority = world_chance(2) || fault_is_focus(WORLD_DEAD);
-    static const int kinds[] = {SNIB_SPIN, SNIB_MUTEX, SNIB_FENCED, SNIB_WRITE, SNIB_FAIR, SNIB_READ};
+    static const int kinds[] = {SNIB_SPIN,  SNIB_MUTEX, SNIB_FENCED,
+                                SNIB_WRITE, SNIB_FAIR,  SNIB_READ};
     world.second_kind = world.majority ? SNIB_MUTEX : kinds[world_draw(6)];
     world.quarantine = world.majority && (!world_chance(4) || fault_is_focus(WORLD_RESTART));
     world.need = (uint32_t)world.node_count / 2 + 1;

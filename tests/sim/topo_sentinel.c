@@ -54,9 +54,9 @@ static size_t say_master(const struct watcher *watcher)
     snprintf(port, sizeof port, "%d", address->port);
     snprintf(others, sizeof others, "%d", topo.server_count - topo.data_count - 1);
     snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)watcher->epoch);
-    const char *fields[] = {"name",  SERVICE, "ip",    address->host, "port",         port,
-                            "runid", "",      "flags", "master",      "config-epoch", epoch,
-                            "num-other-sentinels", others};
+    const char *fields[] = {
+        "name",   SERVICE,        "ip",  address->host,         "port", port, "runid", "", "flags",
+        "master", "config-epoch", epoch, "num-other-sentinels", others};
     return add_fields(0, fields, sizeof fields / sizeof *fields);
 }
 

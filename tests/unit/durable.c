@@ -264,8 +264,9 @@ static void lease_ends_before_replicas_have_answered(void **state)
             assert_true(op->done);
             if (late) {
                 assert_int_equal(op->code, SNIB_EREPLICAS);
-                assert_string_equal(op->words, "the replicas took longer than its lease of 2000 ms, so "
-                                               "the grant was undone");
+                assert_string_equal(op->words,
+                                    "the replicas took longer than its lease of 2000 ms, so "
+                                    "the grant was undone");
                 assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
                 assert_ptr_equal(snib__engine_take_done(engine), op);
                 snib__op_free(engine, op);

@@ -170,9 +170,8 @@ static void exits_inside(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(leaving_in_any_order),
-                                       cmocka_unit_test(leaving_at_the_exit),
-                                       cmocka_unit_test(closing_at_the_exit),
-                                       cmocka_unit_test(exits_inside)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leaving_in_any_order), cmocka_unit_test(leaving_at_the_exit),
+        cmocka_unit_test(closing_at_the_exit), cmocka_unit_test(exits_inside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

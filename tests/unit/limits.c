@@ -191,8 +191,7 @@ static void open_standard(const int kept[STANDARD])
 /* A server that nothing is read from: connections wait in its backlog.  Returns the listening socket. */
 static int silent_server(char *url, size_t cap)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(listener >= 0);
