@@ -321,6 +321,22 @@ static int take_kind(int id, struct cli *cli)
     return 0;
 }
 
+/* Take one more URL.  Returns 0, or an exit code after reporting the error. */
+static int take_url(const char *value, struct cli *cli)
+{
+    if (cli->urls_n == CLI_URLS_MAX) {
+        char *address = cli_address(value);
+        int code = cli_usage(
+            cli, "a quorum has at most 15 servers, so this --url is too many: ", address);
+        free(address);
+        return code;
+    }
+    cli->urls[cli->urls_n++] = value;
+    cli->url = cli->urls[0];
+    cli->has_url = true;
+    return 0;
+}
+
 /* Take one option.  Returns 0, or an exit code after reporting the error. */
 static int take_option(int id, const char *value, struct cli *cli)
 {
@@ -381,13 +397,7 @@ static int take_option(int id, const char *value, struct cli *cli)
         cli->is_durable = true;
         return 0;
     case OPTION_URL:
-        if (cli->urls_n == CLI_URLS_MAX)
-            return cli_usage(cli,
-                             "a quorum has at most 15 servers, so this --url is too many: ", value);
-        cli->urls[cli->urls_n++] = value;
-        cli->url = cli->urls[0];
-        cli->has_url = true;
-        return 0;
+        return take_url(value, cli);
     case OPTION_JSON:
         cli->is_json = true;
         return 0;
@@ -411,8 +421,17 @@ static int refuse_option(int id, char **argv, const struct cli *cli)
                  id == ':' ? "needs a value" : "takes no value");
         return cli_usage(cli, text, "");
     }
-    snprintf(text, sizeof text, "-%c", optopt);
-    return cli_usage(cli, "unknown or ambiguous option: ", optopt ? text : argv[optind - 1]);
+    if (optopt) {
+        snprintf(text, sizeof text, "-%c", optopt);
+        return cli_usage(cli, "unknown or ambiguous option: ", text);
+    }
+    const char *word = argv[optind - 1];
+    char *name = strndup(word, strcspn(word, "=")); /* the value may be a secret */
+    if (!name)
+        abort();
+    int code = cli_usage(cli, "unknown or ambiguous option: ", name);
+    free(name);
+    return code;
 }
 
 /* Take the first argument, the command.  Returns 0, or an exit code after reporting the error. */

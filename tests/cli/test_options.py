@@ -137,6 +137,9 @@ class Options(CommandCase):
             done = self.snib(*words, *command)
             self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
             self.assertEqual(done.stderr, f"snib: {text}; see snib --help\n")
+        done = self.snib("--password=canary=canary", *command) # no value of such an option is shown
+        self.assertEqual((done.returncode, done.stderr),
+                         (USAGE, "snib: unknown or ambiguous option: --password; see snib --help\n"))
         for option in ("wait", "lease", "max-hold", "kill-after", "busy-code", "permits", "on-loss", "rest", "url"):
             done = self.snib("run", "a", f"--{option}")
             self.assertEqual(done.stderr, f"snib: --{option} needs a value; see snib --help\n")

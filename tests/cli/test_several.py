@@ -198,6 +198,7 @@ class Quorum(CommandCase):
                (["run", "a", "--fenced", *self.urls()], "--fenced"),
                (["run", "a", "--permits", "2", *self.urls()], "--url"),
                (["run", "a", *self.urls(*["unix:///x"] * 13)], "at most 15"),
+               (["run", "a", *self.urls(*["unix://x:canary@/x?password=canary"] * 13)], "too many: unix:///x;"),
                (["info", "a", *self.urls()], "more than one --url, not info"),
                (["list", *self.urls()], "more than one --url, not list"),
                (["release", "a", "--force", *self.urls()], "more than one --url, not release"),
@@ -209,6 +210,7 @@ class Quorum(CommandCase):
                 self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
                 self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
                 self.assertIn(text, done.stderr)
+                self.assertNotIn("canary", done.stderr)
 
 
 if __name__ == "__main__":
