@@ -2,6 +2,7 @@
 #include "replace.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ int replace_file(const char *path, const char *text, size_t n)
     char *name; /* hidden, and without the suffix by which readers find files */
     if (asprintf(&name, "%.*s.snib-XXXXXX", folder_n, path) < 0)
         return -1;
+    signal(SIGXFSZ, SIG_IGN); /* beyond its limit a write fails; to end there would leave the new file */
     int fd = mkostemp(name, 0);
     int error = fd < 0 ? errno : fill(fd, text, n);
     if (fd >= 0 && close(fd) != 0 && !error)
