@@ -60,10 +60,10 @@ static int loop(struct take *take, int signals, int *out_sig)
 }
 
 /* Release the lock.  Returns the exit code. */
-static int finish(struct take *take)
+static int finish(struct take *take, int signals)
 {
     snib_error err;
-    int result = take_release(take, &err);
+    int result = take_release(take, signals, &err);
     if (result == SNIB_OK)
         return 0;
     return result == SNIB_LOST ? EXIT_LOST : cli_fail(take->cli, &err);
@@ -82,7 +82,7 @@ int cli_hold(const struct cli *cli)
     if (code < 0)
         code = loop(&take, signals, &sig);
     if (take.hold && code == 0)
-        code = finish(&take);
+        code = finish(&take, signals);
     take_close(&take);
     signals_die_of_key(sig);
     return code;

@@ -343,7 +343,7 @@ static int loop(struct run *run)
 static int finish(struct run *run, int code)
 {
     snib_error err;
-    int result = take_release(&run->take, &err);
+    int result = take_release(&run->take, run->signals, &err);
     /* COMMAND was protected to its end, and the lock ends with its lease. */
     if (result != SNIB_OK && result != SNIB_LOST)
         cli_tell(run->cli, "warning", err.text);

@@ -1,11 +1,15 @@
 /* take.c - see take.h. */
 #include "take.h"
+#include "signals.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
-#define CLOSE_MS 1000 /* for closing the client */
+#define CLOSE_MS 1000  /* for closing the clients */
+#define URGENT_MS 1000 /* for the release, after a signal that asks to end */
+#define SLICE_MS 100   /* between two looks for such a signal */
 
 /* Tells which operation has ended. */
 enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT, TOKEN_WAITING };
@@ -186,14 +190,74 @@ void take_check(struct take *take)
         take_lose(take, err.text);
 }
 
-int take_release(struct take *take, snib_error *err)
+static bool asks_to_end(int signals)
+{
+    int sig;
+    while ((sig = signals_next(signals, 0)) != 0)
+        if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT)
+            return true;
+    return false;
+}
+
+/* Wait until it is released, for as long as the client's patience, or no signal asks to end.  Returns the result. */
+static int release(const struct take *take, int signals, snib_error *err)
+{
+    snib_event event = {.size = sizeof event};
+    snib_op *op;
+    int64_t end_ns = INT64_MAX;
+    int result = snib_hold_release_submit(take->hold, NULL, 0, &op, err);
+    if (result != SNIB_OK)
+        return result;
+    while ((result = snib_op_wait(op, SLICE_MS, &event, err)) == SNIB_AGAIN) {
+        if (end_ns == INT64_MAX && asks_to_end(signals))
+            end_ns = cli_now_ns() + URGENT_MS * MS_NS;
+        if (cli_now_ns() < end_ns)
+            continue;
+        snib_op_free(op); /* which only ends this wait: take_close() gives it some more time */
+        err->code = SNIB_EUNREACHABLE;
+        snprintf(err->text, sizeof err->text,
+                 "a signal came before the server had confirmed the release; the lock is free when "
+                 "its lease has ended, if not before");
+        return err->code;
+    }
+    if (result != SNIB_OK)
+        return result;
+    *err = (snib_error){.code = event.code, .os_error = event.os_error, .reason = event.reason};
+    snprintf(err->text, sizeof err->text, "%.*s", (int)sizeof err->text - 1, event.text);
+    return event.code;
+}
+
+int take_release(struct take *take, int signals, snib_error *err)
 {
     int result = snib_hold_check(take->hold, err);
     if (result == SNIB_OK)
-        result = snib_hold_release(take->hold, err);
+        result = release(take, signals, err);
     if (result == SNIB_LOST)
         take_lose(take, err->text);
     return result;
+}
+
+static void *close_client(void *client)
+{
+    snib_client_close(client, CLOSE_MS, NULL);
+    snib_client_free(client);
+    return NULL;
+}
+
+/* All at a time: each server that is away takes the whole time. */
+static void close_clients(const struct take *take)
+{
+    pthread_t threads[CLI_URLS_MAX];
+    bool is_begun[CLI_URLS_MAX];
+    for (int i = 0; i < take->clients_n; i++) {
+        is_begun[i] = i + 1 < take->clients_n &&
+                      pthread_create(&threads[i], NULL, close_client, take->clients[i]) == 0;
+        if (!is_begun[i])
+            close_client(take->clients[i]);
+    }
+    for (int i = 0; i < take->clients_n; i++)
+        if (is_begun[i])
+            pthread_join(threads[i], NULL);
 }
 
 void take_close(struct take *take)
@@ -205,9 +269,7 @@ void take_close(struct take *take)
         snib_lock_free(take->lock);
     for (int i = 0; i < take->locks_n; i++)
         snib_lock_free(take->locks[i]);
-    for (int i = 0; i < take->clients_n; i++) {
+    for (int i = 0; i < take->clients_n; i++)
         snib_queue_free(take->queues[i]);
-        snib_client_close(take->clients[i], CLOSE_MS, NULL);
-        snib_client_free(take->clients[i]);
-    }
+    close_clients(take);
 }

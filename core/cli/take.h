@@ -42,8 +42,9 @@ void take_check(struct take *take);
 /* take_lose - the lock is lost; report it, once. */
 void take_lose(struct take *take, const char *why);
 
-/* take_release - release the hold.  SNIB_OK; SNIB_LOST after reporting it; or an error with *err. */
-int take_release(struct take *take, snib_error *err);
+/* take_release - release the hold.  signals: of signals_open(); if one of them asks to end, it waits for an answer no
+ * longer than a second.  SNIB_OK; SNIB_LOST after reporting it; or an error with *err. */
+int take_release(struct take *take, int signals, snib_error *err);
 
 /* take_close - end everything, and report the remaining log records. */
 void take_close(struct take *take);

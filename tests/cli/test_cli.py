@@ -12,6 +12,7 @@ import unittest
 from command import (BUSY, LEASE, LOST, NOT_FOUND, NOT_RUNNABLE, SERVER, SNIB, TIMEDOUT, USAGE,
                      CommandCase)
 from server import Server, wait_for
+from test_guard import children
 
 PYTHON = sys.executable
 
@@ -193,6 +194,20 @@ class Cli(CommandCase):
         waiting.send_signal(signal.SIGHUP)
         waiting.send_signal(signal.SIGTERM)
         self.assertEqual(self.end(waiting), (128 + signal.SIGTERM, ""))
+
+    def test_signal_while_the_release_is_not_confirmed(self):
+        other = Server()
+        self.addCleanup(other.stop)
+        process = self.start("run", "a", "--lease", "24h", "--url", other.url + "?patience=24h&reply_timeout=24h", "--",
+                             "sh", "-c", f"echo ready; {self.until_go()}; exit 5")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        other.process.send_signal(signal.SIGSTOP)
+        self.go()
+        wait_for(lambda: not children(process.pid), "the end of the command and of its guardian")
+        process.terminate()
+        code, text = self.end(process)
+        self.assertEqual((code, text.count("\n")), (5, 1))
+        self.assertIn("a signal came before the server had confirmed the release", text)
 
     def test_signal_while_waiting(self):
         self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)

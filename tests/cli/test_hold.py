@@ -150,6 +150,25 @@ class Hold(CommandCase):
         self.assertEqual(code, SERVER)
         self.assertRegex(text, "^snib: mutex \"a\": ")
 
+    def test_signal_while_the_release_is_not_confirmed(self):
+        """The first signal asks for the release, the next one does not wait for its answer."""
+        other = Server()
+        self.addCleanup(other.stop)
+        process = self.held("a", "--lease", "24h", "--url", other.url + "?patience=24h&reply_timeout=24h")
+        other.process.send_signal(signal.SIGSTOP)
+        process.terminate()
+        process.send_signal(signal.SIGINT)
+        code, text = self.end(process)
+        self.assertEqual((code, text.count("\n")), (SERVER, 1))
+        self.assertIn("a signal came before the server had confirmed the release", text)
+
+    def test_second_signal_of_a_release_that_is_confirmed(self):
+        process = self.held("a")
+        for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
+            process.send_signal(number)
+        self.assertEqual(self.end(process), (0, ""))
+        self.assertFree("a")
+
     def test_server_away(self):
         done = self.snib("hold", "a", "--url", f"unix://{self.folder.name}/nobody")
         self.assertEqual((done.returncode, done.stdout), (SERVER, ""))

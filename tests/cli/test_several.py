@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """snib run and snib hold with several names, all of the locks or none; and with several servers, most of them."""
 import json
+import signal
+import time
 import unittest
 
 from command import BUSY, LEASE, LOST, SERVER, TIMEDOUT, USAGE, CommandCase
@@ -170,6 +172,30 @@ class Quorum(CommandCase):
         self.assertIn("lost", text)
         for server in self.servers:
             server("DEL", "q:lost")
+
+    def test_ends_soon_although_servers_are_away(self):
+        """What each of them is waited for is waited for once: a second at most, not one after the other."""
+        more = [Server() for _ in range(4)]
+        for server in more:
+            self.addCleanup(server.stop)
+        away = more[1:]
+        urls = self.urls(*[server.url + PATIENT for server in more])
+        for _ in range(5): # one on a machine that does not stall suffices
+            process = self.start("hold", "q:ends", "--lease", LEASE, *urls)
+            while "holding" not in (line := process.stdout.readline()):
+                self.assertIn("waiting", line) # for the new servers to vote
+            wait_for(lambda: all(server("EXISTS", "q:ends") for server in more), "all votes")
+            for server in away:
+                server.process.send_signal(signal.SIGSTOP)
+            begun = time.monotonic()
+            process.terminate()
+            code, text = self.end(process)
+            took = time.monotonic() - begun
+            for server in away:
+                server.process.send_signal(signal.SIGCONT)
+            if code == 0 and took < len(away):
+                return
+        self.fail(f"it ended with {code} after {took} s: {text}")
 
     def test_log_of_every_server(self):
         process = self.start("run", "q:log", "-v", "-q", "--lease", LEASE, *self.urls(), "--", "sh", "-c", self.until_go())
