@@ -63,6 +63,7 @@ static const char help[] =
     "  --plain         a string, like the locks of redis-py, redsync and node-redlock\n"
     "  --semaphore, --latch  release and acl only\n"
     "Without KIND, run and hold take a mutex, and release deletes what it finds.\n"
+    "A NAME that begins with - follows --: snib info -- -x; snib run -- -x -- COMMAND\n"
     "\n"
     "  --fenced        SNIB_TOKEN in COMMAND's environment: a number greater than any earlier\n"
     "                  holder's; for a mutex, --fair and --write\n"
@@ -448,6 +449,33 @@ static int take_command(const char *name, const struct cli *cli, const struct co
     return 0;
 }
 
+/* Take an argument that is neither the command nor an option.  Returns 0, or an exit code after reporting the error. */
+static int take_name(const char *name, const struct command *command, struct cli *cli)
+{
+    if (cli->names_n == command->names_max)
+        return cli_usage(cli, "too many arguments: ", name);
+    cli->names[cli->names_n++] = name;
+    return 0;
+}
+
+/* Take what follows --, `rest`: COMMAND, or names if there are none yet, up to another -- and COMMAND.  For run the first
+ * such name begins with -, because what else stands there is COMMAND, and its name was forgotten, or was empty in a
+ * script; and so it does where a name is optional.  Returns 0, or an exit code after reporting the error. */
+static int take_rest_of_line(char **rest, const struct command *command, struct cli *cli)
+{
+    bool lacks_name = command->needs_name && command->run != cli_run;
+    bool has_names = cli->names_n == 0 && *rest && (lacks_name || **rest == '-');
+    for (; has_names && *rest && strcmp(*rest, "--") != 0; rest++) {
+        int code = take_name(*rest, command, cli);
+        if (code != 0)
+            return code;
+    }
+    if (has_names && *rest)
+        rest++;
+    cli->command = *rest ? rest : NULL;
+    return 0;
+}
+
 /* Determine the lock's kind from all options.  Returns 0, or an exit code after reporting the
  * error. */
 static int settle_kind(struct cli *cli, const struct command *command)
@@ -578,26 +606,25 @@ int main(int argc, char **argv)
             code = take_option(id, optarg, &cli);
         else if (!command)
             code = take_command(optarg, &cli, &command);
-        else if (cli.names_n == command->names_max)
-            code = cli_usage(&cli, "too many arguments: ", optarg);
         else
-            cli.names[cli.names_n++] = optarg;
+            code = take_name(optarg, command, &cli);
         if (code != 0)
             return code;
         if (id >= 256)
             given |= BIT(id);
     }
-    cli.name = cli.names[0];
-    if (cli.limit == 0)
-        cli.limit = command && command->run == cli_stats ? STATS_LIMIT : INT32_MAX;
-    if (optind < argc)
-        cli.command = argv + optind;
     if (!command)
         return cli_usage(&cli,
                          "a command is missing: run, hold, info, list, top, stats, release, latch, "
                          "doctor, acl, scripts or plan",
                          "");
-    int code = check(&cli, command, given);
+    int code = take_rest_of_line(argv + optind, command, &cli);
+    if (code != 0)
+        return code;
+    cli.name = cli.names[0];
+    if (cli.limit == 0)
+        cli.limit = command->run == cli_stats ? STATS_LIMIT : INT32_MAX;
+    code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);
     if (code == 0)

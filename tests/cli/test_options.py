@@ -145,6 +145,40 @@ class Options(CommandCase):
             self.assertEqual(done.stderr, f"snib: --{option} needs a value; see snib --help\n")
             self.assertEqual(done.returncode, USAGE)
 
+    # ---- names that begin with a hyphen ------------------------------------------------------------
+
+    def test_names_after_two_hyphens(self):
+        script = "echo $SNIB_LOCK $1"
+        for names in (["-x"], ["--fair", "y", "-"], ["-"]):
+            done = self.snib("run", "--", *names, "--", "sh", "-c", script, "sh", "--", "a")
+            self.assertEqual((done.returncode, done.stdout), (0, " ".join(names) + " --\n"))
+        process = self.start("hold", "--", "-x", "y")
+        self.assertEqual(process.stdout.readline(), "snib: holding -x, y, until Ctrl-C or SIGTERM\n")
+        self.assertRegex(self.snib("info", "--", "-x").stdout, "^-x: mutex")
+        self.assertRegex(self.snib("info", "--", "y").stdout, "^y: mutex")
+        self.assertEqual(self.snib("list", "--", "-*").stdout, "mutex    -x\n")
+        self.assertEqual(self.snib("release", "--force", "--", "-x").stdout, "-x: released\n")
+        self.assertEqual(self.snib("latch", "--", "-l", "set", "3").stdout, "3\n")
+        self.assertEqual(self.snib("latch", "--", "-l", "down").stdout, "2\n")
+        self.assertIn("~-x*", self.snib("acl", "--", "-x").stdout)
+
+    def test_what_is_no_name_after_two_hyphens(self):
+        """A name that was forgotten, or was an empty word of a script, is no reason to take COMMAND for it."""
+        for words, text in ((["run", "--", "git", "checkout", "--", "file"], "a lock's name is missing after run"),
+                            (["run", "--", "-x"], "a command is missing"), (["run", "--", "-x", "--"], "a command is missing"),
+                            (["run", "--", "--", "true"], "a lock's name is missing after run"),
+                            (["hold", "a", "--", "true"], "hold runs no command"),
+                            (["top", "--once", "--", "x"], "only run takes a command after --, not top"),
+                            (["info", "a", "--", "b"], "only run takes a command after --, not info"),
+                            (["info", "--", "-a", "b"], "too many arguments: b"),
+                            (["info", "--", "-a", "--", "b"], "only run takes a command after --, not info"),
+                            (["info", "--"], "a lock's name is missing after info"), (["plan", "--", "-x"], "too many arguments: -x")):
+            with self.subTest(words=words):
+                done = self.snib(*words)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertIn(text, done.stderr)
+        self.assertEqual(self.server("DBSIZE"), 0)
+
     def test_options_of_run_alone(self):
         for option, value in (("max-hold", "1s"), ("kill-after", "1s"), ("busy-code", "1")):
             done = self.snib("info", "a", f"--{option}", value)
