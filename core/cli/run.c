@@ -233,10 +233,9 @@ static void on_failed(struct run *run, int error)
 static void on_deaf(struct run *run, int pid)
 {
     char text[160];
-    snprintf(
-        text, sizeof text,
-        "process %d cannot be killed (it has other privileges): the lock is kept until it ends",
-        pid);
+    snprintf(text, sizeof text, "process %d cannot be killed (it has other privileges): %s", pid,
+             run->take.is_lost ? "it continues without the lock"
+                               : "the lock is kept until it ends");
     cli_tell(run->cli, "warning", text);
 }
 

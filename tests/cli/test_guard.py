@@ -574,28 +574,45 @@ class Guard(CommandCase):
             self.assertIn(code, (LOST, 128 + signal.SIGKILL))
             self.assertEqual(alive("slow"), [])
 
-    def test_a_process_that_cannot_be_killed(self):
-        """It is named and waited for, which costs little, however many other processes there are."""
+    def start_deaf(self, script, *options):
+        """COMMAND is this Python script, which may end its privileges; snib may not kill then."""
         if os.geteuid() != 0 or not shutil.which("setpriv"):
             self.skipTest("needs root and setpriv")
-        script = (f"import os, time\nos.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\n"
-                  f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n") # or it is gone, with the test
+        os.chmod(self.folder.name, 0o755)
         process = subprocess.Popen(
-            ["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill", SNIB, "run", "a", "--kill-after", "0", "--lease", "1s",
+            ["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill", SNIB, "run", "a", "--kill-after", "0", *options,
              "--", PYTHON, "-c", script], env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT)
         self.started.append(process)
-        os.chmod(self.folder.name, 0o755)
         self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def test_a_process_that_cannot_be_killed(self):
+        """It is named and waited for, which costs little, however many other processes there are."""
+        process = self.start_deaf(
+            f"import os, time\nos.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\n"
+            f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n", # or it is gone, with the test
+            "--lease", "1s")
         self.server("DEL", "a")
         self.assertIn("lock lost", process.stdout.readline())
-        self.assertRegex(process.stdout.readline(), r"process \d+ cannot be killed")
+        self.assertRegex(process.stdout.readline(), r"process \d+ cannot be killed .*: it continues without the lock$")
         guardian = children(process.pid)[0]
         before, since = switches(guardian, "^voluntary_"), time.monotonic()
         wait_for(lambda: switches(guardian, "^voluntary_") > before + 5, "some rounds of SIGKILL")
         self.assertGreater(time.monotonic() - since, 2)
         self.go()
         self.assertEqual(process.wait(60), LOST)
+
+    def test_a_rest_that_cannot_be_killed(self):
+        process = self.start_deaf(
+            "import os, time\nreader, writer = os.pipe()\nif os.fork(): os.read(reader, 1); os._exit(3)\n"
+            "os.setresuid(65534, 65534, 65534)\nprint('ready', flush=True)\nos.write(writer, b'x')\n"
+            f"while os.listdir('{self.folder.name}') == []: time.sleep(.02)\n")
+        self.assertRegex(process.stdout.readline(), r"process \d+ cannot be killed .*: the lock is kept until it ends$")
+        self.assertEqual(self.server("EXISTS", "a"), 1)
+        self.go()
+        self.assertEqual(process.wait(60), 3)
+        self.assertFree("a")
 
     def test_signals_before_exec(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
