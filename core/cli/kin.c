@@ -22,6 +22,7 @@
 struct process {
     pid_t pid;
     pid_t parent;
+    pid_t group;
     unsigned long long start; /* with the pid, an identity */
     bool is_dead;             /* a zombie */
     bool is_kin;
@@ -32,7 +33,7 @@ static bool read_process(pid_t pid, struct process *out)
     char path[32];
     char text[1024];
     char state;
-    int parent;
+    int parent, group;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -43,11 +44,12 @@ static bool read_process(pid_t pid, struct process *out)
     char *rest = strrchr(text, ')'); /* a program's name may contain anything */
     *out = (struct process){.pid = pid};
     if (!rest || sscanf(rest + 1,
-                        " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                        " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
                         "%*d %llu",
-                        &state, &parent, &out->start) != 3)
+                        &state, &parent, &group, &out->start) != 4)
         return false;
     out->parent = parent;
+    out->group = group;
     out->is_dead = state == 'Z' || state == 'X';
     return true;
 }
@@ -197,6 +199,28 @@ int kin_signal(int sig, pid_t *out_deaf)
     int living = signal_kin(sig, out_deaf);
     take_spare();
     return living;
+}
+
+static bool find_others(pid_t group)
+{
+    size_t n = 0;
+    struct process *all = read_all(&n);
+    bool found = false;
+    if (all)
+        mark_kin(all, n);
+    for (size_t i = 0; all && i < n; i++)
+        found = found || (all[i].group == group && !all[i].is_kin && !all[i].is_dead &&
+                          all[i].pid != getpid());
+    free(all);
+    return found;
+}
+
+bool kin_is_others(pid_t group)
+{
+    free_spare();
+    bool found = find_others(group);
+    take_spare();
+    return found;
 }
 
 void kin_end(void)

@@ -6,6 +6,7 @@
 #ifndef SNIB_KIN_H
 #define SNIB_KIN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* kin_adopt - become the reaper of all future descendants. */
@@ -17,6 +18,10 @@ void kin_adopt(void);
  * out_deaf  a descendant that may not be signalled (it has other privileges), else 0; may be NULL.
  * Returns the number of living descendants, or -1 when /proc cannot be read or is of another process namespace. */
 int kin_signal(int sig, pid_t *out_deaf);
+
+/* kin_is_others - whether a living process that is no descendant is in this process group, which is not the caller's own;
+ * false when /proc cannot be read. */
+bool kin_is_others(pid_t group);
 
 /* kin_end - kill all descendants and wait until none is left. */
 void kin_end(void);

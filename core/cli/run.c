@@ -20,8 +20,8 @@
  *   sees the job stop, whatever else is in it: a script that called snib, a pipeline, or another
  *   snib, whose COMMAND this one is.
  * - What the keys end COMMAND by ends snib's whole group.
- * - When COMMAND has ended, the terminal is taken back from whatever group has it, with the modes
- *   that it had if COMMAND was killed.
+ * - When COMMAND has ended, the terminal is taken back from whatever group of its descendants has
+ *   it, with the modes that it had if COMMAND was killed.
  *
  * While the terminal is not lent, the whole group gets the keys' signals anyway, and what stops
  * COMMAND stops only snib; except a request for the terminal in the background, for which the kernel
@@ -32,6 +32,7 @@
  * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP.
  */
 #include "guard.h"
+#include "kin.h"
 #include "signals.h"
 #include "take.h"
 
@@ -89,19 +90,28 @@ static void lend_terminal(struct run *run)
     run->is_lent = tcsetpgrp(run->terminal, run->group) == 0;
 }
 
+/* Whether the terminal that was lent is a shell's by now, which took it when the script that called snib was killed.  But
+ * COMMAND may have passed it on to a group of its own, as a shell does. */
+static bool is_taken_away(const struct run *run)
+{
+    pid_t now = tcgetpgrp(run->terminal);
+    return now > 0 && now != run->group && now != getpgrp() && kin_is_others(now);
+}
+
 /* Whether COMMAND has it: it was lent, or taken without asking, as by a program that ignores SIGTTOU. */
 static bool has_terminal(const struct run *run)
 {
-    return run->is_lent ||
-           (run->terminal >= 0 && run->group > 0 && tcgetpgrp(run->terminal) == run->group);
+    if (run->is_lent)
+        return !is_taken_away(run);
+    return run->terminal >= 0 && run->group > 0 && tcgetpgrp(run->terminal) == run->group;
 }
 
-/* COMMAND may have passed it on to a group of its own, as a shell does. */
 static void take_terminal_back(struct run *run, bool is_killed)
 {
-    if (!has_terminal(run))
-        return;
+    bool has = has_terminal(run);
     run->is_lent = false;
+    if (!has)
+        return;
     tcsetpgrp(run->terminal, getpgrp());
     if (is_killed) /* so it could not restore them */
         tcsetattr(run->terminal, TCSANOW, &run->modes);

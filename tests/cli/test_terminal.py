@@ -399,6 +399,21 @@ class JobControl(CommandCase):
         terminal.expect("none")
         terminal.expect("code 0")
 
+    def test_terminal_that_the_shell_has_taken(self):
+        """The script that called snib is killed while COMMAND has the terminal: it is not taken back from the shell, which
+        could never read again."""
+        command = self.python("import os, time\nprint('got', input(), flush=True)\n"
+                              "while os.tcgetpgrp(0) == os.getpgrp(): time.sleep(.02)\nos.read(0, 1)\n")
+        terminal = self.on_terminal(f"sh -c '{SNIB} run a -- {command}; :'; echo killed; read line; echo after $line")
+        terminal.write(b"one\n")
+        terminal.expect("got one")
+        os.kill(children(terminal.pid)[0], signal.SIGKILL)
+        terminal.expect("killed")
+        self.assertFree("a") # COMMAND asked for the terminal, and nobody could give it
+        self.assertTrue(terminal.belongs_to("bash"))
+        terminal.write(b"two\n")
+        terminal.expect("after two")
+
     def test_modes_that_a_command_sets(self):
         """They stay if it ends by itself, as with stty."""
         terminal = self.on_terminal(f"{SNIB} run a -- stty -echo; echo code $?; read line", job_control=False)
