@@ -183,11 +183,17 @@ void take_lose(struct take *take, const char *why)
     cli_tell(take->cli, "lost", text);
 }
 
+/* The same, as an error says it. */
+static void lose_by(struct take *take, const snib_error *err)
+{
+    take_lose(take, err->reason ? snib_reason_text(err->reason) : err->text);
+}
+
 void take_check(struct take *take)
 {
     snib_error err;
     if (take->hold && snib_hold_check(take->hold, &err) == SNIB_LOST)
-        take_lose(take, err.text);
+        lose_by(take, &err);
 }
 
 static bool asks_to_end(int signals)
@@ -232,8 +238,10 @@ int take_release(struct take *take, int signals, snib_error *err)
     int result = snib_hold_check(take->hold, err);
     if (result == SNIB_OK)
         result = release(take, signals, err);
+    if (result == SNIB_EWRONGTYPE) /* another program has overwritten the lock */
+        result = SNIB_LOST;
     if (result == SNIB_LOST)
-        take_lose(take, err->text);
+        lose_by(take, err);
     return result;
 }
 

@@ -152,7 +152,16 @@ class Cli(CommandCase):
         process = self.hold("a", script=f"echo ready; {self.until_go()}")
         self.server("DEL", "a")
         self.go()
-        self.assertEqual(self.end(process)[0], LOST)
+        self.assertEqual(self.end(process), (LOST, "snib: lock lost while the command ran: deleted\n"))
+
+    def test_lock_that_another_program_has_overwritten(self):
+        process = self.hold("a", script=f"echo ready; {self.until_go()}")
+        self.server("SET", "a", "data")
+        self.go()
+        code, text = self.end(process)
+        self.assertEqual((code, text.count("\n")), (LOST, 1))
+        self.assertIn("lock lost while the command ran: ", text)
+        self.assertEqual(self.server("GET", "a"), "data")
 
     # ---- signals ---------------------------------------------------------------------------------
 

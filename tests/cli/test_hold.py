@@ -133,9 +133,13 @@ class Hold(CommandCase):
         process = self.held("a")
         self.server("DEL", "a")
         process.terminate()
+        self.assertEqual(self.end(process), (LOST, "snib: lock lost: deleted\n"))
+        process = self.held("a")
+        self.server("SET", "a", "data")
+        process.terminate()
         code, text = self.end(process)
-        self.assertEqual(code, LOST)
-        self.assertIn("lost", text)
+        self.assertEqual((code, text.count("\n")), (LOST, 1))
+        self.assertIn("lock lost: ", text)
 
     def test_release_that_is_not_confirmed(self):
         other = Server()
