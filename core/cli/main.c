@@ -325,10 +325,10 @@ static int take_kind(int id, struct cli *cli)
 /* Take one more URL.  Returns 0, or an exit code after reporting the error. */
 static int take_url(const char *value, struct cli *cli)
 {
+    static const char too_many[] = "a quorum has at most 15 servers, so this --url is too many: ";
     if (cli->urls_n == CLI_URLS_MAX) {
         char *address = cli_address(value);
-        int code = cli_usage(
-            cli, "a quorum has at most 15 servers, so this --url is too many: ", address);
+        int code = cli_usage(cli, too_many, address);
         free(address);
         return code;
     }

@@ -42,7 +42,8 @@ int replace_file(const char *path, const char *text, size_t n)
     char *name; /* hidden, and without the suffix by which readers find files */
     if (asprintf(&name, "%.*s.snib-XXXXXX", folder_n, path) < 0)
         return -1;
-    signal(SIGXFSZ, SIG_IGN); /* beyond its limit a write fails; to end there would leave the new file */
+    /* Beyond a limit of the size of files a write fails; to end there would leave the new file. */
+    signal(SIGXFSZ, SIG_IGN);
     int fd = mkostemp(name, 0);
     int error = fd < 0 ? errno : fill(fd, text, n);
     if (fd >= 0 && close(fd) != 0 && !error)
