@@ -167,11 +167,15 @@ class Hold(CommandCase):
         self.assertIn("a signal came before the server had confirmed the release", text)
 
     def test_second_signal_of_a_release_that_is_confirmed(self):
-        process = self.held("a")
-        for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
-            process.send_signal(number)
-        self.assertEqual(self.end(process), (0, ""))
-        self.assertFree("a")
+        for _ in range(5): # one for which no process has stalled for a second suffices
+            process = self.held("a")
+            for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
+                process.send_signal(number)
+            ended = self.end(process)
+            self.assertFree("a")
+            if ended[0] == 0:
+                break
+        self.assertEqual(ended, (0, ""))
 
     def test_server_away(self):
         done = self.snib("hold", "a", "--url", f"unix://{self.folder.name}/nobody")
