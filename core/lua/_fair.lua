@@ -157,12 +157,6 @@ end
 -- The message is "<number>:<token>:<first lease>:<now>".
 local function grant(channel, mine)
     local waiter, at = purge(), 0
-    if waiter and not ours(waiter) then
-        mend()
-        redis.call('persist', KEYS[2])
-        redis.call('persist', KEYS[3])
-        redis.pcall('publish', channel .. ':' .. waiter, '0')
-    end
     while waiter and ours(waiter) do
         -- A refused counter must not fail the release of another owner; the waiter gets the error when it asks.
         local token = '0'
@@ -189,7 +183,13 @@ local function grant(channel, mine)
         at = at + 1
         waiter = redis.call('lindex', KEYS[2], at)
     end
-    if redis.call('exists', KEYS[2]) == 0 then
+    if waiter then
+        -- Behind Snib waiters that are dead it is notified too, and then asks until their places end.
+        mend()
+        redis.call('persist', KEYS[2])
+        redis.call('persist', KEYS[3])
+        redis.pcall('publish', channel .. ':' .. waiter, '0')
+    elseif redis.call('exists', KEYS[2]) == 0 then
         redis.call('del', KEYS[4])
     end
 end

@@ -14,7 +14,7 @@ from versions import JAVA_WAITS, SNIB_WAITS
 
 import snib
 from conftest import Cell, SharedServer
-from support import eventually
+from support import Program, eventually
 
 # ---- Turns ---------------------------------------------------------------------------------------
 
@@ -141,6 +141,35 @@ def test_fair_place_of_an_interrupted_thread(
         assert len(queue(server, name)) == 2
         hold.release()
         taker.get().release()
+
+
+WAIT_IN_LINE = """
+client = snib.connect(URL)
+say("here")
+client.fair_lock(sys.argv[2]).acquire()
+"""
+
+
+def test_fair_place_of_a_dead_process_of_ours(
+    java: JavaClient, server: SharedServer, client: snib.Client, name: str
+) -> None:
+    """A Redisson waiter behind it is notified of the release, too.  It would otherwise sleep until the lease that it saw
+    has ended."""
+    hold = client.fair_lock(name, lease=600.0).hold()
+    dying = Program(WAIT_IN_LINE, server.url, name)
+    try:
+        assert dying.hear() == "here"
+        eventually(lambda: len(queue(server, name)) == 1)
+        theirs = java.object("fair", name)
+        waiter = java_joins(server, name, theirs)
+    finally:
+        dying.process.kill()
+        dying.process.communicate()
+    channel = f"redisson_lock__channel:{{{name}}}"
+    eventually(lambda: not [one for one in server.admin.pubsub_channels(f"{channel}:*") if java.uuid not in one])
+    hold.release()
+    waiter.get(60)
+    theirs("unlock")
 
 
 # ---- Read and write ------------------------------------------------------------------------------

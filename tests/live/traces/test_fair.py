@@ -336,3 +336,23 @@ def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
     assert run.heard() == []
     assert "k" not in run.state()
     assert acquire(run, B) == "0"
+
+
+def test_a_stranger_behind_the_dead_is_told(run: Scripts) -> None:
+    """It would otherwise sleep until the lease that it saw has ended.  It takes the lock as soon as their places end."""
+    acquire(run, A)
+    for dead in (B, C):
+        run.ears.unsubscribe(f"{MUTEX}:{dead[:36]}")
+        run.ears.get_message(timeout=5)
+        acquire(run, dead)
+    stranger_waits(run, 60000)
+    assert release(run, A)[:2] == [1, 0]
+    assert run.heard() == [(f"{MUTEX}:{JAVA}", "0")]
+    assert run.state()[QUEUE] == [B, C, JAVA], "they may only be about to subscribe"
+    assert patience(run, C) <= 4000
+    run.redis.pexpire(QUEUE, 1000)
+    run.redis.hset(BEATS, B[:36], int(now(run)) - 3000)
+    acquire(run, D, queue=0)
+    assert run.heard() == [(f"{MUTEX}:{JAVA}", "0")], "as by whoever finds the lock free"
+    assert run.state()[QUEUE] == [C, JAVA]
+    assert run.redis.pttl(QUEUE) == -1

@@ -218,6 +218,13 @@ MUTANTS = [
         "traces/test_fair.py a_queue_that_is_gone",
     ),
     Mutant(
+        "a stranger behind dead waiters of ours is not told of the release",
+        "lua/_fair.lua",
+        "    if waiter then\n        -- Behind",
+        "    if waiter and at == 0 then\n        -- Behind",
+        "traces/test_fair.py a_stranger_behind_the_dead",
+    ),
+    Mutant(
         "the dead are waited for",
         "lua/_fair.lua",
         "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500,",
