@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "259994309d1e7180"
+#define SNIB_BUILD_ID "f43b645f4333b184"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2350,11 +2350,17 @@ struct snib__op {
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
-    struct {                         /* fair: what is known of its place */
-        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
-        snib__time seen_at;          /* ... and when the request was sent to which that was said */
-        int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
-    } fair;
+    union {
+        struct {                         /* fair: what is known of its place */
+            int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
+            snib__time seen_at;          /* ... and when the request was sent to which that was said */
+            int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
+        } fair;
+        struct {              /* WRITE: how long new readers wait, as its last attempt has told the server */
+            uint32_t ms;      /* 0: they do not */
+            snib__time until; /* SNIB__NEVER: until an attempt says otherwise */
+        } mark;
+    };
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
@@ -15597,7 +15603,7 @@ struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *g
 void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
 void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
-bool snib__waitq_marks(const struct snib__waitq *waitq);
+void snib__waitq_mark(struct snib__op *op, snib__time now);
 void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now);
 void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
@@ -29664,6 +29670,7 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->phase = SNIB__TRYING;
     hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
+    snib__waitq_mark(hold->op, now);
     if (gate->waitq) {
         gate->waitq->hint = false;
         if (snib__chan_on(gate->waitq))
@@ -29736,6 +29743,19 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
+/* Whether the server keeps new readers out for as long as a writer will wait that comes now, or need not. */
+static bool sole_is_marked(const struct snib__gate *gate, const struct snib__op *op)
+{
+    bool prefers =
+        gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
+    if (!prefers || op->once || (gate->active && gate->active->phase == SNIB__HELD))
+        return true;
+    const struct snib__op *last = gate->waitq ? gate->waitq->head : NULL;
+    if (gate->active)
+        last = gate->active->op;
+    return last && last->mark.until >= op->deadline;
+}
+
 /* One of those that wait has asked for preference, which the next attempt tells the server: that is due. */
 static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -29758,14 +29778,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
                (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
-    bool marked = op->once || snib__waitq_marks(gate->waitq) ||
-                  (gate->active && (gate->active->options & SNIB_LOCK_PREFER_WRITER));
+    bool marked = sole_is_marked(gate, op);
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
         gate->waitq->overdue = true;
-    if (!op->done && !marked && snib__waitq_marks(gate->waitq))
+    if (!op->done && !marked)
         sole_mark(e, gate, now);
     if (gives_way)
         snib__sole_advance(e, gate, now);
@@ -30365,7 +30384,8 @@ void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
-#define WAIT_MARKED (4000 * SNIB__MS) /* keeps the mark of a preferred writer alive, see write.c */
+#define WAIT_MARK (5000 * SNIB__MS)   /* the longest life of a preferred writer's mark, see write.c */
+#define WAIT_MARKED (4000 * SNIB__MS) /* keeps it alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
@@ -30533,14 +30553,39 @@ void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__tim
     e->idle_tail = waitq;
 }
 
-/* A writer that waits here, perhaps behind others, asked for preference over readers. */
-bool snib__waitq_marks(const struct snib__waitq *waitq)
+/* Until when new readers should wait behind an operation: while it waits, if it asked for preference over them.  A single
+ * try does not wait. */
+static snib__time wait_preferred(const struct snib__op *op)
 {
-    bool writers = waitq && waitq->gate->kind->kind == SNIB_WRITE;
+    bool writes = op->gate->kind->kind == SNIB_WRITE;
+    bool prefers = writes && (op->hold->options & SNIB_LOCK_PREFER_WRITER) && !op->once;
+    return prefers ? op->deadline : 0;
+}
+
+/* A writer that waits here, perhaps behind others, asked for preference over readers. */
+static bool wait_marks(const struct snib__waitq *waitq)
+{
+    bool writers = waitq->gate->kind->kind == SNIB_WRITE;
     const struct snib__op *op = writers ? waitq->head : NULL;
-    while (op && !(op->hold->options & SNIB_LOCK_PREFER_WRITER))
+    while (op && wait_preferred(op) == 0)
         op = op->next;
     return op != NULL;
+}
+
+/* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
+ * wait behind it. */
+void snib__waitq_mark(struct snib__op *op, snib__time now)
+{
+    if (op->gate->kind->kind != SNIB_WRITE)
+        return;
+    const struct snib__op *next = op->gate->waitq ? op->gate->waitq->head : NULL;
+    snib__time most = now + WAIT_MARK, until = wait_preferred(op);
+    for (; next && until < most; next = next->next)
+        until = wait_preferred(next) > until ? wait_preferred(next) : until;
+    until = until <= now ? 0 : until;
+    op->mark.until = until >= most ? SNIB__NEVER : until;
+    until = until >= most ? most : until;
+    op->mark.ms = until ? (uint32_t)((until - now + SNIB__MS - 1) / SNIB__MS) : 0;
 }
 
 /* ---- waking ---- */
@@ -30605,7 +30650,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
-    cap = cap > WAIT_MARKED && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;
+    cap = cap > WAIT_MARKED && wait_marks(waitq) ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;
@@ -33022,17 +33067,15 @@ const struct snib__lock_kind snib__spin = {
  * Channel   the readers', message "1" at every release that leaves the process
  */
 
-#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see WAIT_MARKED in waitq.c */
-
 static bool write_fenced(const struct snib__hold *hold)
 {
     return (hold->options & SNIB_LOCK_FENCED) != 0;
 }
 
-/* It asked for preference over readers, or one that waits behind it here. */
-static bool write_marks(const struct snib__hold *hold)
+/* For how many ms new readers wait, because it asked for preference, or one that waits behind it here. */
+static int64_t write_mark(const struct snib__hold *hold)
 {
-    return (hold->options & SNIB_LOCK_PREFER_WRITER) || snib__waitq_marks(hold->gate->waitq);
+    return hold->op ? hold->op->mark.ms : 0;
 }
 
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
@@ -33044,7 +33087,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, write_marks(hold) ? WRITE_MARK_MS : 0) < 0)
+        snib__resp_arg_int(out, write_mark(hold)) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }

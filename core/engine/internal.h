@@ -720,7 +720,7 @@ struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *g
 void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
 void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
 void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
-bool snib__waitq_marks(const struct snib__waitq *waitq);
+void snib__waitq_mark(struct snib__op *op, snib__time now);
 void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now);
 void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);

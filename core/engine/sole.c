@@ -20,6 +20,7 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->phase = SNIB__TRYING;
     hold->op->stage = SNIB__STAGE_TRYING;
     hold->flags &= (uint16_t)~SNIB__AWAKE;
+    snib__waitq_mark(hold->op, now);
     if (gate->waitq) {
         gate->waitq->hint = false;
         if (snib__chan_on(gate->waitq))
@@ -92,6 +93,19 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
     return settling && (op->once || now - gate->waitq->settling_since >= e->config.try_timeout);
 }
 
+/* Whether the server keeps new readers out for as long as a writer will wait that comes now, or need not. */
+static bool sole_is_marked(const struct snib__gate *gate, const struct snib__op *op)
+{
+    bool prefers =
+        gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
+    if (!prefers || op->once || (gate->active && gate->active->phase == SNIB__HELD))
+        return true;
+    const struct snib__op *last = gate->waitq ? gate->waitq->head : NULL;
+    if (gate->active)
+        last = gate->active->op;
+    return last && last->mark.until >= op->deadline;
+}
+
 /* One of those that wait has asked for preference, which the next attempt tells the server: that is due. */
 static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -114,14 +128,13 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     }
     op->told = (gate->active && gate->active->phase == SNIB__HELD) ||
                (gate->waitq && gate->waitq->head && snib__op_told(gate->waitq->head));
-    bool marked = op->once || snib__waitq_marks(gate->waitq) ||
-                  (gate->active && (gate->active->options & SNIB_LOCK_PREFER_WRITER));
+    bool marked = sole_is_marked(gate, op);
     snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (!op->done && op->once)
         gate->waitq->overdue = true;
-    if (!op->done && !marked && snib__waitq_marks(gate->waitq))
+    if (!op->done && !marked)
         sole_mark(e, gate, now);
     if (gives_way)
         snib__sole_advance(e, gate, now);

@@ -16,7 +16,8 @@
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
-#define WAIT_MARKED (4000 * SNIB__MS) /* keeps the mark of a preferred writer alive, see write.c */
+#define WAIT_MARK (5000 * SNIB__MS)   /* the longest life of a preferred writer's mark, see write.c */
+#define WAIT_MARKED (4000 * SNIB__MS) /* keeps it alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
@@ -184,14 +185,39 @@ void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__tim
     e->idle_tail = waitq;
 }
 
-/* A writer that waits here, perhaps behind others, asked for preference over readers. */
-bool snib__waitq_marks(const struct snib__waitq *waitq)
+/* Until when new readers should wait behind an operation: while it waits, if it asked for preference over them.  A single
+ * try does not wait. */
+static snib__time wait_preferred(const struct snib__op *op)
 {
-    bool writers = waitq && waitq->gate->kind->kind == SNIB_WRITE;
+    bool writes = op->gate->kind->kind == SNIB_WRITE;
+    bool prefers = writes && (op->hold->options & SNIB_LOCK_PREFER_WRITER) && !op->once;
+    return prefers ? op->deadline : 0;
+}
+
+/* A writer that waits here, perhaps behind others, asked for preference over readers. */
+static bool wait_marks(const struct snib__waitq *waitq)
+{
+    bool writers = waitq->gate->kind->kind == SNIB_WRITE;
     const struct snib__op *op = writers ? waitq->head : NULL;
-    while (op && !(op->hold->options & SNIB_LOCK_PREFER_WRITER))
+    while (op && wait_preferred(op) == 0)
         op = op->next;
     return op != NULL;
+}
+
+/* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
+ * wait behind it. */
+void snib__waitq_mark(struct snib__op *op, snib__time now)
+{
+    if (op->gate->kind->kind != SNIB_WRITE)
+        return;
+    const struct snib__op *next = op->gate->waitq ? op->gate->waitq->head : NULL;
+    snib__time most = now + WAIT_MARK, until = wait_preferred(op);
+    for (; next && until < most; next = next->next)
+        until = wait_preferred(next) > until ? wait_preferred(next) : until;
+    until = until <= now ? 0 : until;
+    op->mark.until = until >= most ? SNIB__NEVER : until;
+    until = until >= most ? most : until;
+    op->mark.ms = until ? (uint32_t)((until - now + SNIB__MS - 1) / SNIB__MS) : 0;
 }
 
 /* ---- waking ---- */
@@ -256,7 +282,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
     snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
                      : foreign                        ? WAIT_FOREIGN
                                                       : e->config.recheck;
-    cap = cap > WAIT_MARKED && snib__waitq_marks(waitq) ? WAIT_MARKED : cap;
+    cap = cap > WAIT_MARKED && wait_marks(waitq) ? WAIT_MARKED : cap;
     snib__time sleep = cap - snib__engine_random(e, cap / 4);
     if (kind->traits & SNIB__POLLS) {
         snib__time pause = (snib__time)SNIB__MS << waitq->brief;

@@ -8,17 +8,15 @@
 #include "locks/rw.h"
 #include "net/script.h"
 
-#define WRITE_MARK_MS 5000 /* a waiting writer asks again before this, see WAIT_MARKED in waitq.c */
-
 static bool write_fenced(const struct snib__hold *hold)
 {
     return (hold->options & SNIB_LOCK_FENCED) != 0;
 }
 
-/* It asked for preference over readers, or one that waits behind it here. */
-static bool write_marks(const struct snib__hold *hold)
+/* For how many ms new readers wait, because it asked for preference, or one that waits behind it here. */
+static int64_t write_mark(const struct snib__hold *hold)
 {
-    return (hold->options & SNIB_LOCK_PREFER_WRITER) || snib__waitq_marks(hold->gate->waitq);
+    return hold->op ? hold->op->mark.ms : 0;
 }
 
 static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
@@ -30,7 +28,7 @@ static int write_acquire(struct snib__buf *out, const struct snib__engine *engin
         snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
         (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
         snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
-        snib__resp_arg_int(out, write_marks(hold) ? WRITE_MARK_MS : 0) < 0)
+        snib__resp_arg_int(out, write_mark(hold)) < 0)
         return -1;
     return SNIB__SCRIPT_WRITE_ACQUIRE;
 }

@@ -412,6 +412,24 @@ def test_a_preferred_writer_goes_before_new_readers(
     there.read.release()
 
 
+def test_readers_do_not_wait_behind_a_writer_that_does_not_wait(
+    server: Server, client: snib.Client, other: snib.Client
+) -> None:
+    here, there = client.rwlock("try", prefer_writer=True), other.rwlock("try")
+    mark = "snib_writer_waits:{try}"
+    with client.rwlock("try").read:
+        assert not other.rwlock("try", prefer_writer=True).write.acquire(blocking=False)
+        assert not server.admin.exists(mark)
+        assert free(there.read)
+        thread = threading.Thread(target=lambda: here.write.acquire(timeout=3.0))
+        thread.start()
+        eventually(lambda: server.admin.exists(mark))
+        assert server.admin.pttl(mark) <= 3000
+        thread.join()
+        assert there.read.acquire(timeout=PATIENCE)
+        there.read.release()
+
+
 def test_a_rwlock_is_a_pair(client: snib.Client) -> None:
     rwlock = client.rwlock("pair")
     assert repr(rwlock) == "<snib.RWLock 'pair'>"

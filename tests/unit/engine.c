@@ -482,15 +482,24 @@ static void mark_is_renewed(void **state)
     }
 }
 
-/* Whether the oldest request would keep new readers out. */
-static bool marks_readers_out(struct snib__engine *engine)
+/* For how many ms the oldest request, of a writer, would keep new readers out: its last argument. */
+static long marks_ms(struct snib__engine *engine)
 {
     struct snib__buf *out = snib__link_output(&engine->home->links[SNIB__COMMAND]);
     size_t n = snib__buf_size(out);
-    bool marks = memmem(out->data + out->head, n, "$4\r\n5000\r\n", 10) != NULL;
+    const char *at = out->data + out->head, *word = memrchr(at, '\n', n - 2);
     assert_int_equal(on_the_way(engine), 1);
+    assert_non_null(word);
+    long ms = strtol(word + 1, NULL, 10);
     snib__buf_consume(out, n);
-    return marks;
+    return ms;
+}
+
+static bool marks_readers_out(struct snib__engine *engine)
+{
+    long ms = marks_ms(engine);
+    assert_true(ms == 0 || ms == 5000);
+    return ms > 0;
 }
 
 /* A preferred writer that waits behind one that is not does not wait for that one to ask: new readers are kept out at once,
@@ -527,6 +536,56 @@ static void mark_of_one_behind(void **state)
         assert_true(marks_readers_out(engine));
         snib__engine_free(engine);
     }
+}
+
+/* New readers wait while a preferred writer waits: not behind a single try, and no longer than it waits, unless another
+ * one waits for longer. */
+static void mark_ends_with_the_wait(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    int32_t code;
+    struct snib__acquire how = {.wait = 0, .options = SNIB_LOCK_PREFER_WRITER};
+    struct snib__gate *write = gate(engine, SNIB_WRITE, "w");
+    engine->config.recheck = 60 * SECOND;
+    struct snib__op *op = snib__engine_acquire(engine, write, &how, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    assert_false(marks_readers_out(engine));
+    answer(engine, ":3600000\r\n");
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_BUSY);
+    snib__op_free(engine, op);
+
+    how.wait = SECOND;
+    struct snib__op *brief = snib__engine_acquire(engine, write, &how, now, &code);
+    assert_int_equal(marks_ms(engine), 1000);
+    now += 400 * SNIB__MS;
+    answer(engine, ":3600000\r\n");
+    connect_pubsub(engine);
+    say_on_channel(engine, write, NULL);
+    answer_own(engine);
+    assert_int_equal(marks_ms(engine), 600);
+    answer(engine, ":3600000\r\n");
+    how.wait = SECOND / 2;
+    op = snib__engine_acquire(engine, write, &how, now, &code);
+    assert_int_equal(on_the_way(engine), 0); /* it waits for less */
+    how.wait = SECOND;
+    struct snib__op *later = snib__engine_acquire(engine, write, &how, now, &code);
+    assert_int_equal(marks_ms(engine), 1000);
+    answer(engine, ":3600000\r\n");
+    now += 700 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_ptr_equal(snib__engine_take_done(engine), brief);
+    snib__op_free(engine, op);
+    snib__op_free(engine, brief);
+    assert_int_equal(on_the_way(engine), 0);
+    how.wait = SNIB__NEVER;
+    snib__engine_acquire(engine, write, &how, now, &code);
+    assert_true(marks_readers_out(engine));
+    assert_false(later->done);
+    snib__engine_free(engine);
 }
 
 /* Waiters may fill the limit, but they wait for a release: that is never refused, and neither is an extension. */
@@ -628,6 +687,7 @@ int main(void)
         cmocka_unit_test(owner_that_waits_twice),
         cmocka_unit_test(mark_is_renewed),
         cmocka_unit_test(mark_of_one_behind),
+        cmocka_unit_test(mark_ends_with_the_wait),
         cmocka_unit_test(endless_lease),
         cmocka_unit_test(next_waiter_wants_less),
     };
