@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f43b645f4333b184"
+#define SNIB_BUILD_ID "a603f691931bbe30"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16696,7 +16696,8 @@ static const struct snib__script_text {
      "return { redis.call('get', KEYS[2]) }\n",
      740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
     {"latch_acquire",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -16704,11 +16705,11 @@ static const struct snib__script_text {
      "    return -1\n"
      "end\n"
      "return nil\n",
-     193, "e14822b6d11b534d6d17d4175d8ec77a8bafc45b"},
+     247, "4b02b708478cb907ce1cfc33cff3087dc2e54dff"},
     {"latch_count",
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -16733,10 +16734,10 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     604, "072b7751b56e3554edf39249ac18015513f9d124"},
+     645, "5ba2edbe26e4f3723fbfa513dd778f2521da3d92"},
     {"latch_force",
      "local text = redis.call('get', KEYS[1])\n"
-     "if text and not tonumber(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -16745,15 +16746,16 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     288, "399271636fa0b85e0881559c3d7df83a801df38f"},
+     303, "556fe9d32b091e04b172618c71a273d1af07c21c"},
     {"latch_info",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     276, "cf6fee0b3b39622d4007649eb2902fe9aaf0b5bf"},
+     330, "db3c809be14baa9072dd96fed60ff58436df7390"},
     {"list",
      "local function owned(key)\n"
      "    if redis.call('hlen', key) > 1000 then\n"
@@ -17121,7 +17123,7 @@ static const struct snib__script_text {
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17173,14 +17175,14 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1800, "29be1a063cadef7706c6ddd38cd89bb8a716fe39"},
+     1841, "0474cecda695acd621fa6df9443332c4e9203e8a"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17213,19 +17215,20 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1313, "fd27bd1b393c885b0b5b59cda8f299d408d79137"},
+     1354, "d72fa4c64780afed406394c6838278115bc18f56"},
     {"permits_force",
      "local text = redis.call('get', KEYS[1])\n"
      "redis.call('zcard', KEYS[2])\n"
-     "if text and not tonumber(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     242, "97b5453ee45b9ba666515a579ee0c1f959b05bbe"},
+     257, "af5ae97d0cdbbca7d62676054b1d10a35794c5d0"},
     {"permits_info",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17238,7 +17241,7 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     628, "74461a51a2041ef24a065972c7eb3be20420b65f"},
+     682, "67b4f7b67a8411f92d7f93c9d6346ae7e9cef069"},
     {"permits_release",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17532,7 +17535,8 @@ static const struct snib__script_text {
      "return lost\n",
      933, "777dd295253b7703b5c2cb071c05dc1f2cf360a7"},
     {"semaphore_acquire",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17541,12 +17545,12 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     252, "c4a8ffdf70a69c519475a4748fbac836821392fd"},
+     306, "a6aa4990eb2e7cc1c937e8aefd9225a5f42cb6f0"},
     {"semaphore_count",
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17573,25 +17577,26 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     868, "72e7c83356fa308a9ec7d4db9d0c11f611bd1456"},
+     909, "2a401bafd0052fab2c3f2d79932d6df17cd74218"},
     {"semaphore_force",
      "local text = redis.call('get', KEYS[1])\n"
-     "if text and not tonumber(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     186, "af12a2ef7e135329416d80f3dd9da15523bb5b45"},
+     201, "52103171f05a283a888a486ac9df2c560655ff61"},
     {"semaphore_info",
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     307, "77414501b8f5b36f058a3a8552c895d0f557942d"},
+     348, "7d85bcb26b23e4e0675dc3a9074fe5c0fac7dbb6"},
     {"semaphore_release",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17602,7 +17607,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     496, "40855a4a1fcc738a8e810e5e463f85419ef86267"},
+     550, "768e5b2175964efd6d515d9b779b8d93b53f5754"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -18533,7 +18538,7 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"latch_count",
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -18558,10 +18563,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     606, "00fb1f207352dc7cd81a7fddee5b6a0c7d3fd38c"},
+     647, "0000bf5f2e0d31e60b5292d9af3a2f07e79f99f1"},
     {"latch_force",
      "local text = redis.call('get', KEYS[1])\n"
-     "if text and not tonumber(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -18570,15 +18575,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     290, "04561f8107a0940d816a7b2e2c13247a9fba2d41"},
+     305, "7bd41ed3f241ad9e05b578a7f3e621bfb3b6aa4b"},
     {"latch_info",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     281, "632dab88eb5e325bc6fc18926f889cd3f3e98ff4"},
+     335, "b3ca0f12d7b302c86d9f40eb655806f9e373c839"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -18699,7 +18705,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -18751,14 +18757,14 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1801, "7284ebe63780ffd5e89c907c9a8584d1c1062428"},
+     1842, "68cdaa1e21f4842f6d24a9559ad7127d53e8a6a5"},
     {"permits_count",
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -18791,12 +18797,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1314, "3507a6d07486cc5e689b0d3e3c1d2d24999da58d"},
+     1355, "73f47fff25f8415e6109c31368febb573ddf3dd3"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -18809,7 +18816,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     633, "8fe26094c22c7e9a2498c382e479cbf3edc081c2"},
+     687, "83d83e3b0b863f04d8f329a970ba22086ead2ad7"},
     {"permits_release",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18950,7 +18957,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -18977,19 +18984,20 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     869, "4d4531c7fb7de1e3efa0aaa3882fef478abcddf0"},
+     910, "23c276442641cecd21c1e1971f33770e5314d0f7"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     312, "85e29abb0221db5912d4f289cca261d31032fc26"},
+     353, "8046a2381b8bca8d0de2a57d9b5bfc6a490f96b0"},
     {"semaphore_release",
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -19000,7 +19008,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     497, "d9e1049b6ce756217c15b3a8c0f681f2f64d10b2"},
+     551, "bbfb0a043dfc34f139c3e279d0fc5700391c2562"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -19882,7 +19890,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -19907,7 +19915,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     913, "4bd02c39598673534f84a85cec964d0f3dd579d8"},
+     954, "1abec96eb6618baa8f46b1bedb2b965d6f12cf8e"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19918,7 +19926,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "if text and not tonumber(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -19927,7 +19935,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     597, "2e025b01a1f9d4837da2889dc698c0563dbfbf62"},
+     612, "50e28e8104a02bd59a8dffb9f83c42c9836cb01f"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19937,13 +19945,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     618, "32fa0c069f9e2e4172060252476391a238d630d6"},
+     672, "4ad99bd3ea964a7c551ece93467c9f1f181d22cc"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -20112,7 +20121,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20164,7 +20173,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2123, "3214f5a5af61b7a26b2ca2bbc926518dc045db7a"},
+     2164, "699f1c9dd96752db04123ba0ae6fc6900cdadd00"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20179,7 +20188,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20212,7 +20221,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1636, "ecf7f64a260694abfbff4708f4584c99c0192e37"},
+     1677, "1ee026e8e1b2ecccca25239bb68d742dda7df21b"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -20225,7 +20234,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20238,7 +20248,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     970, "41572d16fe53df59511ed8499eb9e80917debf99"},
+     1024, "5c807f0e03866a8ac5a9d02311d7135b22014a1f"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20443,7 +20453,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -20470,7 +20480,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1191, "ff1293538d3421253240de3cffbc706e3ab84460"},
+     1232, "0cd9635b6d3d3e893b8ac4c1fc2ccfb99d63b473"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -20482,13 +20492,13 @@ static const struct snib__script_text snib__script_both[] = {
      "    return math.max(classic, sharded)\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = tonumber(text or 0)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     649, "fac42497e9d2dcb594a7c3d4fe5c71538c25c79e"},
+     690, "7ffebcc8d30e76c47b061faa444a7558ac0086eb"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20498,7 +20508,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -20509,7 +20520,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and announce(ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     819, "ce9daf802aff04224719b8fe13009208637f5146"},
+     873, "0b82326008633e6b923f9f69ad0666309ddabc8f"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},

@@ -4,7 +4,7 @@
 -- Messages: 1 shut, 0 open.
 local get, init = '1', '2'
 local text = redis.call('get', KEYS[1])
-local value = tonumber(text or 0)
+local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a latch')
 end

@@ -8,7 +8,7 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local text = redis.call('get', KEYS[1])
-local value = tonumber(text or 0)
+local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
 if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end

@@ -4,7 +4,8 @@
 -- expired ones; subscribed processes (-1 unknown); no token.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local value = tonumber(redis.call('get', KEYS[1]) or 0)
+local text = redis.call('get', KEYS[1]) or '0'
+local value = string.find(text, '^%-?%d+$') and tonumber(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end

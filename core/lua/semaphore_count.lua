@@ -5,7 +5,7 @@
 local get, init, add, release, drain = '1', '2', '3', '6', '7'
 local what, n = ARGV[1], tonumber(ARGV[2])
 local text = redis.call('get', KEYS[1])
-local value = tonumber(text or 0)
+local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end

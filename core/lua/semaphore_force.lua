@@ -2,7 +2,7 @@
 -- KEYS[1] semaphore
 -- Reply: 1 deleted, 0 it did not exist.  A value that is not a number is left alone.
 local text = redis.call('get', KEYS[1])
-if text and not tonumber(text) then
+if text and not string.find(text, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end
 return redis.call('del', KEYS[1])

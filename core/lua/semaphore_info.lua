@@ -3,7 +3,7 @@
 -- Reply: -2 some are free, -1 none is; no owner; their number; subscribed processes (-1 unknown);
 -- no token.
 local text = redis.call('get', KEYS[1])
-local value = tonumber(text or 0)
+local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end

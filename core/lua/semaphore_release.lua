@@ -1,7 +1,8 @@
 -- Release permits and wake as many waiters.
 -- KEYS[1] semaphore   ARGV[1] how many   ARGV[2] channel
 -- Reply: 1 + number of receivers of the message; -1 if that was refused.
-local value = tonumber(redis.call('get', KEYS[1]) or 0)
+local text = redis.call('get', KEYS[1]) or '0'
+local value = string.find(text, '^%-?%d+$') and tonumber(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from scripts import (
     ADD,
     DOWN,
@@ -68,7 +69,15 @@ def test_semaphore_refuses(run: Scripts) -> None:
     assert run.state() == {"k": "2147483647"}
     assert run("semaphore_force") == 1
     assert run("semaphore_force") == 0
-    run.redis.set("k", "text")
+
+
+# Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data.
+NO_COUNT = ("text", "", "0.75", "nan", "inf", "0x10", "1e3", " 7", "7\n")
+
+
+@pytest.mark.parametrize("data", NO_COUNT)
+def test_counters_refuse_other_data(run: Scripts, data: str) -> None:
+    run.redis.set("k", data)
     for script, *args in (
         ("semaphore_acquire", 1),
         ("semaphore_release", 1, SC),
@@ -81,7 +90,7 @@ def test_semaphore_refuses(run: Scripts) -> None:
         ("latch_force", LATCH),
     ):
         refused(run(script, "k", *args), "WRONGTYPE")
-    assert run.state() == {"k": "text"}
+    assert run.state() == {"k": data}
     assert run.heard() == []
 
 
@@ -238,8 +247,9 @@ def test_permits_count(run: Scripts) -> None:
     assert run.state() == {}
 
 
-def test_permits_refuse_other_data(run: Scripts) -> None:
-    run.redis.set("k", "text")
+@pytest.mark.parametrize("data", NO_COUNT)
+def test_permits_refuse_other_data(run: Scripts, data: str) -> None:
+    run.redis.set("k", data)
     refused(take(run, 1), "WRONGTYPE")
     refused(permits(run, GET), "WRONGTYPE")
     refused(run("permits_info", ["k", TAKEN], SC), "WRONGTYPE")
