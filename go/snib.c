@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a603f691931bbe30"
+#define SNIB_BUILD_ID "dcdecffc7e0c568b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16136,7 +16136,8 @@ static const struct snib__script_text {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -16168,10 +16169,17 @@ static const struct snib__script_text {
      "end\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
-     "    if ARGV[4] == '1' and fresh then\n"
+     "    if ARGV[4] ~= '1' then\n"
+     "        return '0'\n"
+     "    end\n"
+     "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
      "    end\n"
-     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "    local last = redis.call('get', KEYS[5]) or '0'\n"
+     "    if tonumber(last) < 1 then\n"
+     "        return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
+     "    end\n"
+     "    return last\n"
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
@@ -16226,7 +16234,7 @@ static const struct snib__script_text {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take(left)\n"
+     "    local refused = type(fenced) == 'table' and fenced or take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -16273,7 +16281,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     8961, "4d02b1c7743e0c97093c6b0e574577d86bfea095"},
+     9208, "10c0aef560c16788267a01c4870b6473c1908c30"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16394,7 +16402,8 @@ static const struct snib__script_text {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -16436,7 +16445,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5582, "2953464cf47583649984d70c9e74dca48d6b438c"},
+     5633, "61c7d5044f90176ec49ad942c780bf936f7cddae"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -16568,7 +16577,8 @@ static const struct snib__script_text {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -16613,7 +16623,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5775, "1f8fe450d8478c22fca301d1b98cba134d396a2e"},
+     5826, "faee17fc6fa7fdd683352e0a43a2d689d5b67807"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18041,7 +18051,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -18073,10 +18084,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
-     "    if ARGV[4] == '1' and fresh then\n"
+     "    if ARGV[4] ~= '1' then\n"
+     "        return '0'\n"
+     "    end\n"
+     "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
      "    end\n"
-     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "    local last = redis.call('get', KEYS[5]) or '0'\n"
+     "    if tonumber(last) < 1 then\n"
+     "        return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
+     "    end\n"
+     "    return last\n"
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
@@ -18131,7 +18149,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take(left)\n"
+     "    local refused = type(fenced) == 'table' and fenced or take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -18178,7 +18196,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     8968, "2805f81713d4515e275928355d540db9d7795f0f"},
+     9215, "930c91e940db659e8320a3e78d73e16547e51303"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18299,7 +18317,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -18341,7 +18360,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5589, "19bb6636729aa02d148055866fc548199c0ae518"},
+     5640, "da487ad2d592c082f177bc8d492d75eee602ba88"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -18463,7 +18482,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -18508,7 +18528,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5782, "77d37bca7f55d9516ba65998fcd16d775130e67f"},
+     5833, "42ab6f823aade282fb4c60fa2c50e215002cdee5"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -19361,7 +19381,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -19393,10 +19414,17 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "local function token(fresh)\n"
-     "    if ARGV[4] == '1' and fresh then\n"
+     "    if ARGV[4] ~= '1' then\n"
+     "        return '0'\n"
+     "    end\n"
+     "    if fresh then\n"
      "        redis.call('incr', KEYS[5])\n"
      "    end\n"
-     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "    local last = redis.call('get', KEYS[5]) or '0'\n"
+     "    if tonumber(last) < 1 then\n"
+     "        return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
+     "    end\n"
+     "    return last\n"
      "end\n"
      "local function take(left)\n"
      "    local longer = left < tonumber(lease)\n"
@@ -19451,7 +19479,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
-     "    local refused = take(left)\n"
+     "    local refused = type(fenced) == 'table' and fenced or take(left)\n"
      "    if refused then\n"
      "        return refused\n"
      "    end\n"
@@ -19498,7 +19526,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9275, "e0029c07f7ad988b7c8a0c46d67a56a092f57563"},
+     9522, "576e26e407b7c04e1b6fd8323a86b9238d37c81e"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19627,7 +19655,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -19669,7 +19698,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5896, "e3ffee8de46962c6ec0cd015bacdcd6128ddf37f"},
+     5947, "91f1022e4e24ceb489a36aa5b6d2b6d30d1a97ad"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -19799,7 +19828,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
-     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "            local counted = redis.pcall('incr', KEYS[5])\n"
+     "            if type(counted) ~= 'number' or counted < 1 then\n"
      "                return\n"
      "            end\n"
      "            token = redis.call('get', KEYS[5])\n"
@@ -19844,7 +19874,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6089, "9c76567048c74cf71856e075e14903d4b3bf6727"},
+     6140, "7b0e280d78a5f320aa6798124b9b85ea0a85dfbf"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

@@ -161,7 +161,8 @@ local function grant(channel, mine)
         -- A refused counter must not fail the release of another owner; the waiter gets the error when it asks.
         local token = '0'
         if redis.call('exists', KEYS[5]) == 1 then
-            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then
+            local counted = redis.pcall('incr', KEYS[5])
+            if type(counted) ~= 'number' or counted < 1 then
                 return
             end
             token = redis.call('get', KEYS[5])

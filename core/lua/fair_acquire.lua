@@ -7,11 +7,19 @@
 -- if there is none to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
 local owner, lease = ARGV[1], ARGV[2]
 
+-- Or an error reply.
 local function token(fresh)
-    if ARGV[4] == '1' and fresh then
+    if ARGV[4] ~= '1' then
+        return '0'
+    end
+    if fresh then
         redis.call('incr', KEYS[5])
     end
-    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'
+    local last = redis.call('get', KEYS[5]) or '0'
+    if tonumber(last) < 1 then
+        return redis.error_reply('ERR the counter of fencing tokens is below 1')
+    end
+    return last
 end
 
 -- left: the ms of the lock's lease.  An extended one is not shortened, see mutex_acquire.
@@ -76,7 +84,7 @@ local head = purge()
 if left == -2 and (not head or head == owner) then
     -- The token comes first, because it may be refused.
     local fenced = token(true)
-    local refused = take(left)
+    local refused = type(fenced) == 'table' and fenced or take(left)
     if refused then
         return refused
     end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scripts import JAVA, MUTEX, TOKEN, A, B, C, D, Scripts, near
+from scripts import JAVA, MUTEX, TOKEN, A, B, C, D, Scripts, near, refused
 
 QUEUE, PLACES, BEATS = "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "snib_lock_beats:{k}"
 KEYS = ["k", QUEUE, PLACES, BEATS, TOKEN]
@@ -271,6 +271,23 @@ def test_tokens_are_exact(run: Scripts) -> None:
     run.redis.incr(TOKEN)
     assert release(run, B) == [1, 77, FIRST, str(2**53 + 5)]
     assert run("fair_info", ["k", QUEUE, TOKEN])[4] == str(2**53 + 5)
+
+
+def test_tokens_below_1(run: Scripts) -> None:
+    """They would be none, or errors: as with the fenced lock, nothing is held, whoever grants it."""
+    run.redis.set(TOKEN, -5)
+    refused(acquire(run, A, fenced=1), "below 1")
+    assert run.state() == {TOKEN: "-4"}
+    assert acquire(run, A) == "0", "a lock without tokens"
+    acquire(run, B, fenced=1)
+    assert release(run, A) == [1, 0, FIRST, "0"]
+    assert run.heard() == []
+    assert "k" not in run.state() and run.state()[QUEUE] == [B]
+    refused(acquire(run, B, fenced=1), "below 1")
+    run.redis.set(TOKEN, 0)
+    assert acquire(run, B, fenced=1) == "1"
+    run.redis.set(TOKEN, -5)
+    refused(acquire(run, B, fenced=1), "below 1")
 
 
 def test_renew_and_force(run: Scripts) -> None:

@@ -147,8 +147,22 @@ MUTANTS = [
     Mutant(
         "a grant by a release takes no token",
         "lua/_fair.lua",
-        "if type(redis.pcall('incr', KEYS[5])) ~= 'number' then",
+        "local counted = redis.pcall('incr', KEYS[5])",
+        "local counted = 1",
+    ),
+    Mutant(
+        "a fair lock's release gives a token below 1",
+        "lua/_fair.lua",
+        "if type(counted) ~= 'number' or counted < 1 then",
+        "if type(counted) ~= 'number' then",
+        "traces/test_fair.py tokens_below_1",
+    ),
+    Mutant(
+        "a fair lock has a token below 1",
+        "lua/fair_acquire.lua",
+        "if tonumber(last) < 1 then",
         "if false then",
+        "traces/test_fair.py tokens_below_1",
     ),
     Mutant(
         "a repeated request takes another token",
@@ -313,6 +327,20 @@ MUTANTS = [
         "lua/latch_count.lua",
         "if value > 1 then",
         "if value > 2 then",
+    ),
+    Mutant(
+        "a latch takes another program's fraction for its count",
+        "lua/latch_count.lua",
+        "string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)",
+        "tonumber(text or 0)",
+        "traces/test_counters.py counters_refuse_other_data",
+    ),
+    Mutant(
+        "a semaphore deletes another program's fraction",
+        "lua/semaphore_force.lua",
+        "not string.find(text, '^%-?%d+$')",
+        "not tonumber(text)",
+        "traces/test_counters.py counters_refuse_other_data",
     ),
     Mutant(
         "a latch lets go at the last count",
