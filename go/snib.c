@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dcdecffc7e0c568b"
+#define SNIB_BUILD_ID "db36737c02aa5330"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -29702,6 +29702,8 @@ const struct snib__route snib__single = {.begin = single_begin, .serves = single
 
 #define SOLE_CHAIN_MAX                                                                             \
     (10 * SNIB__MS) /* hand-overs in a row may keep other processes out this long */
+/* A mark that ends so much before a wait will do: of many writers that wait briefly, not each one asks. */
+#define SOLE_MARK_SLACK (100 * SNIB__MS)
 
 /* Send an attempt for a hold whose operation is not queued. */
 static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -29794,7 +29796,9 @@ static bool sole_is_marked(const struct snib__gate *gate, const struct snib__op 
     const struct snib__op *last = gate->waitq ? gate->waitq->head : NULL;
     if (gate->active)
         last = gate->active->op;
-    return last && last->mark.until >= op->deadline;
+    if (!last || last->mark.until == SNIB__NEVER)
+        return last != NULL;
+    return op->deadline <= last->mark.until + SOLE_MARK_SLACK;
 }
 
 /* One of those that wait has asked for preference, which the next attempt tells the server: that is due. */

@@ -570,6 +570,9 @@ static void mark_ends_with_the_wait(void **state)
     how.wait = SECOND / 2;
     op = snib__engine_acquire(engine, write, &how, now, &code);
     assert_int_equal(on_the_way(engine), 0); /* it waits for less */
+    how.wait = 650 * SNIB__MS;
+    struct snib__op *similar = snib__engine_acquire(engine, write, &how, now, &code);
+    assert_int_equal(on_the_way(engine), 0);
     how.wait = SECOND;
     struct snib__op *later = snib__engine_acquire(engine, write, &how, now, &code);
     assert_int_equal(marks_ms(engine), 1000);
@@ -578,8 +581,10 @@ static void mark_ends_with_the_wait(void **state)
     snib__engine_tick(engine, now);
     assert_ptr_equal(snib__engine_take_done(engine), op);
     assert_ptr_equal(snib__engine_take_done(engine), brief);
+    assert_ptr_equal(snib__engine_take_done(engine), similar);
     snib__op_free(engine, op);
     snib__op_free(engine, brief);
+    snib__op_free(engine, similar);
     assert_int_equal(on_the_way(engine), 0);
     how.wait = SNIB__NEVER;
     snib__engine_acquire(engine, write, &how, now, &code);

@@ -697,15 +697,22 @@ MUTANTS = [
     Mutant(
         "each preferred writer that comes makes the first one ask again",
         "engine/sole.c",
-        "return last && last->mark.until >= op->deadline;",
-        "return false;",
+        "if (!last || last->mark.until == SNIB__NEVER)",
+        "if (!last)",
         "unit_engine",
     ),
     Mutant(
         "a preferred writer is preferred for no longer than the one before it waits",
         "engine/sole.c",
-        "return last && last->mark.until >= op->deadline;",
-        "return last && last->mark.until > 0;",
+        "return op->deadline <= last->mark.until + SOLE_MARK_SLACK;",
+        "return last->mark.until > 0;",
+        "unit_engine",
+    ),
+    Mutant(
+        "each preferred writer that waits a little longer makes the first one ask again",
+        "engine/sole.c",
+        "#define SOLE_MARK_SLACK (100 * SNIB__MS)",
+        "#define SOLE_MARK_SLACK 0",
         "unit_engine",
     ),
     Mutant(
