@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "db36737c02aa5330"
+#define SNIB_BUILD_ID "08c32f5a7ad0c060"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16190,6 +16190,19 @@ static const struct snib__script_text {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
+     "local function forget(members)\n"
+     "    local placed = {}\n"
+     "    for _, member in ipairs(members) do\n"
+     "        placed[client(member)] = true\n"
+     "    end\n"
+     "    local beats = redis.call('hgetall', KEYS[4])\n"
+     "    for i = 1, #beats, 2 do\n"
+     "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
+     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function keep()\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
@@ -16202,6 +16215,9 @@ static const struct snib__script_text {
      "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
+     "                    forget(members)\n"
+     "                end\n"
      "                return\n"
      "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
      "                return\n"
@@ -16281,7 +16297,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9208, "10c0aef560c16788267a01c4870b6473c1908c30"},
+     9769, "641d8f17e1820614a6d6264b370c50a87e957567"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18105,6 +18121,19 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
+     "local function forget(members)\n"
+     "    local placed = {}\n"
+     "    for _, member in ipairs(members) do\n"
+     "        placed[client(member)] = true\n"
+     "    end\n"
+     "    local beats = redis.call('hgetall', KEYS[4])\n"
+     "    for i = 1, #beats, 2 do\n"
+     "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
+     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function keep()\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
@@ -18117,6 +18146,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
+     "                    forget(members)\n"
+     "                end\n"
      "                return\n"
      "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
      "                return\n"
@@ -18196,7 +18228,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9215, "930c91e940db659e8320a3e78d73e16547e51303"},
+     9776, "3a5fc84deba5491d77cb712e4d4bcf6a106fae9b"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19435,6 +19467,19 @@ static const struct snib__script_text snib__script_both[] = {
      "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "    end\n"
      "end\n"
+     "local function forget(members)\n"
+     "    local placed = {}\n"
+     "    for _, member in ipairs(members) do\n"
+     "        placed[client(member)] = true\n"
+     "    end\n"
+     "    local beats = redis.call('hgetall', KEYS[4])\n"
+     "    for i = 1, #beats, 2 do\n"
+     "        local one, beat = beats[i], tonumber(beats[i + 1])\n"
+     "        if #one == 36 and not placed[one] and now - beat > DEAD then\n"
+     "            redis.call('hdel', KEYS[4], one, 'polls ' .. one)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
      "local function keep()\n"
      "    local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false\n"
      "    for _, member in ipairs(members) do\n"
@@ -19447,6 +19492,9 @@ static const struct snib__script_text snib__script_both[] = {
      "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
      "                push(members, i, math.min(now - last, DEAD))\n"
      "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                if math.floor(now / BEATS) > math.floor(last / BEATS) then\n"
+     "                    forget(members)\n"
+     "                end\n"
      "                return\n"
      "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
      "                return\n"
@@ -19526,7 +19574,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9522, "576e26e407b7c04e1b6fd8323a86b9238d37c81e"},
+     10083, "efa60006c20948b1862dbed314c208dd7355b658"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

@@ -33,6 +33,21 @@ local function take(left)
     end
 end
 
+-- Clients come and go while the queue may never end: forget those that are dead and have no place.
+local function forget(members)
+    local placed = {}
+    for _, member in ipairs(members) do
+        placed[client(member)] = true
+    end
+    local beats = redis.call('hgetall', KEYS[4])
+    for i = 1, #beats, 2 do
+        local one, beat = beats[i], tonumber(beats[i + 1])
+        if #one == 36 and not placed[one] and now - beat > DEAD then
+            redis.call('hdel', KEYS[4], one, 'polls ' .. one)
+        end
+    end
+end
+
 -- Keep the client's places, and push them if it is the first Snib client.
 local function keep()
     local members, foreign = redis.call('lrange', KEYS[2], 0, -1), false
@@ -46,6 +61,9 @@ local function keep()
                 local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)
                 push(members, i, math.min(now - last, DEAD))
                 redis.call('hset', KEYS[4], 'push', now)
+                if math.floor(now / BEATS) > math.floor(last / BEATS) then
+                    forget(members)
+                end
                 return
             elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then
                 return

@@ -121,6 +121,22 @@ def test_a_beat_pushes_all_behind(run: Scripts) -> None:
     assert 1000 <= pushed[B] <= 2500, "what has passed, but not more than a client may be silent"
 
 
+def test_clients_that_have_gone_are_forgotten(run: Scripts) -> None:
+    """While somebody always waits, the hash of beats does not end, but it must not grow with each client that ever came."""
+    acquire(run, A)
+    acquire(run, B)
+    acquire(run, C)
+    gone = [f"{A[:24]}{number:012}" for number in range(100, 120)]
+    for old, one in enumerate(gone):
+        run.redis.hset(BEATS, mapping={one: int(now(run)) - (3000 if old else 0), f"polls {one}": 1})
+    run.redis.hset(BEATS, C[:36], int(now(run)) - 3000)
+    run.redis.hincrby(BEATS, "push", -10000)
+    acquire(run, B)
+    beats = run.redis.hgetall(BEATS)
+    assert set(beats) == {"push", B[:36], C[:36], gone[0], f"polls {gone[0]}"}, "C has its place"
+    assert run.state()[QUEUE] == [B, C]
+
+
 def test_leaving_takes_off_what_was_added(run: Scripts) -> None:
     """Behind a foreign waiter, a Snib place adds its patience, or what is left of it, to the next place."""
     acquire(run, A)

@@ -251,6 +251,20 @@ MUTANTS = [
         "    redis.call('pexpire', KEYS[4], BEATS)",
     ),
     Mutant(
+        "a fair lock remembers each client that ever waited",
+        "lua/fair_acquire.lua",
+        "if math.floor(now / BEATS) > math.floor(last / BEATS) then",
+        "if false then",
+        "traces/test_fair.py clients_that_have_gone",
+    ),
+    Mutant(
+        "a fair lock forgets a client that has a place",
+        "lua/fair_acquire.lua",
+        "if #one == 36 and not placed[one] and now - beat > DEAD then",
+        "if #one == 36 and now - beat > DEAD then",
+        "traces/test_fair.py clients_that_have_gone",
+    ),
+    Mutant(
         "a queue with strangers ends",
         "lua/_fair.lua",
         "foreign = not ours(tail) or chained(last)",
