@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "08c32f5a7ad0c060"
+#define SNIB_BUILD_ID "1b15de450584674b"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -17496,6 +17496,13 @@ static const struct snib__script_text {
      "    end\n"
      "    return longest\n"
      "end\n"
+     "local function look(left, field, count)\n"
+     "    local ms = rest(left, field, count)\n"
+     "    if ms == -2 and string.find(field, '^%x+%-%x+%-8') then\n"
+     "        redis.call('hdel', KEYS[1], field)\n"
+     "    end\n"
+     "    return ms\n"
+     "end\n"
      "local function held()\n"
      "    local fields = redis.call('hlen', KEYS[1])\n"
      "    if fields <= 1 then\n"
@@ -17511,7 +17518,7 @@ static const struct snib__script_text {
      "        end\n"
      "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
      "        for i = 1, #some, 2 do\n"
-     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "            if look(left, some[i], some[i + 1]) >= left / 2 then\n"
      "                return true\n"
      "            end\n"
      "        end\n"
@@ -17519,7 +17526,7 @@ static const struct snib__script_text {
      "    local longest = 0\n"
      "    local all = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #all, 2 do\n"
-     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
      "        redis.call('pexpire', KEYS[1], longest)\n"
@@ -17533,7 +17540,7 @@ static const struct snib__script_text {
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
      "redis.pcall('publish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1653, "790f745bc010938b704765e806dc36bce0c92e59"},
+     1862, "1e13aff4a4ea725c74521b244759751bf81d100e"},
     {"read_renew",
      "local lease, exact = math.abs(tonumber(ARGV[1])), tonumber(ARGV[1]) < 0 -- see mutex_renew\n"
      "local lost = {}\n"
@@ -18965,6 +18972,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "    return longest\n"
      "end\n"
+     "local function look(left, field, count)\n"
+     "    local ms = rest(left, field, count)\n"
+     "    if ms == -2 and string.find(field, '^%x+%-%x+%-8') then\n"
+     "        redis.call('hdel', KEYS[1], field)\n"
+     "    end\n"
+     "    return ms\n"
+     "end\n"
      "local function held()\n"
      "    local fields = redis.call('hlen', KEYS[1])\n"
      "    if fields <= 1 then\n"
@@ -18980,7 +18994,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
      "        for i = 1, #some, 2 do\n"
-     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "            if look(left, some[i], some[i + 1]) >= left / 2 then\n"
      "                return true\n"
      "            end\n"
      "        end\n"
@@ -18988,7 +19002,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    local longest = 0\n"
      "    local all = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #all, 2 do\n"
-     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
      "        redis.call('pexpire', KEYS[1], longest)\n"
@@ -19002,7 +19016,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
      "redis.pcall('spublish', ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1655, "fbaa13a0e098569a7f70a1714e799b2429508945"},
+     1864, "60bfacd1a01f8dd75104c79da30745168d40fe1a"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
@@ -20479,6 +20493,13 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return longest\n"
      "end\n"
+     "local function look(left, field, count)\n"
+     "    local ms = rest(left, field, count)\n"
+     "    if ms == -2 and string.find(field, '^%x+%-%x+%-8') then\n"
+     "        redis.call('hdel', KEYS[1], field)\n"
+     "    end\n"
+     "    return ms\n"
+     "end\n"
      "local function held()\n"
      "    local fields = redis.call('hlen', KEYS[1])\n"
      "    if fields <= 1 then\n"
@@ -20494,7 +20515,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
      "        for i = 1, #some, 2 do\n"
-     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "            if look(left, some[i], some[i + 1]) >= left / 2 then\n"
      "                return true\n"
      "            end\n"
      "        end\n"
@@ -20502,7 +20523,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    local longest = 0\n"
      "    local all = redis.call('hgetall', KEYS[1])\n"
      "    for i = 1, #all, 2 do\n"
-     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "        longest = math.max(longest, look(left, all[i], all[i + 1]))\n"
      "    end\n"
      "    if longest > 0 then\n"
      "        redis.call('pexpire', KEYS[1], longest)\n"
@@ -20516,7 +20537,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = announce(ARGV[2], '1')\n"
      "announce(ARGV[2], '0')\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1962, "3e325868a820dda52a89e821a72469127cab9a0b"},
+     2171, "ad6ff61e11a13a9b24c3af8f480680869e556fcd"},
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",

@@ -26,6 +26,15 @@ local function rest(left, field, count)
     return longest
 end
 
+-- The same; a Snib reader whose lease has ended goes: while others always read, the lock does not end, and would keep it.
+local function look(left, field, count)
+    local ms = rest(left, field, count)
+    if ms == -2 and string.find(field, '^%x+%-%x+%-8') then
+        redis.call('hdel', KEYS[1], field)
+    end
+    return ms
+end
+
 -- Whether the lock is still held.  Its TTL should be that of the longest lease, but checking a crowd of
 -- readers at every release would cost too much: if this reader's lease was no more than half of the TTL,
 -- or one of five others has at least that half, the TTL stays and is at most twice too long.
@@ -44,7 +53,7 @@ local function held()
         end
         local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')
         for i = 1, #some, 2 do
-            if rest(left, some[i], some[i + 1]) >= left / 2 then
+            if look(left, some[i], some[i + 1]) >= left / 2 then
                 return true
             end
         end
@@ -52,7 +61,7 @@ local function held()
     local longest = 0
     local all = redis.call('hgetall', KEYS[1])
     for i = 1, #all, 2 do
-        longest = math.max(longest, rest(left, all[i], all[i + 1]))
+        longest = math.max(longest, look(left, all[i], all[i + 1]))
     end
     if longest > 0 then
         redis.call('pexpire', KEYS[1], longest)

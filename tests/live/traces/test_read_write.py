@@ -87,6 +87,25 @@ def test_read_release_when_the_others_expired(run: Scripts) -> None:
     assert run.heard() == TOLD_TWICE
 
 
+def test_readers_that_have_died_are_forgotten(run: Scripts) -> None:
+    """While others always read, the lock does not end, but it must not grow with each reader that ever died."""
+    for owner in (A, B, C, JAVA):
+        assert read(run, owner) is None
+    dead = [f"{A[:24]}{number:012}:1" for number in range(100, 120)]
+    for owner in dead[:2]:
+        run.redis.hset("k", owner, 1)
+    run.redis.delete(own(B), own(JAVA))
+    assert unread(run, A) == 1
+    assert run.state()["k"] == {"mode": "read", C: "1", JAVA: "1"}, "Redisson's are its own business"
+    for owner in dead:
+        run.redis.hset("k", owner, 1)
+    for number in range(100):
+        assert read(run, A) is None
+        assert unread(run, A) == 1
+    assert run.redis.hlen("k") <= 10
+    assert run.redis.hexists("k", C)
+
+
 def test_no_upgrade(run: Scripts) -> None:
     read(run, A)
     near(write(run, A), 30000)

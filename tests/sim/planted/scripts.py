@@ -131,6 +131,13 @@ MUTANTS = [
         "if fields <= 2 then",
     ),
     Mutant(
+        "a read lock remembers each reader that ever died",
+        "lua/read_release.lua",
+        "if ms == -2 and string.find(field, '^%x+%-%x+%-8') then",
+        "if false then",
+        "traces/test_read_write.py readers_that_have_died",
+    ),
+    Mutant(
         "readers do not wait behind a preferred writer",
         "lua/read_acquire.lua",
         "        if mark > 0 then\n"
