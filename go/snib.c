@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1b15de450584674b"
+#define SNIB_BUILD_ID "03fadf10fcd693f7"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -169,7 +169,9 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
  * Threads     any thread may call any function, unless its description says otherwise; none is
  *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
- *             interrupting it with a signal handler, does not prevent the renewal of other holds.
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds.  A client's own thread
+ *             begins with its first operation and has the scheduling policy, priority and processors of the thread that
+ *             calls that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -302,7 +304,8 @@ SNIB_API uint32_t snib_features(void);
 #define SNIB_DURABILITY_ALL (-3)
 /* snib_client_options.durability_policy: what happens if too few replicas have the grant in time */
 #define SNIB_DURABILITY_REFUSE 1 /* the grant is undone and the call fails */
-#define SNIB_DURABILITY_REPORT 2 /* the grant stands; snib_hold_replicas() tells how many have it */
+#define SNIB_DURABILITY_REPORT 2 /* the grant stands, unless a lock's own lease has ended meanwhile;
+                                  * snib_hold_replicas() tells how many have it */
 /* snib_client_options.publish; 0: auto, unless the URL sets it. */
 #define SNIB_PUBLISH_AUTO 1 /* as Redisson does */
 #define SNIB_PUBLISH_CLASSIC 2
@@ -356,7 +359,8 @@ typedef struct snib_client_options {
                              and extensions; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
-    /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
+    /* Strings as above; files are read at each connect, and a relative path begins at the working directory of
+     * snib_client_open().  An option that this build does not support returns SNIB_ENOTSUP. */
     const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
     const char *sentinel_username; /* for the sentinels */
     const char *sentinel_password;
@@ -407,7 +411,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
- *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
+ *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.  If one is set in
+ *          a program with rights that its user does not have, such as a set-user-ID program: SNIB_EURL.
  * options  NULL for defaults.  Options given here take precedence over those in the URL.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
@@ -469,7 +474,8 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, those
+ * of a client if a signal handler that has interrupted a call for it calls exit().
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -606,8 +612,9 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 /* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
- * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
- * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
+ * cannot deadlock.  Servers go by the addresses in the URLs, which should be the same in all processes.  One
+ * command takes adjacent members that belong to the same client and are of the kinds mutex, fenced, spin, read or
+ * write.  The hold is lost as soon as one member is lost; its token is 0.
  *
  * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
  *          members' own leases, limits and flags.  The members may be freed afterwards.
@@ -640,8 +647,9 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process, waiters are served first come, first served.  Between processes, the lock goes to the first
- * process that asks after the release, except that SNIB_FAIR is first come, first served between processes, too.
+ * Within a process, waiters are served first come, first served.  Between processes, only SNIB_FAIR is, too.  Mutexes,
+ * plain, fenced and write locks take turns: while other processes wait, a process gives the lock back after a turn for
+ * each of its own waiters, and lets the others have theirs.  Any other lock goes to the first process that asks.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
  * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
@@ -872,15 +880,16 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
 /* snib_client_identity - ask which process is behind an owner, as reported by snib_lock_info() or a description.
  *
  * A client that holds something for longer than a third of its lease writes a small key, snib_client:{<uuid>}, with
- * its host, pid, program and label, and since when it has its oldest holds, unless it was opened with the option
- * identity=no or the server refuses it.  The key is written again as often as leases are renewed, and ends with the
- * client's lease (3 s at least) or its close.  It says what the process said about itself.
+ * its host, pid, program and label, how many holds it has lost, and since when it has its oldest ones, unless it was
+ * opened with the option identity=no or the server refuses it.  The key is written again as often as leases are renewed,
+ * and ends with the client's lease (3 s at least) or its close.  It says what the process said about itself.
  *
  * owner    "<client uuid>:<number>", or the UUID alone.
  * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  In any number
  *          and order, with unknown ones for later versions:
  *              host <name>    pid <number>    program <name>    label <text>
  *              since <seconds since 1970 by the process's clock, when it opened the client>
+ *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
@@ -915,8 +924,8 @@ SNIB_API int snib_client_set_label(snib_client *client, const char *label, snib_
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
  * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
- * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
- * never deleted.
+ * A holder that uses Snib learns of it at its next renewal; one with a fixed lease, which is not renewed, at its release
+ * or its deadline.  Data of another type under the name is never deleted.
  *
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;
@@ -1017,7 +1026,9 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * lease_ms  100 to 86400000: fixed; nothing renews it.  0: the client's lease, renewed from now on.
  *
  * The lock is held for at least as long as it would have been: a shorter lease only ends the renewal, and a
- * client that dies keeps the lock at the server until the longer lease ends.  max_hold_ms still applies.
+ * client that dies keeps the lock at the server until the longer lease ends.  With 0 the hold counts with the client's
+ * lease from now on, even if its fixed one was longer: if the server falls silent, it is lost by then.  max_hold_ms
+ * still applies.
  *
  * A lock on several servers gets the lease when all of them, or the majority of a quorum, have granted it; until
  * then, and if they do not, each keeps what it had.
@@ -2344,7 +2355,8 @@ struct snib__op {
     uint8_t stage; /* engine: enum snib__stage */
     bool once;     /* try only once */
     bool waited : 1;
-    bool told : 1; /* by the server, or a hold of this client: the lock is held */
+    bool told : 1;      /* by the server, or a hold of this client: the lock is held */
+    bool explained : 1; /* `words` are a whole sentence, which its carrier gave */
     bool done;
     bool within;      /* set by the caller: part of another operation, which counts for both */
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
@@ -2464,6 +2476,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
+int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
@@ -2578,7 +2592,9 @@ struct snib__outer {
     bool listed;
     /* the carrier no longer has the hold: lost, abandoned or released */
     bool ended;
-    bool abandoned; /* and its members must be abandoned, too */
+    bool abandoned;   /* and its members must be abandoned, too */
+    const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t os_error; /* ... with it */
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
@@ -2751,6 +2767,10 @@ void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
 /* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 
+/* As snib__sys_poll(), but what the kernel does not poll may be ready after a nap: more descriptors than the process may
+ * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
 
@@ -2898,6 +2918,7 @@ struct snib__queue {
     _Atomic bool busy;            /* a thread is in snib_queue_wait(); read without the mutex */
     bool corked;                  /* submitted operations wait for the uncork */
     _Atomic bool woken;           /* snib_queue_wake() was called */
+    _Atomic bool freed;           /* no consumer waits any more, nor one that comes now */
     struct snib__op *head, *tail; /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
     uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
@@ -3081,7 +3102,13 @@ int snib_advance_clock(int64_t ms, snib_error *err)
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them.
+ *
+ *     a lock has parts          each a client and a gate: of one member, or of several that one script takes
+ *     an acquisition, a carrier for each part its operation and its hold, see carrier.h
+ *     which has an outer        that is the carrier in the home client's engine, as a hold like all others: engine/outer.c
+ *     and a group               which decides what to do next: locks/group.h.  To it, parts are members.
+ */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
@@ -3257,6 +3284,9 @@ struct snib__carrier_member {
     struct snib__op *extending; /* giving it another lease */
     struct snib__hold *hold;    /* the carrier's */
     snib__time leased_at;       /* when that was asked for */
+    int32_t failure;            /* the error of its last operation; 0: none */
+    int32_t os_error;
+    char *why; /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -3267,7 +3297,9 @@ struct snib__carrier {
     snib__time tried_until; /* until then even a short wait hopes for answers */
     snib__time asked_at;    /* start of the round; guarded by the home client */
     bool once;
-    bool tried;            /* some member was asked, as tried_until the stepping thread's */
+    bool tried; /* some member was asked, as tried_until the stepping thread's */
+    bool silent,
+        inquired; /* a majority's time is over without an answer; its members were asked why */
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
@@ -3292,6 +3324,8 @@ struct snib__carrier {
 void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+/* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 
@@ -3485,6 +3519,7 @@ bool snib__carrier_wish(struct snib__carrier *c)
     if (code == SNIB_AGAIN)
         return true;
     pthread_mutex_lock(&c->mutex);
+    snib__carrier_fail(c, i, code);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)
@@ -3645,9 +3680,10 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it "
+                          "installed, and the "
+                          "program not linked statically?");
     return SNIB_OK;
 }
 
@@ -3656,6 +3692,22 @@ static const char *client_environment(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
+}
+
+/* A program that has more rights than its user, as a set-user-ID program, would read files for that user and send them to
+ * the server of that user's choice.  Passing over a variable could be worse: a service with capabilities would take its
+ * locks on another server. */
+static int client_trusts_environment(snib_error *err)
+{
+    static const char *const names[] = {"SNIB_URL", "SNIB_USERNAME", "SNIB_PASSWORD",
+                                        "SNIB_PASSWORD_FILE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (client_environment(names[i]) && !secure_getenv(names[i]))
+            return snib__fail(err, SNIB_EURL, 0,
+                              "the environment's %s is not used, because this program has rights "
+                              "that its user does not have; give it the URL",
+                              names[i]);
+    return SNIB_OK;
 }
 
 /* The environment's user and password override those in the environment's URL, but not those that
@@ -3670,15 +3722,27 @@ static void client_take_environment(snib_client_options *o)
     o->password_file = client_environment("SNIB_PASSWORD_FILE");
 }
 
+/* The program may not have a URL of its own in which to look for the mistake. */
+static int client_blame_environment(int code, snib_error *err)
+{
+    char text[sizeof err->text];
+    if (!err)
+        return code;
+    memcpy(text, err->text, sizeof text);
+    return snib__fail(err, code, err->os_error, "SNIB_URL: %s", text);
+}
+
 /* Resolve the caller's URL and options into servers and the options in effect.  *url is empty
  * unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
     snib_client_options query;
-    bool from_environment = !text;
-    if (!text)
+    bool from_environment = !text, blames_environment = false;
+    if (!text) {
         text = client_environment("SNIB_URL");
+        blames_environment = text;
+    }
     if (!text)
         text = SNIB__URL_DEFAULT;
     if (!client_copy_options(options, o))
@@ -3689,11 +3753,14 @@ static int client_settle_options(const char *text, const snib_client_options *op
         return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
     if (o->ask_credentials != 0 && o->ask_credentials != 1)
         return snib__fail(err, SNIB_EOPTION, 0, "ask_credentials must be 0 or 1");
-    if (from_environment)
-        client_take_environment(o);
-    int code = snib__url_parse(text, url, &query, err);
+    int code = from_environment ? client_trusts_environment(err) : SNIB_OK;
     if (code)
         return code;
+    if (from_environment)
+        client_take_environment(o);
+    code = snib__url_parse(text, url, &query, err);
+    if (code)
+        return blames_environment ? client_blame_environment(code, err) : code;
     code = snib__options_settle(o, &query, url, err);
     if (code == SNIB_OK)
         code = client_supports(url, err);
@@ -4614,6 +4681,7 @@ struct snib__told {
     const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+    bool explained;    /* the words are the whole sentence */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
@@ -4862,7 +4930,8 @@ struct debug_use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char label[DEBUG_LABEL_CAP]; /* mutex "name" */
+    char label[DEBUG_LABEL_CAP];    /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
     struct snib__order_name names[]; /* of all members */
 };
@@ -5084,7 +5153,8 @@ static uint64_t debug_server(const struct snib__client *client)
     return debug_hash_text(DEBUG_HASH, server);
 }
 
-/* Members of a quorum have one name, and one order. */
+/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
+ * one after another. */
 static struct debug_use *debug_use(const struct snib__lock *lock)
 {
     struct debug_use *use =
@@ -5094,8 +5164,11 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     const struct snib__parts *parts = lock->parts;
     if (!parts)
         debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++)
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
+        uint32_t from = use->n;
         debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
+        memset(use->parts + from, (int)i, use->n - from);
+    }
     use->client = lock->client;
     use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
     use->alone = use->ordered && lock->kind != SNIB_PERMITS;
@@ -5159,22 +5232,44 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, const struct debug_use *use)
+static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+                       uint32_t j)
 {
-    for (uint32_t i = 0; i < held->n * use->n; i++) {
-        struct snib__order_circle circle;
-        struct snib__order_pair pair = {&held->names[i / use->n], &use->names[i % use->n],
-                                        held->place, use->place, NULL};
-        enum snib__order order = snib__order_note(&pair, &circle);
-        if (order == SNIB__ORDER_CIRCLE)
-            debug_tell_circle(use->client, &circle);
-        else if (order == SNIB__ORDER_FULL)
-            debug_say(use->client,
-                      "the order of locks is known for %d pairs, which is the limit: further pairs "
-                      "are not checked",
-                      SNIB__ORDER_MAX);
-        if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
-            snib__peers_news(pair.held, pair.taken);
+    struct snib__order_circle circle;
+    struct snib__order_pair pair = {&held->names[i], &use->names[j], held->place, use->place, NULL};
+    enum snib__order order = snib__order_note(&pair, &circle);
+    if (order == SNIB__ORDER_CIRCLE)
+        debug_tell_circle(use->client, &circle);
+    else if (order == SNIB__ORDER_FULL)
+        debug_say(use->client,
+                  "the order of locks is known for %d pairs, which is the limit: further pairs "
+                  "are not checked",
+                  SNIB__ORDER_MAX);
+    if (order == SNIB__ORDER_CIRCLE || order == SNIB__ORDER_NEW)
+        snib__peers_news(pair.held, pair.taken);
+}
+
+static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < held->n; i++)
+        for (uint32_t j = 0; j < use->n; j++)
+            debug_pair(held, i, use, j);
+}
+
+/* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
+ * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
+ * tells the rest. */
+static void debug_pairs_within(const struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++) {
+        uint32_t last = SNIB__GROUP_MAX;
+        for (uint32_t j = i + 1; j < use->n && use->parts[j] <= last; j++) {
+            if (use->parts[j] == use->parts[i])
+                continue;
+            debug_pair(use, i, use, j);
+            if (!use->names[j].reads)
+                last = use->parts[j];
+        }
     }
 }
 
@@ -5209,7 +5304,8 @@ static void debug_check_order(const struct debug_use *use)
             return;
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) && held->ordered)
-            debug_pair(held, use);
+            debug_pairs(held, use);
+    debug_pairs_within(use);
 }
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
@@ -5528,8 +5624,11 @@ void snib__forks_child(void);
 
 #endif
 
+#include <sched.h>
+
 #define EXIT_MS 1000
 #define EXIT_MS_MAX 60000
+#define EXIT_YIELDS 1000
 
 static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct snib__client *exit_first;                        /* guarded by exit_mutex */
@@ -5621,14 +5720,35 @@ static struct snib__client *exit_take(bool with_tls)
     return client;
 }
 
+/* Whether the client can be closed.  It cannot while a thread is in it that was stopped there, or that is in a signal
+ * handler, as this one may be, which called exit().  Counts the ms to be waited for that, instead of asking a clock,
+ * because a machine that stands still is no thread that does. */
+static bool exit_may_close(struct snib__client *client, int64_t *left)
+{
+    _Atomic uint32_t never = 0;
+    for (int tries = 0; pthread_mutex_trylock(&client->driver.mutex) != 0; tries++) {
+        if (tries <
+            EXIT_YIELDS) /* threads that work there leave it for a moment, again and again */
+            sched_yield();
+        else if (--*left < 0)
+            return false;
+        else
+            snib__park(&never, 0, snib__now() + SNIB__MS);
+    }
+    pthread_mutex_unlock(&client->driver.mutex);
+    return true;
+}
+
 static void exit_close(bool with_tls)
 {
     struct snib__client *client, *begun = NULL;
-    int64_t ms = atomic_load(&exit_ms);
+    int64_t ms = atomic_load(&exit_ms), left = ms > 0 ? ms : EXIT_MS;
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
     while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
+        if (!exit_may_close(client, &left))
+            continue; /* with its reference: it is left as it is, and its leases end */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;
@@ -5690,6 +5810,7 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  */
 
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5728,6 +5849,8 @@ void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
     struct snib__client *home = c->home;
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        free(c->members[i].why);
     snib__parts_unref(c->parts);
     pthread_mutex_destroy(&c->mutex);
     free(c);
@@ -5828,6 +5951,31 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+{
+    struct snib__carrier_member *member = &c->members[i];
+    free(member->why);
+    member->why = NULL;
+    member->failure = code < 0 ? code : 0;
+    member->os_error = 0;
+}
+
+/* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
+ * members of a quorum have its own name. */
+static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
+                         int32_t code)
+{
+    char text[sizeof((snib_error *)0)->text];
+    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
+                                    op->words, op->where,    op->unconfirmed, false};
+    snib__carrier_fail(c, i, code);
+    if (code >= 0)
+        return;
+    c->members[i].os_error = op->os_error;
+    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
+                                         c->parts->majority ? NULL : op->gate, &told));
+}
+
 /* Inside the member's client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
@@ -5841,6 +5989,8 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     bool current = *place == op;
     if (current)
         *place = NULL;
+    if (current || op->kind == SNIB__OP_RELEASE)
+        carrier_note(c, i, op, op->code);
     if (extends && current) {
         member->leased_at = op->code == SNIB_OK ? snib__extend_sent_at(op) : 0;
         snib__group_member_leased(&c->group, i, op->code);
@@ -5927,7 +6077,9 @@ static void carrier_limit(struct snib__carrier *c, snib__time now)
     bool overdue = c->tried && now >= c->wait_until;
     if (overdue)
         snib__group_overdue(&c->group);
-    if (overdue && now >= c->tried_until)
+    bool seeks = c->parts->majority && c->group.phase <= SNIB__GROUP_PAUSING;
+    c->silent = seeks && overdue && now >= c->tried_until;
+    if (c->silent && c->inquired)
         snib__group_silent(&c->group);
 }
 
@@ -5985,6 +6137,20 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
     return c->ends;
 }
 
+/* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
+static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
+{
+    static const char several[] = "too many of its servers failed, such as: ";
+    uint32_t i = 0;
+    while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
+        i++;
+    if (code >= 0 || i == c->parts->n)
+        return;
+    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    c->outer.why = text;
+    c->outer.os_error = c->members[i].os_error;
+}
+
 /* Carry out the extensions that callers wait for, one after another. */
 static void carrier_extension(struct snib__carrier *c, snib__time now)
 {
@@ -5997,8 +6163,11 @@ static void carrier_extension(struct snib__carrier *c, snib__time now)
         c->extension = 0;
     }
     if (c->extension && snib__group_leased(&c->group, &code)) {
+        char text[sizeof((snib_error *)0)->text];
         snib__time deadline = code == SNIB_OK ? carrier_leased(c, now) : 0;
+        carrier_explain(c, code, text, sizeof text);
         snib__outer_extended(engine, &c->outer, code, c->wanted, deadline, now);
+        c->outer.why = NULL;
         c->extension = 0;
         c->again = true; /* there may be another one */
     } else if (extension && !c->extension) {
@@ -6053,7 +6222,10 @@ static void carrier_tell(struct snib__carrier *c, snib__time now)
         return;
     if (group->reason)
         snib__outer_lost(engine, &c->outer, group->reason, now);
+    char text[sizeof((snib_error *)0)->text];
+    carrier_explain(c, group->code, text, sizeof text);
     snib__outer_ended(engine, &c->outer, group->code, now);
+    c->outer.why = NULL;
     c->finished = true;
 }
 
@@ -6085,6 +6257,24 @@ static void carrier_home(struct snib__carrier *c)
         snib__carrier_unref(c, 1); /* the home's; never the last: the step has one */
 }
 
+/* The time is over: why those that have not answered have not.  The result is the same whatever it is. */
+static void carrier_inquire(struct snib__carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__op *op = c->members[i].op;
+        if (op && !op->done) {
+            carrier_note(c, i, op, snib__op_unreached(client->driver.engine, op));
+            c->members[i].failure = SNIB_EUNREACHABLE;
+        }
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+    c->inquired = true;
+}
+
 /* ---- steps ---- */
 
 /* Outside every client. */
@@ -6101,9 +6291,13 @@ static void carrier_step(struct snib__carrier *c)
             c->again = false;
             pthread_mutex_unlock(&c->mutex);
             carrier_home(c);
+            bool inquires = c->silent && !c->inquired;
+            if (inquires)
+                carrier_inquire(c);
             while (snib__carrier_wish(c))
                 ;
             pthread_mutex_lock(&c->mutex);
+            c->again |= inquires;
         }
         c->stepping = false;
     }
@@ -6859,7 +7053,8 @@ static int held_slice(snib_hold *hold, int64_t lease_ms, int64_t slice_ms, snib_
         return snib__fail_null(err, "out_op");
     if (!snib__wait_ns(slice_ms, &run.slice))
         return snib__fail_wait(err, "slice_ms");
-    return held_begin(hold, lease_ms, &run, queue, err);
+    int code = held_begin(hold, lease_ms, &run, queue, err);
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int held_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue, uint64_t token,
@@ -7312,7 +7507,7 @@ static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call ca
     int code = lock_acquire(lock, kind, &call, err);
     if (code == SNIB_OK && out_hold)
         *out_hold = event.hold;
-    return code;
+    return code == SNIB_AGAIN ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_call *call,
@@ -7826,9 +8021,11 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
 /* options.c - see options.h. */
 
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum option_kind {
     OPTION_DURATION,
@@ -8090,6 +8287,18 @@ static bool option_in_range(const struct option *option, int64_t value)
     return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
 }
 
+/* A time as it can be written in a URL: a bare number there, and in Python, is in seconds. */
+static const char *option_say_time(char out[24], int64_t ms)
+{
+    const char *unit = "ms";
+    if (ms % 3600000 == 0)
+        ms /= 3600000, unit = "h";
+    else if (ms % 60000 == 0)
+        ms /= 60000, unit = "m";
+    snprintf(out, 24, "%lld%s", (long long)ms, unit);
+    return out;
+}
+
 /* Write the permitted values: a range, if there is one, then words as in "a, b or c", the first
  * word for each value. */
 static void option_say_range(const struct option *option, char *text, size_t cap)
@@ -8108,10 +8317,13 @@ static void option_say_range(const struct option *option, char *text, size_t cap
         values[count++] = value;
     }
     text[0] = '\0';
-    if (option->kind != OPTION_CHOICE)
-        used +=
-            (size_t)snprintf(text, cap, "%lld to %lld%s", (long long)option->min,
-                             (long long)option->max, option->kind == OPTION_DURATION ? " ms" : "");
+    char min[24], max[24];
+    if (option->kind == OPTION_DURATION)
+        used += (size_t)snprintf(text, cap, "%s to %s", option_say_time(min, option->min),
+                                 option_say_time(max, option->max));
+    else if (option->kind != OPTION_CHOICE)
+        used += (size_t)snprintf(text, cap, "%lld to %lld", (long long)option->min,
+                                 (long long)option->max);
     for (size_t i = 0; i < count && used < cap; i++)
         used += (size_t)snprintf(text + used, cap - used, "%s%.*s",
                                  used == 0        ? ""
@@ -8293,6 +8505,23 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
     return SNIB_OK;
 }
 
+/* The files are read at each connect, when the program may have another working directory, as a daemon has. */
+static int option_anchor(char **path, snib_error *err)
+{
+    if (!*path || (*path)[0] == '/')
+        return SNIB_OK;
+    char *folder = getcwd(NULL, 0), *whole = NULL;
+    if (!folder && errno != ENOMEM)
+        return SNIB_OK; /* it has none that could be named */
+    int n = folder ? asprintf(&whole, "%s/%s", folder, *path) : -1;
+    free(folder);
+    if (n < 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    free(*path);
+    *path = whole;
+    return SNIB_OK;
+}
+
 int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err)
 {
@@ -8318,6 +8547,9 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
                               options_table[i].name);
+    for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
+        if (options_table[i].kind == OPTION_PATH)
+            code = option_anchor(option_text(&options_table[i], url), err);
     url->tls_insecure = o->tls_insecure > 0;
     for (size_t i = 0; i < OPTIONS_N; i++)
         if (option_is_text(&options_table[i]))
@@ -9584,7 +9816,7 @@ static bool queue_sleep(struct snib__queue *queue, snib__time until)
     for (;;) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        int n = snib__sys_poll(&ready, 1, left < nap ? left : nap);
+        int n = snib__driver_poll(&ready, 1, left < nap ? left : nap);
         if (n != 0 || left <= nap)
             return n > 0;
     }
@@ -9597,9 +9829,9 @@ static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t ca
     bool again = true;
     for (;;) {
         int code = queue_drain(queue, events, cap, err);
-        if (code != 0 || !again || atomic_exchange(&queue->woken, false))
+        if (code != 0 || !again || queue->freed || atomic_exchange(&queue->woken, false))
             return code;
-        again = queue_sleep(queue, until);
+        again = queue_sleep(queue, until) && snib__now() < until;
     }
 }
 
@@ -9746,7 +9978,7 @@ void snib_queue_free(snib_queue *handle)
     if (!queue)
         return;
     if (!snib__client_forked(queue->client)) { /* a consumer that sleeps has a reference */
-        queue->woken = true;
+        queue->freed = true;
         snib__sys_ring(queue->bell->fd);
     }
     snib__handle_put(handle);
@@ -9846,8 +10078,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
-                                  op->words, op->where,    op->unconfirmed};
+        struct snib__told told = {out->code, op->os_error, op->cause,       op->reason,
+                                  op->words, op->where,    op->unconfirmed, op->explained};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10006,7 +10238,7 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
     if (done && snib__handle_take(SNIB__OP, handle))
         snib__handle_put(handle);
     snib__handle_put(handle);
-    return done ? SNIB_OK : SNIB_AGAIN;
+    return done ? SNIB_OK : snib__fail(err, SNIB_AGAIN, 0, NULL);
 }
 
 int snib_op_cancel(snib_op *handle)
@@ -10169,7 +10401,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
+    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -10787,6 +11019,7 @@ _Atomic snib__time snib__ahead;
 #define DRIVER_LINK_BUSY 2
 #define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
+#define DRIVER_BLIND (10 * SNIB__MS) /* between two looks at what cannot be polled */
 /* A caller that sleeps in recv() comes back from a dead socket at once; later than this it must have
  * been stopped. */
 #define DRIVER_PROMPT (50 * SNIB__MS)
@@ -11252,6 +11485,17 @@ static bool driver_may_lead(const struct snib__driver *d, const struct snib__op 
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
+{
+    int ready = snib__sys_poll(polls, n, left);
+    if (ready >= 0 || errno == EINTR)
+        return ready;
+    snib__sys_poll(NULL, 0, left < DRIVER_BLIND ? left : DRIVER_BLIND);
+    for (uint32_t i = 0; i < n; i++)
+        polls[i].revents = polls[i].events & (POLLIN | POLLOUT);
+    return (int)n;
+}
+
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
  * before it, 4 % of a round trip; a thread polls only if it must return sooner or has bytes left to
  * send.  Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
@@ -11267,7 +11511,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
     bool polls = (unsent || left < nap) && !snib__sock_pending(sock);
     if (polls) {
         struct pollfd ready = {.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-        if (snib__sys_poll(&ready, 1, left) < 0) {
+        if (snib__driver_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
@@ -12706,10 +12950,25 @@ struct snib__steps *snib__sys_steps(void)
     return &steps;
 }
 
+/* List a new descriptor; -1 with errno.  In a process that has closed its standard descriptors it may be one of these: what
+ * any code prints there would go into a connection as commands, and their replies be taken for those of others.  Inside
+ * forks.h's calls. */
+static int sys_keep(int fd)
+{
+    int own = fd;
+    if (fd >= 0 && fd <= STDERR_FILENO) {
+        own = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        int error = errno;
+        syscall(SYS_close, fd);
+        errno = error;
+    }
+    return snib__forks_keep(own);
+}
+
 int snib__sys_bell(void)
 {
     snib__forks_enter();
-    int bell = snib__forks_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int bell = sys_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     snib__forks_leave();
     return bell;
 }
@@ -12729,7 +12988,7 @@ void snib__sys_hush(int bell)
 int snib__sys_set(void)
 {
     snib__forks_enter();
-    int set = snib__forks_keep(epoll_create1(EPOLL_CLOEXEC));
+    int set = sys_keep(epoll_create1(EPOLL_CLOEXEC));
     snib__forks_leave();
     if (set >= 0)
         fcntl(set, F_SETFL, O_NONBLOCK); /* for loops that ask whether it is */
@@ -12750,7 +13009,7 @@ void snib__sys_set_remove(int set, int fd)
 int snib__sys_alarm(void)
 {
     snib__forks_enter();
-    int alarm = snib__forks_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    int alarm = sys_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     snib__forks_leave();
     return alarm;
 }
@@ -12819,8 +13078,7 @@ static int sys_met(int fd)
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
-    int fd =
-        snib__forks_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sys_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     snib__forks_leave();
     if (fd < 0)
         return errno;
@@ -12868,11 +13126,12 @@ void snib__sys_close(int fd)
     snib__forks_leave();
 }
 
+/* Not with AI_ADDRCONFIG, which leaves out the loopback addresses of a family if the host has no others of it: an address
+ * that cannot be reached costs little, because the next one is tried at once. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags =
-                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
+                             .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0)};
     snib__forks_enter();
     snib__forks_lookup(true);
     int result = getaddrinfo(host, port, &hints, out);
@@ -13237,7 +13496,7 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 /* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
-    if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
+    if (snib__driver_poll(watch->polls, watch->polls_n, left) <= 0)
         for (uint32_t i = 0; i < watch->polls_n; i++)
             watch->polls[i].revents = 0;
     for (int i = 0; i < 2; i++)
@@ -14142,9 +14401,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     *out = (struct snib__tls_context){.insecure = config->insecure};
     *failure = (struct snib__tls_failure){0};
     if (!o)
-        return snib__tls_fail(
-            failure, SNIB__TLS_NO_LIBRARY,
-            "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it installed?");
+        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
+                              "TLS needs OpenSSL 3 (libssl.so.3), which could not be loaded; is it "
+                              "installed, and the "
+                              "program not linked statically?");
     o->ERR_clear_error();
     errno = 0;
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
@@ -14351,6 +14611,7 @@ bool snib__tls_available(void)
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
 #include <dlfcn.h>
+#include <link.h>
 #endif
 
 static struct snib__openssl openssl_table;
@@ -14372,9 +14633,29 @@ static bool openssl_find(void)
 
 #else
 
+static int openssl_program(struct dl_phdr_info *program, size_t size, void *has_loader)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *(bool *)has_loader = true;
+    return 1; /* it is the first one */
+}
+
+/* What a static program loads brings a second C library along, which does not know the threads that exist: OpenSSL
+ * crashes in them. */
+static bool openssl_can_load(void)
+{
+    bool has_loader = false;
+    dl_iterate_phdr(openssl_program, &has_loader);
+    return has_loader;
+}
+
 /* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
+    if (!openssl_can_load())
+        return false;
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
     bool all = ssl != NULL;
@@ -15259,6 +15540,7 @@ struct snib__engine {
     struct {
         snib__time next, until; /* when it may be written again; when what was written ends */
         bool due;               /* something has been held for a while */
+        bool lost;              /* and something was lost, which it is to say */
         bool told;              /* a refusal was logged */
     } identity;
     struct {
@@ -15319,7 +15601,6 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
-int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
@@ -15719,6 +16000,8 @@ bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
 void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+/* The engine stops: end the operations that would wait for other clients. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
 int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
@@ -15732,6 +16015,9 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
+void snib__identity_lost(struct snib__engine *e,
+                         snib__time now); /* a hold was lost, which is said soon */
+snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
@@ -16846,7 +17132,13 @@ static const struct snib__script_text {
      "end\n"
      "local function busy(kind, lock, mark)\n"
      "    local left = redis.call('pttl', lock)\n"
-     "    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
+     "    if left == -2 and kind == 'r' then -- and a writer waits: see read_acquire\n"
+     "        local wait = redis.call('pttl', mark)\n"
+     "        if wait > 20 then\n"
+     "            redis.call('pexpire', mark, 20)\n"
+     "        end\n"
+     "        return wait > 0 and math.min(wait, 20) or nil\n"
+     "    elseif left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
      "        return nil\n"
      "    end\n"
      "    local mode = redis.call('hget', lock, 'mode')\n"
@@ -16913,7 +17205,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     3155, "74e5da18090e9ade07e85d59e1593bc09b55ac1c"},
+     3420, "51b24a57212ed99bd7e7ac3abb7d86d526c60161"},
     {"multi_release",
      "local owner, kinds = ARGV[1], ARGV[2]\n"
      "local function read(lock)\n"
@@ -22708,7 +23000,6 @@ struct snib__durable {
     snib__time counted_at;  /* when it was asked */
     bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after useless replies to WAIT */
     snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
@@ -22951,8 +23242,14 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
 
 /* ---- decisions ---- */
 
+static unsigned long long durable_ms(snib__time time)
+{
+    return (unsigned long long)(time / SNIB__MS);
+}
+
+/* few: the number of replicas is the reason, and not a lease that has ended meanwhile. */
 static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
-                           uint32_t need)
+                           uint32_t need, bool few)
 {
     struct snib__op *op = hold->op;
     if (op->stage == SNIB__STAGE_QUEUED)
@@ -22960,11 +23257,25 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     op->hold = NULL;
     hold->op = NULL;
     free(op->words);
-    if ((op->words = malloc(SNIB__WORDS_MAX)))
+    op->words = malloc(SNIB__WORDS_MAX);
+    if (op->words && few)
         snprintf(op->words, SNIB__WORDS_MAX,
                  "only %u of the %u required replicas had the grant within %llu ms: it was undone",
-                 reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
+                 reached, need, durable_ms(e->config.durability_timeout));
+    else if (op->words)
+        snprintf(op->words, SNIB__WORDS_MAX,
+                 "the replicas took longer than its lease of %llu ms, so the grant was undone",
+                 durable_ms(snib__hold_lease(e, hold)));
     snib__op_done(e, op, SNIB_EREPLICAS);
+}
+
+/* A lock's own lease may be shorter than the time that replicas have. */
+static bool durable_is_late(const struct snib__engine *e, const struct durable_grant *grant,
+                            snib__time now)
+{
+    const struct snib__hold *hold = grant->request.subject;
+    return !(hold->gate->kind->traits & SNIB__UNOWNED) &&
+           now >= snib__lease_end(grant->request.sent_at, snib__hold_lease(e, hold));
 }
 
 /* Finish a grant, now that the number of replicas is known. */
@@ -22973,8 +23284,10 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
 {
     struct snib__hold *hold = grant->request.subject;
     hold->replicas = (uint8_t)(reached < REPLICAS_MOST ? reached : REPLICAS_MOST) & REPLICAS_MOST;
-    if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
-        durable_refuse(e, hold, reached, need); /* without its operation it goes back */
+    bool few = reached < need && e->config.durability_policy != SNIB_DURABILITY_REPORT;
+    bool late = need > 0 && durable_is_late(e, grant, now);
+    if (hold->op && (few || late))
+        durable_refuse(e, hold, reached, need, few); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
@@ -23056,12 +23369,8 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
  * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__durable *d = link->node->durable;
     link->proven = false;
-    link->backoff = d->backoff;
     snib__link_close(e, link, SNIB_EUNREACHABLE, now);
-    d->backoff = link->backoff;
-    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
 }
 
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
@@ -23074,7 +23383,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
         durable_leave(e, link, now);
         return;
     }
-    d->backoff = 0;
+    link->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
@@ -23157,7 +23466,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->collected_n > 0)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which new operations do not shorten */
+        link->wanted = true; /* after its pause */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
@@ -23286,7 +23595,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
                            snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e)};
+                           snib__route_deadline(e),    snib__pause_deadline(e),
+                           snib__identity_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -23337,6 +23647,7 @@ void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
+    snib__outer_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -24585,8 +24896,9 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__hold_arm(e, hold, now);
 }
 
-static void hold_count_loss(struct snib__engine *e, int reason)
+static void hold_count_loss(struct snib__engine *e, int reason, snib__time now)
 {
+    snib__identity_lost(e, now);
     switch (reason) {
     case SNIB_REASON_EXPIRED:
         e->stats.lost_expired++;
@@ -24653,7 +24965,7 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
     /* an attempt being taken back, or the rest of a loss already reported */
     if (hold->acquired_at == 0)
         return;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     hold_log_loss(e, hold, reason);
 }
 
@@ -24680,7 +24992,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     if (e->extending > 0)
         snib__extend_lost(e, hold, now);
     e->stats.held--;
-    hold_count_loss(e, reason);
+    hold_count_loss(e, reason, now);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     hold_log_loss(e, hold, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -24851,8 +25163,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, and since when the oldest
- *                                   holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
+ *                                   when the oldest holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -24917,6 +25229,13 @@ static size_t identity_number(char *out, const char *word, int64_t number)
     return n + snib__decimal(out + n, number);
 }
 
+/* Losses that were not the program's own doing. */
+static uint64_t identity_losses(const struct snib__engine *e)
+{
+    return e->stats.lost_expired + e->stats.lost_taken + e->stats.lost_deleted +
+           e->stats.lost_unreachable + e->stats.lost_max_hold + e->stats.lost_failover;
+}
+
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
@@ -24936,9 +25255,13 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + IDENTITY_HOLDS * 48];
+    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
+    if (identity_losses(e) > 0) {
+        n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
+        text[n++] = '\n';
+    }
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
@@ -24958,10 +25281,24 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
+void snib__identity_lost(struct snib__engine *e, snib__time now)
+{
+    e->identity.lost |= now < e->identity.until;
+}
+
+snib__time snib__identity_deadline(const struct snib__engine *e)
+{
+    return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
+}
+
 void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
-    bool due = e->identity.due && e->config.identity && !e->closed;
+    bool lost = e->identity.lost && now >= e->identity.next;
+    bool due =
+        (e->identity.due || (lost && now < e->identity.until)) && e->config.identity && !e->closed;
     e->identity.due = false;
+    if (lost) /* once, whether it can be said now or not */
+        e->identity.lost = false;
     if (!due || now < e->identity.next)
         return;
     struct snib__node *node = identity_node(e);
@@ -27331,6 +27668,9 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
  * answers through the functions here.
  */
 
+#include <stdlib.h>
+#include <string.h>
+
 bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
@@ -27458,12 +27798,24 @@ void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
+static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
+{
+    char *words = op && outer->why ? strdup(outer->why) : NULL;
+    if (!words)
+        return;
+    free(op->words);
+    op->words = words;
+    op->os_error = outer->os_error;
+    op->explained = true;
+}
+
 void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
     if (outer->ended)
         return;
+    outer_explain(outer, hold->op);
     outer->ended = true;
     hold->outer = NULL;
     outer_end_extensions(e, hold, SNIB_NOT_HELD);
@@ -27507,7 +27859,20 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
         outer->span = deadline - now;
         snib__hold_arm(e, hold, now);
     }
+    outer_explain(outer, op);
     snib__op_done(e, op, code);
+}
+
+/* The members' clients go on with the releases, but nobody waits for them here. */
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (!snib__outer_is(op->gate))
+            continue;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
 }
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
@@ -28955,8 +29320,9 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL names no more */
+#define SENTINELS_MAX 32                /* the URL names no more; a bit each in a set of them */
 #define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
+#define SENTINELS_VOTERS 1000           /* no service has more */
 #define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
 #define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
@@ -28980,6 +29346,7 @@ enum sentinel_outcome {
 
 struct sentinel {
     struct snib__node *node;
+    bool named;           /* in the URL */
     bool asked;           /* and it has not answered yet */
     bool others;          /* asked for the other sentinels on this connection */
     snib__time others_at; /* ... or on an earlier one: when it was last */
@@ -28987,27 +29354,31 @@ struct sentinel {
     bool deaf;            /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
-    uint64_t epoch; /* of its answer */
+    uint32_t voters; /* the sentinels that it knows, itself included; 0: it does not say */
+    uint64_t epoch;  /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* skipped by polls until then, after a failure */
     bool heard;                  /* subscribed to, or about to be */
     bool confirmed;              /* a subscription is confirmed on this connection, ... */
     snib__time confirmed_at;     /* ... since then */
     snib__time listen, listen_pause;
-    int32_t code; /* REFUSED */
+    int32_t code;       /* REFUSED */
+    uint32_t questions; /* under way; only the answer to the last counts */
 };
 
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;    /* the last one asked */
-    uint32_t left;    /* how many the round has still to ask */
-    bool round;       /* a round is running */
-    bool failed;      /* home is down, and was tried at this address */
-    uint64_t epoch;   /* the highest that was believed */
-    snib__time late;  /* when the next one is asked in parallel */
-    snib__time next;  /* when the next round begins */
-    snib__time pause; /* after the last useless round */
+    uint32_t turn;     /* the last one asked */
+    uint32_t left;     /* how many the round has still to ask */
+    bool round;        /* a round is running */
+    bool failed;       /* home is down, and was tried at this address */
+    bool told;         /* that sentinels were set up anew, which name another master, */
+    bool told_unaware; /* ... or that none knows the service any more */
+    uint64_t epoch;    /* the highest that was believed */
+    snib__time late;   /* when the next one is asked in parallel */
+    snib__time next;   /* when the next round begins */
+    snib__time pause;  /* after the last useless round */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -29024,18 +29395,52 @@ static struct sentinel *sentinel_of(const struct snib__engine *e, const struct s
     return NULL;
 }
 
-static bool sentinel_add(struct snib__engine *e, const struct snib__address *address)
+static struct sentinel *sentinel_at(const struct snib__engine *e,
+                                    const struct snib__address *address)
 {
     struct sentinels *map = sentinels_of(e);
     for (uint32_t i = 0; i < map->n; i++)
         if (snib__address_equal(&map->all[i].node->address, address))
-            return true;
-    if (map->n == SENTINELS_MAX)
+            return &map->all[i];
+    return NULL;
+}
+
+static bool sentinel_add(struct snib__engine *e, const struct snib__address *address, bool named)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (sentinel_at(e, address) || map->n == SENTINELS_MAX)
         return true;
     struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
     if (node)
-        map->all[map->n++] = (struct sentinel){.node = node};
+        map->all[map->n++] = (struct sentinel){.node = node, .named = named};
     return node != NULL;
+}
+
+/* It has failed again and again. */
+static bool sentinel_is_missing(const struct sentinel *one)
+{
+    return one->shun == SENTINEL_SHUN;
+}
+
+/* Sentinels that are started anew elsewhere have other addresses, and those of before would soon be all that there is room
+ * for.  The URL's are kept. */
+static void sentinel_learn(struct snib__engine *e, const struct snib__address *address)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (map->n < SENTINELS_LEARNT) {
+        sentinel_add(e, address, false);
+        return;
+    }
+    for (uint32_t i = 0; i < map->n && !sentinel_at(e, address); i++) {
+        struct sentinel *one = &map->all[i];
+        struct snib__node *node = one->node;
+        if (one->named || one->asked || !sentinel_is_missing(one) || node == e->home->blamed ||
+            !snib__link_rests(&node->links[SNIB__COMMAND]) ||
+            !snib__link_rests(&node->links[SNIB__PUBSUB]))
+            continue;
+        snib__node_rename(e, node, address);
+        *one = (struct sentinel){.node = node};
+    }
 }
 
 static int sentinels_begin(struct snib__engine *e)
@@ -29047,7 +29452,7 @@ static int sentinels_begin(struct snib__engine *e)
     e->home = snib__node_new(e, SNIB__SERVER, NULL);
     bool there = e->home && e->config.seeds_n > 0;
     for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
-        there = sentinel_add(e, &e->config.seeds[i]);
+        there = sentinel_add(e, &e->config.seeds[i], true);
     if (!there)
         return -1;
     /* clients should not all start with the same one */
@@ -29072,8 +29477,10 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
     one->has_epoch = false;
+    one->voters = 0;
     bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
                 snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
+    one->questions += sent;
     if (sent && !one->others) {
         one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
         one->others_at = now;
@@ -29179,27 +29586,107 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
 
-/* More than half of them agree on an epoch lower than one already seen: they were set up from
- * scratch and count from 0 again.  Not while the master replies. */
+/* How many processes these are, a bit for each sentinel; one may have two addresses. */
+static uint32_t sentinels_processes(const struct sentinels *map, uint32_t which)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const char *run = map->all[i].node->run_id;
+        bool again = false;
+        for (uint32_t j = 0; j < i && run[0]; j++)
+            again |= which >> j & 1 && strcmp(map->all[j].node->run_id, run) == 0;
+        n += which >> i & 1 && !again;
+    }
+    return n;
+}
+
+/* More than half of all: of as many as they know themselves, or as the URL names, or as are there; addresses that have led
+ * nowhere for long do not count.  Where they do not say how many they know, or which processes they are, it takes more than
+ * half of all addresses. */
+static bool sentinels_are_most(const struct snib__engine *e, uint32_t which)
+{
+    const struct sentinels *map = sentinels_of(e);
+    uint32_t named = 0, there = 0, addresses = 0, most = e->config.seeds_n;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct sentinel *one = &map->all[i];
+        bool says = one->voters > 0 && one->node->run_id[0];
+        addresses += which >> i & 1;
+        there |= sentinel_is_missing(one) ? 0 : 1u << i;
+        if (!(which >> i & 1) || !says)
+            continue;
+        named |= 1u << i;
+        most = one->voters > most ? one->voters : most;
+    }
+    there = sentinels_processes(map, there);
+    most = there > most ? there : most;
+    return 2 * sentinels_processes(map, named) > most || 2 * addresses > map->n;
+}
+
+/* Those that answer like this one. */
+static uint32_t sentinels_alike(const struct sentinels *map, const struct sentinel *one)
+{
+    uint32_t which = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct sentinel *other = &map->all[i];
+        if (other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
+            snib__address_equal(&other->address, &one->address))
+            which |= 1u << i;
+    }
+    return which;
+}
+
+/* One of more than half of them that agree on an epoch lower than one already seen: they were set up from scratch and count
+ * from 0 again.  NULL: there is none. */
+static const struct sentinel *sentinels_of_most(const struct snib__engine *e)
+{
+    const struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++) {
+        const struct sentinel *one = &map->all[i];
+        if (one->outcome != OUTCOME_STALE || one->epoch >= map->epoch)
+            continue;
+        if (sentinels_are_most(e, sentinels_alike(map, one)))
+            return one;
+    }
+    return NULL;
+}
+
+/* They are followed, but not while the master replies: then it is told once. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
-    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
-        const struct sentinel *one = &map->all[i];
-        if (one->epoch >= map->epoch)
-            continue;
-        uint32_t alike = 0;
-        for (uint32_t j = 0; j < map->n; j++) {
-            const struct sentinel *other = &map->all[j];
-            alike += other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
-                     snib__address_equal(&other->address, &one->address);
-        }
-        if (one->outcome != OUTCOME_STALE || 2 * alike <= map->n)
-            continue;
+    const struct sentinel *one = sentinels_of_most(e);
+    char where[SNIB__ADDRESS_TEXT];
+    if (one && !snib__node_ready(e->home)) {
         sentinel_follow(e, one, now);
         return true;
     }
+    if (one && !map->told && !snib__address_equal(&one->address, &e->home->address))
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "most sentinels were set up anew and have %s as the master of \"%.60s\": "
+                         "new clients go there, this one stays at %s while that is a master",
+                         snib__address_text(&one->address, where), e->config.service,
+                         snib__node_where(e, e->home));
+    map->told = one != NULL;
     return false;
+}
+
+/* The service was removed, or renamed: the master serves on, but nobody will say where the next one is.  That is told once. */
+static void sentinels_unaware(struct snib__engine *e)
+{
+    struct sentinels *map = sentinels_of(e);
+    uint32_t unknown = 0, known = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        uint8_t outcome = map->all[i].outcome;
+        unknown += outcome == OUTCOME_UNKNOWN;
+        known += outcome == OUTCOME_GOOD || outcome == OUTCOME_STALE;
+    }
+    bool unaware = unknown > 0 && known == 0;
+    if (unaware && !map->told_unaware)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "no sentinel knows the service \"%.60s\" any more (%u of %u answered): "
+                         "the next master would not be found",
+                         e->config.service, unknown, map->n);
+    map->told_unaware = unaware;
 }
 
 /* One was useless: continue with the next, or end the round. */
@@ -29218,7 +29705,9 @@ static void sentinels_unhelped(struct snib__engine *e, snib__time now)
                  : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
                                                   : map->pause * 2;
     sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
-    if (!e->home->addressed)
+    if (e->home->addressed)
+        sentinels_unaware(e);
+    else
         sentinels_explain(e, now);
 }
 
@@ -29253,6 +29742,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
     bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
     map->epoch = one->epoch;
     map->pause = 0;
+    map->told_unaware = false;
     if (moved) {
         char where[SNIB__ADDRESS_TEXT];
         snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
@@ -29298,6 +29788,15 @@ static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib
         sentinels_unhelped(e, now);
 }
 
+/* False: no sentinel counts so far, or it is no number. */
+static bool sentinel_read_number(const char *text, uint64_t *out)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    *out = strtoull(text, NULL, 10);
+    return *out < UINT64_MAX;
+}
+
 /* SENTINEL MASTER: names and values, all strings. */
 static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
@@ -29305,9 +29804,15 @@ static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
     for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
         if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
             return;
-        if (strcmp(snib__resp_text(e->resp, &reply[i]), "config-epoch") == 0) {
-            one->epoch = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+        const char *field = snib__resp_text(e->resp, &reply[i]);
+        uint64_t number;
+        if (!sentinel_read_number(snib__resp_text(e->resp, &reply[i + 1]), &number))
+            continue;
+        if (strcmp(field, "config-epoch") == 0) {
+            one->epoch = number;
             one->has_epoch = true;
+        } else if (strcmp(field, "num-other-sentinels") == 0) {
+            one->voters = number < SENTINELS_VOTERS ? (uint32_t)number + 1 : SENTINELS_VOTERS;
         }
     }
 }
@@ -29325,7 +29830,6 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
 static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
                                  uint32_t n)
 {
-    const struct sentinels *map = sentinels_of(e);
     for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
         const struct snib__value *host = NULL, *port = NULL;
         struct snib__address address;
@@ -29338,9 +29842,8 @@ static void sentinel_told_others(struct snib__engine *e, const struct snib__valu
             host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
             port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
         }
-        if (map->n < SENTINELS_LEARNT && host && port &&
-            sentinel_read_address(e, host, port, &address))
-            sentinel_add(e, &address);
+        if (host && port && sentinel_read_address(e, host, port, &address))
+            sentinel_learn(e, &address);
     }
 }
 
@@ -29360,6 +29863,8 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
                             snib__time now)
 {
     struct sentinel *one = sentinel_of(e, node);
+    if (what == ASK_ADDRESS && --one->questions > 0)
+        return; /* it was asked again since */
     if (what == ASK_MASTER && !error) {
         sentinel_told_master(e, one, reply, n);
     } else if (what == ASK_OTHERS && !error) {
@@ -29532,6 +30037,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
         sentinel_deafened(one, now);
     } else {
         one->others = false;
+        one->questions = 0;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
         if (one->asked)
             sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);
@@ -29973,13 +30479,21 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__waitq_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
+/* Only the server knows whether it may vote in a quorum: what it granted tells that if it was a vote after as long a
+ * silence. */
+static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__hold *next)
+{
+    return hold->gate->kind->kind != SNIB_MUTEX || next->vote_ms <= hold->vote_ms;
+}
+
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq || !waitq->head || waitq->incoming || e->config.handover_max == 0 ||
-        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline ||
+        !sole_votes_alike(hold, waitq->head->hold))
         return false;
     if (waitq->chain == 0) {
         /* no user ever had it */
@@ -33716,7 +34230,8 @@ static const struct {
     int32_t code;
 } conn_errors[] = {
     /* Servers before 7.0 wrap script errors, so the text is searched, for the
-     * most specific words first. */
+     * most specific words first.  But what it begins with counts: the rest may name a user, or repeat what was sent. */
+    {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
@@ -33743,7 +34258,13 @@ static const struct {
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
 {
-    for (size_t i = 0; i < sizeof conn_errors / sizeof conn_errors[0]; i++)
+    const size_t words = sizeof conn_errors / sizeof conn_errors[0];
+    for (size_t i = 0; i < words; i++) {
+        size_t len = strlen(conn_errors[i].word);
+        if (n >= len && memcmp(text, conn_errors[i].word, len) == 0)
+            return conn_errors[i].code;
+    }
+    for (size_t i = 0; i < words; i++)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;
