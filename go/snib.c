@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "03fadf10fcd693f7"
+#define SNIB_BUILD_ID "d4150f4fbd7d5754"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2363,12 +2363,12 @@ struct snib__op {
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
     union {
-        struct {                         /* fair: what is known of its place */
-            int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
-            snib__time seen_at;          /* ... and when the request was sent to which that was said */
+        struct {                /* fair: what is known of its place */
+            int64_t queued_ms;  /* when it was last seen waiting, by the server's clock, ... */
+            snib__time seen_at; /* ... and when the request was sent to which that was said */
             int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
         } fair;
-        struct {              /* WRITE: how long new readers wait, as its last attempt has told the server */
+        struct { /* WRITE: how long new readers wait, as its last attempt has told the server */
             uint32_t ms;      /* 0: they do not */
             snib__time until; /* SNIB__NEVER: until an attempt says otherwise */
         } mark;
@@ -30364,8 +30364,7 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
 /* Whether the server keeps new readers out for as long as a writer will wait that comes now, or need not. */
 static bool sole_is_marked(const struct snib__gate *gate, const struct snib__op *op)
 {
-    bool prefers =
-        gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
+    bool prefers = gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
     if (!prefers || op->once || (gate->active && gate->active->phase == SNIB__HELD))
         return true;
     const struct snib__op *last = gate->waitq ? gate->waitq->head : NULL;
@@ -31012,7 +31011,7 @@ void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
-#define WAIT_MARK (5000 * SNIB__MS)   /* the longest life of a preferred writer's mark, see write.c */
+#define WAIT_MARK (5000 * SNIB__MS) /* the longest life of a preferred writer's mark, see write.c */
 #define WAIT_MARKED (4000 * SNIB__MS) /* keeps it alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 

@@ -191,12 +191,12 @@ struct snib__op {
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
     union {
-        struct {                         /* fair: what is known of its place */
-            int64_t queued_ms;           /* when it was last seen waiting, by the server's clock, ... */
-            snib__time seen_at;          /* ... and when the request was sent to which that was said */
+        struct {                /* fair: what is known of its place */
+            int64_t queued_ms;  /* when it was last seen waiting, by the server's clock, ... */
+            snib__time seen_at; /* ... and when the request was sent to which that was said */
             int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
         } fair;
-        struct {              /* WRITE: how long new readers wait, as its last attempt has told the server */
+        struct { /* WRITE: how long new readers wait, as its last attempt has told the server */
             uint32_t ms;      /* 0: they do not */
             snib__time until; /* SNIB__NEVER: until an attempt says otherwise */
         } mark;

@@ -98,8 +98,7 @@ bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op 
 /* Whether the server keeps new readers out for as long as a writer will wait that comes now, or need not. */
 static bool sole_is_marked(const struct snib__gate *gate, const struct snib__op *op)
 {
-    bool prefers =
-        gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
+    bool prefers = gate->kind->kind == SNIB_WRITE && (op->hold->options & SNIB_LOCK_PREFER_WRITER);
     if (!prefers || op->once || (gate->active && gate->active->phase == SNIB__HELD))
         return true;
     const struct snib__op *last = gate->waitq ? gate->waitq->head : NULL;

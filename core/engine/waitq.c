@@ -16,7 +16,7 @@
 #define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
 #define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
 #define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
-#define WAIT_MARK (5000 * SNIB__MS)   /* the longest life of a preferred writer's mark, see write.c */
+#define WAIT_MARK (5000 * SNIB__MS) /* the longest life of a preferred writer's mark, see write.c */
 #define WAIT_MARKED (4000 * SNIB__MS) /* keeps it alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
