@@ -155,7 +155,7 @@ MUTANTS = [
         "engine/watchdog.c",
         "batch->lease_ms <= hold->lease_ms);",
         "batch->lease_ms);",
-        "unit_redirects",
+        "unit_former",
     ),
     Mutant(
         "a hold of several clients keeps the lease of its watchdog",
@@ -218,6 +218,6 @@ MUTANTS = [
         "engine/node.c",
         "return grants && snib__node_is_former(",
         "return grants && request->kind != SNIB__REQ_ASK && snib__node_is_former(",
-        "unit_redirects",
+        "unit_former",
     ),
 ]
