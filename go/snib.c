@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d4150f4fbd7d5754"
+#define SNIB_BUILD_ID "1e2e0025c9893913"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -6140,7 +6140,7 @@ static snib__time carrier_leased(struct snib__carrier *c, snib__time now)
 /* Why the result is this error, as the first of the members tells that had it.  The text is for the next call of outer.c. */
 static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, size_t cap)
 {
-    static const char several[] = "too many of its servers failed, such as: ";
+    static const char several[] = "too many servers failed, such as: ";
     uint32_t i = 0;
     while (i < c->parts->n && !(c->members[i].failure == code && c->members[i].why))
         i++;

@@ -245,8 +245,7 @@ static void servers_that_are_down(void **state)
     int code = snib_lock_acquire(group, 0, 100, &hold, &error);
     if (code != SNIB_EUNREACHABLE)
         fail_msg("%d: %s", code, error.text);
-    const char *told =
-        "quorum lock \"down\": too many of its servers failed, such as: no connection to ";
+    const char *told = "quorum lock \"down\": too many servers failed, such as: no connection to ";
     if (strncmp(error.text, told, strlen(told)) != 0)
         fail_msg("%s", error.text);
     server_restart(&servers[1]);
