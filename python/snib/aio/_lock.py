@@ -235,7 +235,10 @@ class _Blocks:
 
     def _place(self, caller: int, block: Block) -> int | None:
         begun = self._begun.get(caller, ())
-        return next((at for at in range(len(begun) - 1, -1, -1) if begun[at][3] == block), None)
+        for at in range(len(begun) - 1, -1, -1):  # no generator: what a signal raises as one is dropped is lost
+            if begun[at][3] == block:
+                return at
+        return None
 
     def _discarded(self, lock: Holdable) -> int:
         """The caller of a block that ends in another task: one that has ended, or else of this context, or the first."""
