@@ -693,7 +693,10 @@ static void *reader_main(void *client)
 {
     while (snib_client_ping(client, -1, NULL) == SNIB_OK)
         ;
-    return NULL;
+    for (
+        ;
+        ;) /* its end beside that of the process would be a race within OpenSSL, which cleans up after threads */
+        pause();
 }
 
 static void reader_teardown(void)
