@@ -851,8 +851,8 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 
 /* identity.c */
 void snib__identity_tick(struct snib__engine *e, snib__time now);
-void snib__identity_lost(struct snib__engine *e,
-                         snib__time now); /* a hold was lost, which is said soon */
+/* A hold was lost, which is said soon. */
+void snib__identity_lost(struct snib__engine *e, snib__time now);
 snib__time snib__identity_deadline(const struct snib__engine *e);
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
 void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,

@@ -17,6 +17,20 @@ static void goes_to(struct snib__engine *engine, char host)
     assert_int_equal(served_by(engine, "foo"), host);
 }
 
+/* "foo" goes to c, where another client has the lock for a while, before b has answered: the operation waits for it. */
+static void follows_to_its_holder(struct snib__engine *engine, struct snib__op *op)
+{
+    peers[2].says = ":5000";
+    peers[2].times = -1;
+    goes_to(engine, 'c');
+    peers[1].silent = false;
+    serve(engine);
+    assert_false(op->done);
+    peers[2].says = NULL;
+    pass(engine, now + 6 * SECOND);
+    acquired(engine, op);
+}
+
 /* A hold is at risk until the next server has confirmed it, even if that one is connected
  * already. */
 static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
@@ -132,15 +146,7 @@ static void former_server_grants_nothing(void **state)
     peers[1].silent = true;
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
     serve(engine);
-    peers[2].says = ":5000";
-    peers[2].times = -1;
-    goes_to(engine, 'c');
-    peers[1].silent = false;
-    serve(engine);
-    assert_false(op->done);
-    peers[2].says = NULL;
-    pass(engine, now + 6 * SECOND);
-    acquired(engine, op);
+    follows_to_its_holder(engine, op);
     snib__engine_free(engine);
 }
 
@@ -235,15 +241,7 @@ static void former_server_replicates_for_itself(void **state)
     assert_true(next_command(snib__link_output(line), words));
     snib__engine_input(engine, line, "$-1\r\n", 5, now);
     assert_false(op->done);
-    peers[2].says = ":5000";
-    peers[2].times = -1;
-    goes_to(engine, 'c');
-    peers[1].silent = false;
-    serve(engine);
-    assert_false(op->done);
-    peers[2].says = NULL;
-    pass(engine, now + 6 * SECOND);
-    acquired(engine, op);
+    follows_to_its_holder(engine, op);
     snib__engine_free(engine);
 }
 
