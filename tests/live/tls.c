@@ -693,10 +693,9 @@ static void *reader_main(void *client)
 {
     while (snib_client_ping(client, -1, NULL) == SNIB_OK)
         ;
-    for (
-        ;
-        ;) /* its end beside that of the process would be a race within OpenSSL, which cleans up after threads */
+    for (;;) /* the thread is not to end beside the process: OpenSSL cleans up after threads */
         pause();
+    return NULL;
 }
 
 static void reader_teardown(void)
