@@ -138,14 +138,14 @@ MUTANTS = [
         "api/exit.c",
         "snib__forks_prepare();",
         "",
-        "faults/fork looking_up",
+        "faults/fork_during looking_up",
     ),
     Mutant(
         "a child asks the loader what its threads need, whose lock a thread of the parent had",
         "api/client.c",
         "snib__sys_begin();",
         "",
-        "faults/fork beside_the_loader",
+        "faults/fork_during beside_the_loader",
     ),
     Mutant(
         "a child of a fork beside the first client is stuck in a fork of its own",

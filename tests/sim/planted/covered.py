@@ -22,7 +22,7 @@ FEW_SEEDS = 40
 MEASURED = 400  # worlds of a simulator: what is rare is executed by few of them
 AT_ONCE = 4  # most of them wait more than they work
 # They end processes that have no time left to say what they executed.
-SILENT = ("faults/exit", "faults/fork", "faults/frozen", "faults/stopped", "cli_guard", "cli_cli")
+SILENT = ("faults/exit", "faults/fork", "faults/fork_during", "faults/frozen", "faults/stopped", "cli_guard", "cli_cli")
 
 
 class Test(NamedTuple):
