@@ -382,7 +382,7 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
 {
     struct snib__request request;
     const struct snib__value *reply;
-    uint32_t reply_n;
+    uint32_t reply_n = 0;
     int more;
     if (link->conn.state == SNIB__CONN_DOWN)
         return;
