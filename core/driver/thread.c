@@ -189,11 +189,6 @@ struct thread_watch {
     char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
 };
 
-static snib__time thread_earlier(snib__time a, snib__time b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- credentials that expire ---- */
 
 static snib__time thread_renewals_due(const struct snib__driver *d)
@@ -267,10 +262,10 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     struct snib__sock *sock = snib__link_carrier(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
-    *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
+    *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
     if (snib__driver_command(link) && d->waiters &&
         (sock->reader == SNIB__READER_CALLER || sock->reader == SNIB__READER_TRANSIT))
-        *until = thread_earlier(*until, snib__now() + SNIB__TRANSIT);
+        *until = snib__earlier(*until, snib__now() + SNIB__TRANSIT);
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];
@@ -278,7 +273,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     sock->users++;
     if (!sock->open) {
         watch->polls_n += snib__sock_polls(sock, watch->polls + watch->polls_n, &at);
-        *until = thread_earlier(*until, at);
+        *until = snib__earlier(*until, at);
     } else if (reads) {
         bool command = snib__link_kind(link) == SNIB__COMMAND;
         bool unsent = !sock->writing && snib__sock_unsent(sock);
@@ -315,7 +310,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
             (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
     d->looks = false;
-    until = thread_earlier(until, thread_renewals_due(d));
+    until = snib__earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_watch_link(d, watch, link, &until, wakes);
@@ -334,9 +329,9 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
         d->alarm_at = SNIB__NEVER;
     }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
-        *until = thread_earlier(*until, now + d->nap);
+        *until = snib__earlier(*until, now + d->nap);
     if (d->look)
-        *until = thread_earlier(*until, now + d->look_every);
+        *until = snib__earlier(*until, now + d->look_every);
     if (*until <= now)
         return 0;
     if (*until < d->alarm_at) {

@@ -123,13 +123,13 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
-                           snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e),
-                           snib__identity_deadline(e)};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        next = others[i] < next ? others[i] : next;
-    return next;
+    next = snib__earlier(next, snib__watchdog_deadline(e));
+    next = snib__earlier(next, snib__pause_deadline(e));
+    next = snib__earlier(next, snib__clock_deadline(e));
+    next = snib__earlier(next, snib__identity_deadline(e));
+    next = snib__earlier(next, snib__waitq_deadline(e));
+    next = snib__earlier(next, snib__route_deadline(e));
+    return snib__earlier(next, snib__link_deadline(e));
 }
 
 /* The caller's hold is lost; a second hold with its number releases what the server has. */

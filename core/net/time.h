@@ -8,4 +8,9 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
+static inline snib__time snib__earlier(snib__time a, snib__time b)
+{
+    return a < b ? a : b;
+}
+
 #endif
