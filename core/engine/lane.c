@@ -111,8 +111,10 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     uint32_t first = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) + 1 : 0;
     for (uint32_t i = first; i < first + lanes; i++) {
         struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
+        if (!link->node && first == 0)
+            break; /* it was never opened, nor were those after it */
         if (!link->node)
-            continue; /* it was never opened */
+            continue;
         under_way += link->conn.ring_count;
         called += link->called;
         if (!idle && lane_ready(link) && link->conn.ring_count == 0)

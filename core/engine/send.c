@@ -147,9 +147,10 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     request->script = (int16_t)script;
     request->gate = send_gate(request);
     request->called = e->calling && request->gate;
-    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
-        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
+        (script == SNIB__TWO_COMMANDS &&
+         snib__conn_expect(conn, &(struct snib__request){
+                                     .kind = SNIB__REQ_ASK, .script = -1, .sent_at = now}) < 0)) {
         send_unwrite(conn, size); /* including a script load, with its entry in the ring */
         conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
