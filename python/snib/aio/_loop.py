@@ -81,7 +81,7 @@ class Loop:
     def unwatch(self, hold: Hold, tell: Tell) -> None:
         hold_id = _core.hold_id(hold._handle)
         watches = self.losses.get(hold_id, [])
-        with contextlib.suppress(ValueError):  # it has been called
+        if (hold, tell) in watches:  # or else it has been called
             watches.remove((hold, tell))
         if not watches:
             self.losses.pop(hold_id, None)
