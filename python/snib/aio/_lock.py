@@ -117,6 +117,10 @@ class Hold(BaseHold):
         """Of the task that acquired; None if that event loop is gone."""
         return self._known()
 
+    def _guard(self) -> Guard:
+        """For the body of an `async with`, in the task that has just acquired."""
+        return (self._loop or self._lock._client._loop()).guard(self)
+
     @property
     def lost(self) -> Loss:
         return Loss(self)
@@ -162,7 +166,7 @@ class Hold(BaseHold):
             operation = _hold_release_submit(self._handle, loop.queue, token)
             self._stage = GIVEN_BACK
             origin = self._loop
-            if origin and origin.losses and self.state is State.RELEASED:
+            if origin and origin.is_watched(self) and self.state is State.RELEASED:
                 origin.tell_release(self, loop)
             future = loop.waiting[token] = loop.new_future()
             try:
@@ -302,7 +306,7 @@ class Holding(_core.Droppable):
 
     async def __aenter__(self) -> Hold:
         hold = await self._get()  # the block's, not the program's: released if a signal's exception drops it
-        guard = self._lock._client._loop().guard(hold)
+        guard = hold._guard()
         self._blocks.begin(self._lock._caller(), hold, guard, block_at(sys._getframe()))
         return hold
 
@@ -423,7 +427,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         caller = self._caller()
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
-        guard = self._client._loop().guard(hold)
+        guard = hold._guard()
         block = block_at(sys._getframe())
         self._keep(caller, hold, block=block)
         self._blocks.begin(caller, hold, guard, block)

@@ -86,6 +86,10 @@ class Loop:
         if not watches:
             self.losses.pop(hold_id, None)
 
+    def is_watched(self, hold: Hold) -> bool:
+        """Whether it is worth finding out if the hold has ended."""
+        return bool(self.losses) and _core.hold_id(hold._handle) in self.losses
+
     def end_losses(self, hold_id: int, lost: bool) -> None:
         """The core's hold has ended, and with it all that its owner has."""
         for _, tell in self.losses.pop(hold_id, ()):
