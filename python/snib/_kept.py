@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import os
+import sys
 from collections.abc import Hashable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType, FrameType
@@ -35,9 +36,12 @@ _LIBRARY = (_HERE, _STACKS)
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def block_at(step: FrameType) -> Block:
-    """The block of the program to which this step of a `with` belongs."""
-    frame = step.f_back or step  # none: a program in C calls it
+def block_at() -> Block:
+    """The block of the program to which the caller, a step of a `with`, belongs."""
+    try:
+        frame = sys._getframe(2)
+    except ValueError:
+        frame = sys._getframe(1)  # a program in C calls the step
     if not frame.f_code.co_filename.startswith(_LIBRARY):  # the usual case, first
         return id(frame), frame.f_code, False
     frame = _beyond(frame, _HERE)

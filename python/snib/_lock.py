@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import sys
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -249,7 +248,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         hold = self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         slot.append(hold)
-        self._keep(caller, hold, block=block_at(sys._getframe()))
+        self._keep(caller, hold, block=block_at())
         return hold
 
     def _leave(self, slot: list[Hold], failed: bool) -> None:
@@ -258,7 +257,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         try:
             again = bool(slot)  # an earlier call was interrupted
             if not again:
-                own = kept.ending(caller, block_at(sys._getframe()))
+                own = kept.ending(caller, block_at())
                 slot.append(self._take(caller) if own is None else own)
             hold = slot[0]
             kept.take_this(hold)

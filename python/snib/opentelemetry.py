@@ -455,12 +455,12 @@ class TracedLock(_core.Scope, _Traced[protocols.Lock]):
     def _enter(self, slot: list[TracedHold]) -> TracedHold:
         slot.extend(starmap(self.hold, [()]))  # likewise
         slot[0].__enter__()
-        self._note(slot[0], block_at(sys._getframe()))
+        self._note(slot[0], block_at())
         return slot[0]
 
     def _leave(self, slot: list[TracedHold], failed: bool) -> None:
         if not slot:
-            slot.append(self._noted(block_at(sys._getframe())))
+            slot.append(self._noted(block_at()))
         self._forget(slot[0])
         slot[0]._leave([], failed)
 
@@ -526,7 +526,7 @@ class AsyncTracedHolding(_Entered):
             hold = await self._holding.__aenter__()
         held = AsyncTracedHold(self._traced, hold)
         held._begin_within()
-        self._note(held, block_at(sys._getframe()))
+        self._note(held, block_at())
         return held
 
     async def __aexit__(
@@ -535,7 +535,7 @@ class AsyncTracedHolding(_Entered):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        held = self._forget(self._noted(block_at(sys._getframe())))
+        held = self._forget(self._noted(block_at()))
         held._end_within()
         with held._ending():
             await self._holding.__aexit__(kind, error, trace)
@@ -574,7 +574,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
     async def __aenter__(self) -> AsyncTracedHold:
         holding = self.hold()
         hold = await holding.__aenter__()
-        self._note(holding, block_at(sys._getframe()))
+        self._note(holding, block_at())
         return hold
 
     async def __aexit__(
@@ -583,7 +583,7 @@ class AsyncTracedLock(_Traced[protocols.AsyncLock]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._forget(self._noted(block_at(sys._getframe()))).__aexit__(kind, error, trace)
+        await self._forget(self._noted(block_at())).__aexit__(kind, error, trace)
 
 
 @overload

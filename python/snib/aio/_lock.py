@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
 from contextvars import ContextVar
@@ -307,7 +306,7 @@ class Holding(_core.Droppable):
     async def __aenter__(self) -> Hold:
         hold = await self._get()  # the block's, not the program's: released if a signal's exception drops it
         guard = hold._guard()
-        self._blocks.begin(self._lock._caller(), hold, guard, block_at(sys._getframe()))
+        self._blocks.begin(self._lock._caller(), hold, guard, block_at())
         return hold
 
     async def __aexit__(
@@ -316,7 +315,7 @@ class Holding(_core.Droppable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _, hold, guard = self._blocks.end(self._lock, block_at(sys._getframe()))
+        _, hold, guard = self._blocks.end(self._lock, block_at())
         lost = guard.end(error)
         await hold._end(lost or error)
         if lost is not None:
@@ -428,7 +427,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         hold = await self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         guard = hold._guard()
-        block = block_at(sys._getframe())
+        block = block_at()
         self._keep(caller, hold, block=block)
         self._blocks.begin(caller, hold, guard, block)
         return hold
@@ -439,7 +438,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        caller, hold, guard = self._blocks.end(self, block_at(sys._getframe()))
+        caller, hold, guard = self._blocks.end(self, block_at())
         lost = guard.end(error)
         try:
             if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
