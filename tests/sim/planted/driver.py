@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant(
         "the thread sleeps as long as nobody wakes it",
         "driver/thread.c",
-        "*until = thread_earlier(*until, now + d->nap);",
+        "*until = snib__earlier(*until, now + d->nap);",
         "(void)0;",
         "sim/driver",
     ),
