@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "45e248ce3027014a"
+#define SNIB_BUILD_ID "651e9c5e8f663f9a"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -61,24 +61,24 @@ enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4
 
 /* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
  * memory. */
-static void *snib__handle_new(int kind, void *object);
+void *snib__handle_new(int kind, void *object);
 
 /* snib__handle_bind - another object for a new handle, which no other caller knows yet. */
-static void snib__handle_bind(const void *handle, void *object);
+void snib__handle_bind(const void *handle, void *object);
 
 /* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
  * it has ended. */
-static void *snib__handle_get(int kind, const void *handle);
+void *snib__handle_get(int kind, const void *handle);
 
 /* snib__handle_put - give back a reference from get or take. */
-static void snib__handle_put(const void *handle);
+void snib__handle_put(const void *handle);
 
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
-static void *snib__handle_take(int kind, const void *handle);
+void *snib__handle_take(int kind, const void *handle);
 
 /* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
  * the thread of the last put, under no mutex of this table. */
-static void snib__handle_free_fn(int kind, void (*destroy)(void *object));
+void snib__handle_free_fn(int kind, void (*destroy)(void *object));
 
 /* Counts the forks between the first process and this one.  An object that belongs to one process
  * records the value when it is made, and was inherited if the value differs. */
@@ -86,7 +86,7 @@ extern _Atomic uint32_t snib__fork_generation;
 
 /* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
-static int snib__fork_init(void);
+int snib__fork_init(void);
 
 #endif
 
@@ -123,23 +123,23 @@ struct snib__address {
 /* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
  *
  * Returns false, and leaves *out alone, if this is no name or address, or the port is invalid. */
-static bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
+bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
 
 /* snib__address_path - the same for a unix socket. */
-static bool snib__address_path(struct snib__address *out, const char *path, size_t n);
+bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
 /* snib__address_memory - the same for a memory server of the process that connects; see driver/memory.h. */
-static bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
  * server, as far as names can tell. */
-static int snib__address_order(const struct snib__address *one, const struct snib__address *other);
+int snib__address_order(const struct snib__address *one, const struct snib__address *other);
 
-static bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
+bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
 
 /* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more
  * than 90 bytes is cut and ends in dots; bytes that are not UTF-8 are shown as question marks. */
-static const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
+const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
 
 #endif
 
@@ -1279,7 +1279,7 @@ struct snib__url {
  * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless
  *          SNIB_OK.  No message quotes the URL, except the name of an unknown option, so none can
  *          show a password. */
-static int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
 #define SNIB__URL_SERVER (320 + SNIB__SERVICE_MAX)
@@ -1288,16 +1288,16 @@ static int snib__url_parse(const char *url, struct snib__url *out, snib_client_o
  *
  * Of several addresses, the first in sort order stands for all, so that their order in the URL does not
  * matter. */
-static void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
 
 /* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
-static int snib__url_copy(const struct snib__url *from, struct snib__url *out);
+int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
 /* snib__url_free - free the parts and wipe them; *url is empty afterwards. */
-static void snib__url_free(struct snib__url *url);
+void snib__url_free(struct snib__url *url);
 
 /* snib__url_wipe - free a string that may be secret; NULL is fine. */
-static void snib__url_wipe(char *text);
+void snib__url_wipe(char *text);
 
 #endif
 
@@ -1373,11 +1373,6 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
-static inline snib__time snib__earlier(snib__time a, snib__time b)
-{
-    return a < b ? a : b;
-}
-
 #endif
 
 #include <stdatomic.h>
@@ -1385,18 +1380,18 @@ static inline snib__time snib__earlier(snib__time a, snib__time b)
 #include <stdint.h>
 
 /* snib__now - nanoseconds on a clock that counts suspended time (CLOCK_BOOTTIME). */
-static snib__time snib__now(void);
+snib__time snib__now(void);
 
 enum snib__park { SNIB__PARKED_NO = 0, SNIB__PARKED_TIMEOUT = 1, SNIB__PARKED_SIGNAL = 2 };
 
 /* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit).  It
  * may return SNIB__PARKED_NO spuriously, and does so once a second: check and park again. */
-static int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
+int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
 
 /* snib__unpark - wake one thread (or all) that sleeps on the word.  The word may have been freed
  * already: only its address is used. */
-static void snib__unpark(_Atomic uint32_t *word);
-static void snib__unpark_all(_Atomic uint32_t *word);
+void snib__unpark(_Atomic uint32_t *word);
+void snib__unpark_all(_Atomic uint32_t *word);
 
 #endif
 
@@ -1476,61 +1471,61 @@ static inline bool snib__sys_short(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-static void snib__sys_lock(pthread_mutex_t *mutex);
-static void snib__sys_unlock(pthread_mutex_t *mutex);
+void snib__sys_lock(pthread_mutex_t *mutex);
+void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
  * the child it stays locked. */
-static void snib__sys_begin(void);
+void snib__sys_begin(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
-static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
-static void snib__sys_join(pthread_t thread);
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
+void snib__sys_join(pthread_t thread);
 
 /* The carriers that this thread is to step: one struct per thread, initially zero. */
 struct snib__steps {
     void *waiting;
     bool busy;
 };
-static struct snib__steps *snib__sys_steps(void);
+struct snib__steps *snib__sys_steps(void);
 
 /* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
-static int snib__sys_bell(void);
-static void snib__sys_ring(int bell);
-static void snib__sys_hush(int bell);
+int snib__sys_bell(void);
+void snib__sys_ring(int bell);
+void snib__sys_hush(int bell);
 
 /* A set is a descriptor that is readable while one of its members is.  set_add: 0 or errno; a member
  * is removed before it is closed. */
-static int snib__sys_set(void);
-static int snib__sys_set_add(int set, int fd);
-static void snib__sys_set_remove(int set, int fd);
+int snib__sys_set(void);
+int snib__sys_set_add(int set, int fd);
+void snib__sys_set_remove(int set, int fd);
 
 /* An alarm is a descriptor that becomes readable the given time after alarm_set, including
  * suspended time, until hush.  SNIB__NEVER: not at all. */
-static int snib__sys_alarm(void);
-static void snib__sys_alarm_set(int alarm, snib__time in);
+int snib__sys_alarm(void);
+void snib__sys_alarm_set(int alarm, snib__time in);
 
 /* As poll(), for at most `left`; -1 with errno. */
-static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
-static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
-static ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 
 /* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
-static int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-static int snib__sys_connected(
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
+int snib__sys_connected(
     int fd); /* its progress: the same results.  Connected to itself is ECONNREFUSED */
-static void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
-static void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
-static void snib__sys_close(int fd);
+void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
+void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
+void snib__sys_close(int fd);
 
 /* As getaddrinfo() for a stream with a numeric port; `numeric`: accept only an address, without a
  * lookup. */
-static int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
-static void snib__sys_resolve_free(struct addrinfo *addresses);
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
+void snib__sys_resolve_free(struct addrinfo *addresses);
 
 #endif
 
@@ -1551,7 +1546,7 @@ static void snib__sys_resolve_free(struct addrinfo *addresses);
  * that are not printable ASCII become question marks.
  *
  * secret  the password; NULL: none. */
-static void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
+void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
 
 #endif
 
@@ -1584,35 +1579,35 @@ struct snib__logins {
 
 /* snib__login_ask - ask a question, or share `asking`; NULL with errno.  Inside, like all
  * functions below unless they say otherwise. */
-static struct snib__question *snib__login_ask(struct snib__logins *logins);
-static void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
+struct snib__question *snib__login_ask(struct snib__logins *logins);
+void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
 
 /* Any thread: */
-static int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
-static bool snib__login_done(const struct snib__question *question);
+int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
+bool snib__login_done(const struct snib__question *question);
 
 /* snib__login_result - the texts of an answered question, valid until it is dropped; false: there
  * are none, with *out_why and *out_errno (0: a retry would fail, too). */
-static bool snib__login_result(const struct snib__question *question, const char **out_username,
+bool snib__login_result(const struct snib__question *question, const char **out_username,
                         const char **out_password, const char **out_why, int *out_errno);
 
 /* Record that the answer was used to log in, and when it expires. */
-static void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
+void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
 
 /* QUEUE: answer the question of that number; answer NULL: there is none. */
-static void snib__login_answer(struct snib__logins *logins, uint64_t number,
+void snib__login_answer(struct snib__logins *logins, uint64_t number,
                         const snib_credentials *answer);
 
 /* QUEUE: the number of a question without an answer; 0: none. */
-static uint64_t snib__login_open(const struct snib__logins *logins);
+uint64_t snib__login_open(const struct snib__logins *logins);
 
 /* CALL: a reference to the question that the program's function is answering; NULL: it does not run. */
-static struct snib__question *snib__login_running(const struct snib__logins *logins);
+struct snib__question *snib__login_running(const struct snib__logins *logins);
 /* Outside: wait until it has, and drop it.  NULL is fine. */
-static void snib__login_await(struct snib__question *question);
+void snib__login_await(struct snib__question *question);
 
 /* After the driver's thread has ended, outside: drop the questions. */
-static void snib__logins_end(struct snib__logins *logins);
+void snib__logins_end(struct snib__logins *logins);
 
 #endif
 
@@ -1652,14 +1647,14 @@ struct snib__tls_config {
 
 /* ---- Trusted CAs, read once: the 150 certificates of a system's store take long to read ---- */
 
-static struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
-static void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
+struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
+void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
 /* Forget what was read, before OpenSSL is torn down. */
-static void snib__tls_trust_forget(struct snib__tls_trust *trust);
+void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
-static int snib__tls_config_copy(const struct snib__tls_config *from,
+int snib__tls_config_copy(const struct snib__tls_config *from,
                           struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
-static void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
+void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
 
 enum snib__tls_outcome {
     SNIB__TLS_FINE,
@@ -1703,54 +1698,54 @@ struct snib__tls_failure {
 struct snib__tls_files;
 
 /* Start reading them; NULL with errno.  The config is copied. */
-static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
-static void snib__tls_files_free(struct snib__tls_files *files);
-static int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
-static bool snib__tls_files_done(const struct snib__tls_files *files);
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
+void snib__tls_files_free(struct snib__tls_files *files);
+int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
+bool snib__tls_files_done(const struct snib__tls_files *files);
 
 /* Count what OpenSSL must outlive: a connection, or a thread that reads files, which nothing joins. */
-static void snib__tls_use(void);
-static void snib__tls_unuse(void);
+void snib__tls_use(void);
+void snib__tls_unuse(void);
 /* Wait until there are none: when OpenSSL is torn down, no thread may use it. */
-static void snib__tls_await(snib__time until);
+void snib__tls_await(snib__time until);
 /* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
-static void snib__tls_thread_ends(void);
-static void snib__tls_forked(void); /* in the child of a fork, which has none */
+void snib__tls_thread_ends(void);
+void snib__tls_forked(void); /* in the child of a fork, which has none */
 
 /* ---- A connection ---- */
 
 struct snib__tls;
 
 /* A connection to a host or address, with files that have been read.  NULL with *out. */
-static struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out);
-static void snib__tls_free(struct snib__tls *tls);
+void snib__tls_free(struct snib__tls *tls);
 
 /* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
  * snib__tls_why().  However much the peer sends, one call takes only some KB. */
-static int snib__tls_handshake(struct snib__tls *tls, int fd);
-static short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
+int snib__tls_handshake(struct snib__tls *tls, int fd);
+short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
 /* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
  * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
  * nothing. */
-static ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
-static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
-static bool snib__tls_pending(const struct snib__tls *tls);
-static bool snib__tls_unsent(const struct snib__tls *tls);
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
+bool snib__tls_pending(const struct snib__tls *tls);
+bool snib__tls_unsent(const struct snib__tls *tls);
 
 /* Why it failed; NULL if it did not.  For the thread that reads. */
-static const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
 
-static void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
 
 /* The handshake has timed out: write the failure. */
-static void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
 /* Set the function to call when OpenSSL is about to be torn down while in use, at process exit. */
-static void snib__tls_at_end(void (*ends)(void));
+void snib__tls_at_end(void (*ends)(void));
 
-static bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
+bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
 
 /* ---- internal to the TLS files ---- */
 
@@ -1765,26 +1760,26 @@ struct snib__tls_context {
 
 /* Give a context the CAs that the config trusts: from the cache, if the files have not changed
  * since. */
-static bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
+bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
                           struct snib__tls_failure *failure);
-static struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
+struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
 
-static bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure);
-static void snib__tls_context_free(struct snib__tls_context *context);
-static const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+void snib__tls_context_free(struct snib__tls_context *context);
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out);
 
 /* A file cannot be read, which is final unless the system is short of something; returns false. */
-static bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
                       const char *path, int error);
 /* Write an outcome, its code and its sentence; returns false. */
-static bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* OpenSSL has not begun, which began with errno 0: for want of memory, or as it is configured.  Returns false. */
-static bool snib__tls_unable(struct snib__tls_failure *out);
+bool snib__tls_unable(struct snib__tls_failure *out);
 /* Explain this thread's OpenSSL errors for a connection, and take them off its queue. */
-static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
 
 #endif
@@ -1814,7 +1809,7 @@ struct snib__buf {
 #define SNIB__ROOM(n) (n)
 #endif
 
-static char *snib__buf_grow(struct snib__buf *buf, size_t n);
+char *snib__buf_grow(struct snib__buf *buf, size_t n);
 
 /* snib__buf_reserve - make room for n more bytes: where to write them,
  * or NULL when out of memory. */
@@ -1824,15 +1819,15 @@ static inline char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 }
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
-static int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 
 /* snib__buf_consume - drop n bytes from the front. */
-static void snib__buf_consume(struct snib__buf *buf, size_t n);
+void snib__buf_consume(struct snib__buf *buf, size_t n);
 
 /* snib__buf_drop - drop all bytes and keep the memory. */
-static void snib__buf_drop(struct snib__buf *buf);
+void snib__buf_drop(struct snib__buf *buf);
 
-static void snib__buf_free(struct snib__buf *buf);
+void snib__buf_free(struct snib__buf *buf);
 
 static inline size_t snib__buf_size(const struct snib__buf *buf)
 {
@@ -1895,42 +1890,42 @@ struct snib__value {
 
 struct snib__resp;
 
-static struct snib__resp *snib__resp_new(void);
-static void snib__resp_free(struct snib__resp *resp);
+struct snib__resp *snib__resp_new(void);
+void snib__resp_free(struct snib__resp *resp);
 
 /* snib__resp_feed - hand over received bytes.  0, or -1: bad protocol, over
  * a limit, or out of memory. */
-static int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
+int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 
 /* snib__resp_next - the next complete reply, valid until the next call.
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-static const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
 
 /* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
-static void snib__resp_spoil(struct snib__resp *resp);
-static bool snib__resp_spoilt(const struct snib__resp *resp);
+void snib__resp_spoil(struct snib__resp *resp);
+bool snib__resp_spoilt(const struct snib__resp *resp);
 
 /* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
-static int32_t snib__resp_failure(const struct snib__resp *resp);
+int32_t snib__resp_failure(const struct snib__resp *resp);
 
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
-static const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
+const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
 
 /* Commands.  Begin with the number of arguments, then append each; -1 when out of
  * memory.  Tests compare the bytes with those of redisFormatCommandArgv(), which
  * allocates and costs 50 times as much. */
-static int snib__resp_begin(struct snib__buf *out, uint32_t argc);
-static int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
-static int snib__resp_arg_int(struct snib__buf *out, int64_t number);
+int snib__resp_begin(struct snib__buf *out, uint32_t argc);
+int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
+int snib__resp_arg_int(struct snib__buf *out, int64_t number);
 
 /* An argument of 10 to 99 bytes that is written where it belongs: where, with room for cap bytes, or
  * NULL; then how many there are. */
-static char *snib__resp_place(struct snib__buf *out, size_t cap);
-static void snib__resp_placed(struct snib__buf *out, size_t n);
+char *snib__resp_place(struct snib__buf *out, size_t cap);
+void snib__resp_placed(struct snib__buf *out, size_t n);
 
 /* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
-static size_t snib__decimal(char *out, int64_t number);
+size_t snib__decimal(char *out, int64_t number);
 
 #endif
 
@@ -2016,62 +2011,62 @@ struct snib__conn {
     size_t masked; /* bytes of the password at the end of the last input */
 };
 
-static int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
-static void snib__conn_free(struct snib__conn *conn);
+int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
+void snib__conn_free(struct snib__conn *conn);
 
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
-static int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
 /* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
  * the result.  0 or -1 (out of memory; nothing is sent). */
-static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
 /* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
  * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
-static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
 /* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
  * snib__conn_orphan() returns them, oldest first, until it returns false. */
-static void snib__conn_reset(struct snib__conn *conn);
-static bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
+void snib__conn_reset(struct snib__conn *conn);
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
 
 /* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
-static int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
 
 /* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
  * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
  * 0 when there are no more, -1 when the connection must be closed (failure says why). */
-static int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
-static snib__time snib__conn_oldest(const struct snib__conn *conn);
+snib__time snib__conn_oldest(const struct snib__conn *conn);
 
 /* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
  * the server has forgotten it. */
-static bool snib__conn_loaded(const struct snib__conn *conn, int script);
-static int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+bool snib__conn_loaded(const struct snib__conn *conn, int script);
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_unknown - the server does not know the script: append its load or, if loading is
  * refused, mark it to be sent in full the next time.  0 or -1. */
-static int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_spells - whether to send the script in full, this time only. */
-static bool snib__conn_spells(struct snib__conn *conn, int script);
+bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
-static int snib__conn_asking(struct snib__conn *conn, snib__time now);
+int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
 /* snib__conn_replicas - how many replicas are in step according to an INFO
  * text; -1: it does not say. */
-static int32_t snib__conn_replicas(const char *info);
+int32_t snib__conn_replicas(const char *info);
 
 /* snib__conn_classify - the code for an error reply, from its text as
  * written by servers from 6.0 on. */
-static int32_t snib__conn_classify(const char *text, uint32_t n);
+int32_t snib__conn_classify(const char *text, uint32_t n);
 
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
-static bool snib__conn_is_stranger(const char *text);
+bool snib__conn_is_stranger(const char *text);
 
 #endif
 
@@ -2145,34 +2140,34 @@ struct snib__sock {
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-static void snib__way_free(struct snib__way *way); /* NULL is fine */
+void snib__way_free(struct snib__way *way); /* NULL is fine */
 
 /* snib__sock_new - start connecting; NULL with *out_code and *out_errno if that fails
  * immediately. */
-static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
                                   int *out_errno);
 
 /* snib__sock_polls - what to poll for while it is not open, and until when; returns how many. */
-static uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
                           snib__time *out_until);
 
 /* snib__sock_step - make progress after an event: 1 open now, 0 continue, -1 failed with *out_code
  * and *out_errno. */
-static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
 
 /* Read and write an open socket: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
-static ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
-static ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
 /* Whether bytes can be received without polling the descriptor. */
-static bool snib__sock_pending(const struct snib__sock *sock);
+bool snib__sock_pending(const struct snib__sock *sock);
 /* Whether the descriptor was full: wait until it takes more, then send again, even 0 bytes. */
-static bool snib__sock_unsent(const struct snib__sock *sock);
+bool snib__sock_unsent(const struct snib__sock *sock);
 /* Why TLS or the request for credentials failed; NULL if neither did. */
-static const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
-static void snib__sock_works(struct snib__sock *sock); /* a request was answered */
-static void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
-static void snib__sock_unuse(struct snib__sock *sock); /* users-- */
+void snib__sock_works(struct snib__sock *sock); /* a request was answered */
+void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
+void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
 #endif
 
@@ -2246,67 +2241,67 @@ struct snib__config {
     void *home;                    /* the caller's, see snib__gate_home() */
 };
 
-static struct snib__engine *snib__engine_new(const struct snib__config *config);
-static const char *snib__engine_where(const struct snib__engine *engine); /* constant */
-static void snib__engine_free(struct snib__engine *engine);
+struct snib__engine *snib__engine_new(const struct snib__config *config);
+const char *snib__engine_where(const struct snib__engine *engine); /* constant */
+void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
 
-static struct snib__link *snib__engine_links(const struct snib__engine *engine);
-static struct snib__link *snib__link_next(const struct snib__link *link);
-static int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+struct snib__link *snib__engine_links(const struct snib__engine *engine);
+struct snib__link *snib__link_next(const struct snib__link *link);
+int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
 /* A command link other than the first of its node. */
-static bool snib__lane_is(const struct snib__link *link);
+bool snib__lane_is(const struct snib__link *link);
 /* Where it connects to, constant until its next wish to connect; NULL: known to the driver only. */
-static const struct snib__address *snib__link_address(const struct snib__link *link);
+const struct snib__address *snib__link_address(const struct snib__link *link);
 /* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
-static void **snib__link_way(struct snib__link *link);
+void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link (its socket). */
-static void *snib__link_carrier(const struct snib__link *link);
-static void snib__link_set_carrier(struct snib__link *link, void *carrier);
+void *snib__link_carrier(const struct snib__link *link);
+void snib__link_set_carrier(struct snib__link *link, void *carrier);
 /* The first link of that kind to the only server. */
-static struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
+struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What the driver should do with a link.  A wish is taken once and stands until link_up or
  * link_down answers it. */
-static int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
-static void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
+void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
 /* The same where config.asks is set: log in with these texts, which
  * the caller owns.  NULL: none. */
-static void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
+void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
                              const char *username, const char *password, snib__time now);
 /* Whether the driver supplies this link's login; sentinels have a login of their own. */
-static bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
+bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
 /* The credentials used so far are about to expire: log in again on all ready links.  A connection
  * with subscriptions accepts no login, so it is reopened.  Returns the number of these links, and of
  * those that are logging in just now. */
-static uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
+uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
 /* Whether a server has refused a renewed login since the last call. */
-static bool snib__engine_take_refusal(struct snib__engine *engine);
+bool snib__engine_take_refusal(struct snib__engine *engine);
 /* No credentials are available for a renewed login. */
-static void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
+void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
 /* Overwrite a password repeated by the server.  Call before
  * snib__engine_input(), with its bytes. */
 /* Whether the present connection, or the one that is being made, has answered a request. */
-static bool snib__link_proven(const struct snib__link *link);
-static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
+bool snib__link_proven(const struct snib__link *link);
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
-static void snib__link_explain(struct snib__link *link, const char *sentence);
+void snib__link_explain(struct snib__link *link, const char *sentence);
 /* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
-static void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
+void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
-static void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
+void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now);
 /* Bytes to send; remove what the transport has taken from the front with snib__buf_consume(). */
-static struct snib__buf *snib__link_output(struct snib__link *link);
-static uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
-static uint64_t snib__link_appended(const struct snib__link *link);  /* commands appended so far */
-static void snib__engine_tick(struct snib__engine *engine, snib__time now);
-static snib__time snib__engine_deadline(const struct snib__engine *engine);
+struct snib__buf *snib__link_output(struct snib__link *link);
+uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
+uint64_t snib__link_appended(const struct snib__link *link);  /* commands appended so far */
+void snib__engine_tick(struct snib__engine *engine, snib__time now);
+snib__time snib__engine_deadline(const struct snib__engine *engine);
 
 /* Whether operations started from now on have a thread that will read their reply itself. */
-static void snib__engine_call(struct snib__engine *engine, bool calling);
+void snib__engine_call(struct snib__engine *engine, bool calling);
 
 /* ---- operations ---- */
 
@@ -2407,89 +2402,89 @@ struct snib__acquire {
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
-static struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
+struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
                                   size_t n);
 /* config.home; may be read without serialisation */
-static void *snib__gate_home(const struct snib__gate *gate);
+void *snib__gate_home(const struct snib__gate *gate);
 /* The lock name, not NUL-terminated; constant. */
-static const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
-static int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
-static void snib__gate_ref(struct snib__gate *gate);
-static void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
+int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
+void snib__gate_ref(struct snib__gate *gate);
+void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
 /* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and
  * nothing was started.  The operation may already be done: see op->done. */
-static struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
+struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code);
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
-static struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
+struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
 /* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
  * members of groups. */
-static struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
+struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
-static struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
+struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
                                       int32_t *out_code);
-static struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
+struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
                                    snib__time now, int32_t *out_code);
-static struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
+struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
                                     snib__time now, int32_t *out_code);
-static struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
+struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
 /* count: the result is op->answer->count. */
-static struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
+struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
-static void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
+void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
-static struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
+struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 /* One step of loading the scripts of a kind, or with 0 of all; see snib_client_load(). */
-static struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
+struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
                                    size_t cap, snib__time now, int32_t *out_code);
 
 #define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
 #define SNIB__BOARD_BYTES 65536                   /* the most notes */
 #define SNIB__BOARD_SEEN (SNIB__BOARD_BYTES + 32) /* with the server's time */
 /* Whether the board of the clients of this database can be reached now, see board.c. */
-static bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
+bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
 /* Then: leave these notes, lines of a word and a text, or none, and ask for the board.  There may be no answer. */
-static void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
+void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
 /* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
  * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
-static char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
-static struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
+char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
+struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
-static struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
+struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code);
-static struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
+struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, size_t cap, snib__time now,
                                    int32_t *out_code);
 /* cancel: true: the operation is now done with SNIB_CANCELLED; false: it was done before. */
-static bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
+bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
 /* The next finished operation, in order of completion. */
-static struct snib__op *snib__engine_take_done(struct snib__engine *engine);
+struct snib__op *snib__engine_take_done(struct snib__engine *engine);
 /* The operation's result as an event, without the hold, the token and the error text. */
-static void snib__op_event(const struct snib__op *op, snib_event *out);
+void snib__op_event(const struct snib__op *op, snib_event *out);
 /* The running operations, linked by live_next. */
-static struct snib__op *snib__engine_live(const struct snib__engine *engine);
+struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
-static void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+void snib__op_free(struct snib__engine *engine, struct snib__op *op);
 /* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
-static int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
+int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
-static bool snib__op_in_flight(const struct snib__op *op);
+bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
-static struct snib__link *snib__op_link(const struct snib__op *op);
+struct snib__link *snib__op_link(const struct snib__op *op);
 struct snib__resp;
 /* For texts of the reply being handled. */
-static const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
+const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
@@ -2546,45 +2541,45 @@ struct snib__hold {
 
 /* Drop the caller's interest.  A hold that is still held, or lost and possibly still at the server,
  * is released in the background or, if it was abandoned, left to its lease. */
-static void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 /* One of its users dropped the hold without releasing it, so the lock must not become free before
  * the lease ends.  Without further users (hold->users) the hold ends here: it is not renewed, no
  * loss is reported, and to waiters it looks like a foreign hold. */
-static void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-static int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
-static int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
+int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
 /* How long it stays safe as things stand; SNIB__NEVER: without limit (semaphore). */
-static snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
 /* When the clock ends its safety: its deadline, or max_hold. */
-static snib__time snib__hold_end(const struct snib__hold *hold);
+snib__time snib__hold_end(const struct snib__hold *hold);
 /* Why it is lost, whether the engine has noticed it or only the clock shows it. */
-static int snib__hold_reason(const struct snib__hold *hold, snib__time now);
+int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* Give a renewed hold a fixed lease from now on. */
-static void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
 /* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
-static void snib__extend_only_asks(struct snib__op *op);
+void snib__extend_only_asks(struct snib__op *op);
 /* The deadline V of a lease that was asked for at sent_at. */
-static snib__time snib__lease_end(snib__time sent_at, snib__time lease);
+snib__time snib__lease_end(snib__time sent_at, snib__time lease);
 /* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
  * sent_at and granted. */
-static snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
                                 snib__time sent_at, snib__time now);
 /* When the request was sent that was granted. */
-static snib__time snib__extend_sent_at(const struct snib__op *op);
+snib__time snib__extend_sent_at(const struct snib__op *op);
 /* Another lease that the server was asked for at sent_at, 0: renewed, counts from then. */
-static void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                          snib__time sent_at, snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
-static size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
+size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
 /* Holds that would report their loss to this sink report it nowhere. */
-static void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
+void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* Whether an operation is done, a hold lost, an outer hold to be told of, or a record written: something to be taken. */
-static bool snib__engine_news(const struct snib__engine *engine);
+bool snib__engine_news(const struct snib__engine *engine);
 /* The next lost hold that wants its loss reported (hold->tell), once each. */
-static struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
+struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
 /* ---- locks made of several clients' locks: outer.c ---- */
 
@@ -2603,46 +2598,46 @@ struct snib__outer {
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
-static struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
-static bool snib__outer_wanted(const struct snib__outer *outer);    /* an operation waits for it */
-static bool snib__outer_releasing(const struct snib__outer *outer); /* the carrier must release it */
+struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
+bool snib__outer_wanted(const struct snib__outer *outer);    /* an operation waits for it */
+bool snib__outer_releasing(const struct snib__outer *outer); /* the carrier must release it */
 /* granted: false: no operation wants it any more, or it is too late. */
-static bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
                          snib__time deadline, snib__time now);
 /* The carrier's new time until which it is safe. */
-static void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
+void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
                        snib__time now);
-static void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
+void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
                       snib__time now);
 /* Refused or released, with that result. */
-static void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                        snib__time now);
 /* The oldest extension that a caller waits for: a number of its own, and the lease, 0 for a renewed one; 0: none. */
-static uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
+uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
                                snib__time *out_lease);
 /* Its result, and the carrier's new time. */
-static void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                           snib__time lease, snib__time deadline, snib__time now);
 /* Look at it again at a given time, while acquiring. */
-static void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
+void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
 
 /* ---- the engine as a whole ---- */
 
 /* Refuse new operations, end the running ones, release every hold;
  * losses have the reason CLOSED. */
-static void snib__engine_close(struct snib__engine *engine, snib__time now);
-static bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+void snib__engine_close(struct snib__engine *engine, snib__time now);
+bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
 /* After close(): the driver stops, so releases in flight end without their replies. */
-static void snib__engine_stop(struct snib__engine *engine, snib__time now);
+void snib__engine_stop(struct snib__engine *engine, snib__time now);
 /* Changes whenever a hold is lost, released or given up, so that watchers of holds look again. */
-static uint64_t snib__engine_moves(const struct snib__engine *engine);
-static uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
-static void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
+uint64_t snib__engine_moves(const struct snib__engine *engine);
+uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
+void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Log records: add one; the next one with its level, or NULL. */
-static void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
+void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
-static void snib__engine_log_level(struct snib__engine *engine, int32_t level);
+const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
 #endif
 
@@ -2667,8 +2662,8 @@ struct snib__bell {
     int fd;
 };
 
-static struct snib__bell *snib__bell_new(void); /* NULL with errno */
-static void snib__bell_put(struct snib__bell *bell);
+struct snib__bell *snib__bell_new(void); /* NULL with errno */
+void snib__bell_put(struct snib__bell *bell);
 
 /* Threads and queues to be woken once the mutex is free. */
 struct snib__wakes {
@@ -2741,71 +2736,71 @@ struct snib__driver {
     snib__time look_every;
 };
 
-static int snib__driver_init(
+int snib__driver_init(
     struct snib__driver
         *driver); /* 0 or errno; the caller has set the fields that are not guarded */
-static void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
+void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
 /* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
-static void snib__driver_enter(struct snib__driver *driver);
-static void snib__driver_leave(struct snib__driver *driver);
+void snib__driver_enter(struct snib__driver *driver);
+void snib__driver_leave(struct snib__driver *driver);
 /* Deliver results as leave() does; leaves and enters to wake threads. */
-static void snib__driver_deliver(struct snib__driver *driver);
+void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
-static void snib__driver_leave_collecting(struct snib__driver *driver);
+void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */
-static int snib__driver_start(struct snib__driver *driver);
+int snib__driver_start(struct snib__driver *driver);
 
 /* Inside, with an operation whose `awaited` is set: block until it is done (true), `until` has
  * passed, a signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for
  * another holder.  Leaves and enters meanwhile. */
-static bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
+bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting);
 
 /* Wake lists, for the API's callbacks. */
-static void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
+void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
                      _Atomic uint32_t *word);
-static void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
+void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
 /* Free the ways to the servers, before the engine is freed. */
-static void snib__driver_free_ways(struct snib__driver *driver);
+void snib__driver_free_ways(struct snib__driver *driver);
 
 /* As snib__sys_poll(), but what the kernel does not poll may be ready after a nap: more descriptors than the process may
  * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
-static int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
 /* Outside: end the thread and close the sockets. */
-static void snib__driver_stop(struct snib__driver *driver);
+void snib__driver_stop(struct snib__driver *driver);
 
 /* between driver.c and thread.c */
-static void *snib__thread_main(void *driver);
-static void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
+void *snib__thread_main(void *driver);
+void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 /* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
-static void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
-static void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
+void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
+void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
-static void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
+void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock, char *bytes, ssize_t n, int error);
-static void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
+void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
-static void snib__driver_drop_sock(struct snib__link *link);
+void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
-static void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
+void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
 /* Whether callers and consumers leave all command links to the thread, because less than a lease
  * ago one of them did not come back from a socket that was dropped. */
-static bool snib__driver_alone(const struct snib__driver *driver);
+bool snib__driver_alone(const struct snib__driver *driver);
 /* The thread drops a socket that may be in use; the caller has finished with it. */
-static void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
-static void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
+void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
+void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
 /* A command link's socket, if it may be read and written (there is no other test); else NULL. */
-static struct snib__sock *snib__driver_command(const struct snib__link *link);
-static void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
+struct snib__sock *snib__driver_command(const struct snib__link *link);
+void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);
-static void snib__driver_ring(struct snib__wakes *wakes);
-static void snib__driver_do_wakes(struct snib__driver *driver,
+void snib__driver_ring(struct snib__wakes *wakes);
+void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */
 
 #endif
@@ -2819,24 +2814,24 @@ struct snib__leader {
 /* All of them inside. */
 
 /* The queue has new operations: it leads if no other queue does. */
-static void snib__lead_offer(struct snib__driver *driver, struct snib__leader *leader);
+void snib__lead_offer(struct snib__driver *driver, struct snib__leader *leader);
 /* It leads no more: all its roles are free. */
-static void snib__lead_leave(struct snib__driver *driver, const struct snib__leader *leader);
+void snib__lead_leave(struct snib__driver *driver, const struct snib__leader *leader);
 /* Give the consumer the free roles of links that have replies to come. */
-static void snib__lead_take(struct snib__driver *driver);
+void snib__lead_take(struct snib__driver *driver);
 /* The same, for one link; false: there is no leader, or the system refuses. */
-static bool snib__lead_begin(struct snib__driver *driver, struct snib__sock *sock);
+bool snib__lead_begin(struct snib__driver *driver, struct snib__sock *sock);
 /* Whether the role is the consumer's and can be taken from it. */
-static bool snib__lead_yields(const struct snib__sock *sock);
+bool snib__lead_yields(const struct snib__sock *sock);
 /* Free the role if it is the consumer's.  Also for a socket that is about to be dropped. */
-static void snib__lead_end(struct snib__sock *sock);
+void snib__lead_end(struct snib__sock *sock);
 /* The consumer has come: feed the engine with what has arrived.  Leaves and enters meanwhile. */
-static void snib__lead_read(struct snib__driver *driver, const struct snib__leader *leader);
+void snib__lead_read(struct snib__driver *driver, const struct snib__leader *leader);
 
 /* For the thread: the role is to be taken from a consumer that does not come. */
-static bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
+bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
 /* For the thread, which goes to sleep: when to look at this link again. */
-static snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
+snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
 
 #endif
 
@@ -2853,25 +2848,25 @@ static snib__time snib__lead_look(struct snib__driver *driver, struct snib__link
  * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
  *       without control characters; names and other foreign bytes go through snib__quote()
  *       first. */
-static int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
-static int snib__fail_null(snib_error *err, const char *argument);
-static int snib__fail_wait(snib_error *err, const char *argument);
-static int snib__fail_size(snib_error *err);   /* of a structure to be filled */
-static int snib__fail_queue(snib_error *err);  /* another client's */
-static int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
+int snib__fail_null(snib_error *err, const char *argument);
+int snib__fail_wait(snib_error *err, const char *argument);
+int snib__fail_size(snib_error *err);   /* of a structure to be filled */
+int snib__fail_queue(snib_error *err);  /* another client's */
+int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
 /* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
-static int snib__fail_system(snib_error *err, const char *doing, int os_error);
+int snib__fail_system(snib_error *err, const char *doing, int os_error);
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
  * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
  * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
  * must be at least 16. */
-static const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif
 
@@ -2939,67 +2934,67 @@ struct snib__queue {
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
  * snib__handle_put(). */
-static struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
-static struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
-static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
+struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code);
-static struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
-static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
 /* lock.c's, also for multi locks and heirs: a client's gate, with a reference; NULL: closed or out of memory, with *out_code. */
-static struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
                                    size_t name_len, int32_t *out_code);
 
 /* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
  * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
  * (on failure, the lock is freed). */
-static int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
-static int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
-static void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
-static int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
-static bool snib__client_forked(const struct snib__client *client);
+bool snib__client_forked(const struct snib__client *client);
 
 /* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
-static struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
 /* The client is being freed: return it or, if it was inherited, the heir that it has; from now on it gets none. */
-static struct snib__client *snib__client_last(struct snib__client *client);
-static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
+struct snib__client *snib__client_last(struct snib__client *client);
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
 /* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
  * the replies. */
-static void snib__client_close_begin(struct snib__client *client);
-static bool snib__client_close_end(struct snib__client *client, snib__time until);
+void snib__client_close_begin(struct snib__client *client);
+bool snib__client_close_end(struct snib__client *client, snib__time until);
 /* End the client's threads, unless another caller does, and nothing else. */
-static void snib__client_stop(struct snib__client *client);
+void snib__client_stop(struct snib__client *client);
 
 /* exit.c's: the list of clients to be closed when the process exits. */
-static void snib__exit_init(void);
-static void snib__exit_add(struct snib__client *client);
-static void snib__exit_remove(struct snib__client *client);
-static void snib__exit_wake(void); /* the threads of all clients look at the clock */
+void snib__exit_init(void);
+void snib__exit_add(struct snib__client *client);
+void snib__exit_remove(struct snib__client *client);
+void snib__exit_wake(void); /* the threads of all clients look at the clock */
 
 /* client.c's, for the heir: a new client with the address and options of another; NULL with
  * *out_code. */
-static struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code);
-static void snib__client_ref(struct snib__client *client);
-static void snib__client_unref(struct snib__client *client);
+void snib__client_ref(struct snib__client *client);
+void snib__client_unref(struct snib__client *client);
 
 /* credentials.c's: pass the driver's request for credentials to the queue, if there is one; handle
  * the end of a queue.  Inside. */
-static void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
-static void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
+void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
 
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
-static bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Whether it may be a lock's lease; 0: the client's. */
-static bool snib__lease_fits(int64_t lease_ms);
+bool snib__lease_fits(int64_t lease_ms);
 /* Now + that. */
-static snib__time snib__until(snib__time wait);
+snib__time snib__until(snib__time wait);
 
 /* How to continue an operation that was just started: run.c.  Inside; leaves.  `op` NULL: code is
  * the result. */
@@ -3015,55 +3010,55 @@ struct snib__run {
     void *handle;                  /* of the operation, if it was reserved; else NULL */
 };
 /* Reserve the handle of an operation that is submitted and cannot be taken back; false: out of memory.  Inside. */
-static bool snib__run_reserve(struct snib__run *run);
+bool snib__run_reserve(struct snib__run *run);
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
-static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
 
 /* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
-static int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
 /* Give back a hold that an operation got and its caller will not take; re-entries may share it.
  * Inside. */
-static void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 /* No user has its handle any more, and none is told of a loss until one gets a handle again.  Inside. */
-static void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
 /* End a hold that has neither users nor handles.  Inside. */
-static void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */
-static void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 /* The same where nobody takes the result: what was granted is given back.  Inside. */
-static void snib__op_discard(struct snib__client *client, struct snib__op *op);
+void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
 /* witness.c: have a hold's loss reported to this queue, too, now that its grant is being taken: only then a user
  * of the queue knows the hold.  0, or -1: out of memory.  All inside. */
-static int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
-static void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
-static struct snib__hold *snib__witness_take(struct snib__queue *queue,
+void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
+struct snib__hold *snib__witness_take(struct snib__queue *queue,
                                       uint64_t *out_token); /* NULL: none */
-static void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
-static void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
+void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
+void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
 /* queue.c's, for the driver.  Inside.  wakes NULL: the queue's bell is rung at once. */
-static void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
-static void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);
-static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes);
-static void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
                                struct snib__wakes *wakes);
-static void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */
-static void snib__client_destroy(void *object);
-static void snib__lock_destroy(void *object);
-static void snib__hold_destroy(void *object);
-static void snib__op_destroy(void *object);
-static void snib__queue_destroy(void *object);
-static void snib__api_init(void);
+void snib__client_destroy(void *object);
+void snib__lock_destroy(void *object);
+void snib__hold_destroy(void *object);
+void snib__op_destroy(void *object);
+void snib__queue_destroy(void *object);
+void snib__api_init(void);
 
 #endif
 
@@ -3134,27 +3129,27 @@ struct snib__parts {
 };
 
 /* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
-static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code);
 
 /* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
  * servers that have lost their memory: they could vote for another owner. */
-static bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
 /* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
 struct snib__carrier;
-static struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
 /* Outside: whether, by their own clients, fewer members are safe beyond doubt than it needs; drops the reference. */
-static bool snib__carrier_doubts(struct snib__carrier *c);
+bool snib__carrier_doubts(struct snib__carrier *c);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
-static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
-static void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
-static void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 /* Outside: step the carriers that were listed inside. */
-static void snib__carrier_steps(void *list);
+void snib__carrier_steps(void *list);
 
-static void snib__parts_unref(struct snib__parts *parts);
+void snib__parts_unref(struct snib__parts *parts);
 
 #endif
 
@@ -3232,53 +3227,53 @@ struct snib__group {
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
 
-static void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
 /* An attempt's result: SNIB_OK with the member's deadline, or why not. */
-static void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline);
-static void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
-static void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
 /* A held member's deadline moved. */
-static void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
 /* TAKEN: the hold was handed out, so from here on its loss is a loss. */
-static void snib__group_given_out(struct snib__group *group);
+void snib__group_given_out(struct snib__group *group);
 /* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
  * if nothing is, it goes on. */
-static void snib__group_overdue(struct snib__group *group);
+void snib__group_overdue(struct snib__group *group);
 /* ... and no majority will answer: ends with an error. */
-static void snib__group_silent(struct snib__group *group);
+void snib__group_silent(struct snib__group *group);
 /* No caller wants it any more. */
-static void snib__group_abandon(struct snib__group *group);
+void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */
-static void snib__group_fail(struct snib__group *group, int32_t code);
-static void snib__group_release(struct snib__group *group);
+void snib__group_fail(struct snib__group *group, int32_t code);
+void snib__group_release(struct snib__group *group);
 /* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
  * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
-static void snib__group_extend(struct snib__group *group);
+void snib__group_extend(struct snib__group *group);
 /* No caller waits for it any more. */
-static void snib__group_unextend(struct snib__group *group);
+void snib__group_unextend(struct snib__group *group);
 /* The answer of a member's server. */
-static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
 /* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
  * from now on; or why not.  false: there is none yet. */
-static bool snib__group_leased(struct snib__group *group, int32_t *out_code);
+bool snib__group_leased(struct snib__group *group, int32_t *out_code);
 /* HELD by a majority: ask all others again, so that the hold does not
  * depend on every single vote. */
-static void snib__group_refill(struct snib__group *group);
+void snib__group_refill(struct snib__group *group);
 /* Some members have refused and others do not answer: those may be dead, and the votes held so far
  * block competing clients.  So the round is soon given up, measured by how long the others took to
  * answer; now and then later, because the silent ones may only be slow. */
-static bool snib__group_contested(const struct snib__group *group);
-static snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
-static void snib__group_give_up(struct snib__group *group);
-static void snib__group_pause_over(struct snib__group *group);
+bool snib__group_contested(const struct snib__group *group);
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
+void snib__group_give_up(struct snib__group *group);
+void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
-static int snib__group_wish(struct snib__group *group, uint32_t *out_member);
+int snib__group_wish(struct snib__group *group, uint32_t *out_member);
 /* TAKEN, HELD: how long the whole is safe. */
-static snib__time snib__group_deadline(const struct snib__group *group);
+snib__time snib__group_deadline(const struct snib__group *group);
 /* PAUSING: the length of the pause, from 64 random bits. */
-static snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
 
 #endif
 
@@ -3326,13 +3321,13 @@ struct snib__carrier {
 };
 
 /* Another reference. */
-static void snib__carrier_ref(struct snib__carrier *c);
+void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
-static void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
-static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
-static bool snib__carrier_wish(struct snib__carrier *c);
+bool snib__carrier_wish(struct snib__carrier *c);
 
 #endif
 
@@ -3509,7 +3504,7 @@ static int32_t carrier_do(struct snib__carrier *c, int wish, uint32_t i, snib__t
     }
 }
 
-static bool snib__carrier_wish(struct snib__carrier *c)
+bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
@@ -3551,33 +3546,33 @@ static bool snib__carrier_wish(struct snib__carrier *c)
 
 
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
-static int snib__debug_begin(struct snib__client *client);
-static void snib__debug_end(struct snib__client *client);
-static uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
+int snib__debug_begin(struct snib__client *client);
+void snib__debug_end(struct snib__client *client);
+uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
-static void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
+void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
 /* It ended with that hold, for one more user; NULL: without. */
-static void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold);
 /* A user has released the hold, or dropped it. */
-static void snib__debug_released(const struct snib__hold *hold);
+void snib__debug_released(const struct snib__hold *hold);
 /* A user is about to abandon the hold. */
-static void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold);
+void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold);
 /* The hold is about to be freed. */
-static void snib__debug_gone(const struct snib__hold *hold);
+void snib__debug_gone(const struct snib__hold *hold);
 /* The client is about to be closed, and its holds with it. */
-static void snib__debug_close(struct snib__client *client);
+void snib__debug_close(struct snib__client *client);
 
 /* A client or lock was made, for a program that has to free it; and it is freed. */
-static void snib__debug_made(struct snib__client *client, const void *object, const char *what);
-static void snib__debug_freed(const void *object);
+void snib__debug_made(struct snib__client *client, const void *object, const char *what);
+void snib__debug_freed(const void *object);
 
 /* The process exits: from now on, nobody reads the log.  Outside. */
-static void snib__debug_exit(void);
-static void snib__debug_exited(void);
+void snib__debug_exit(void);
+void snib__debug_exited(void);
 
-static void snib__debug_init(void);
+void snib__debug_init(void);
 
 #endif
 
@@ -3592,14 +3587,14 @@ static void snib__debug_init(void);
 
 /* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
  * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
-static char *snib__identity_text(const char *label, int64_t since);
+char *snib__identity_text(const char *label, int64_t since);
 
 /* snib__wall_offset - the wall clock's time, in ns since 1970, minus snib__now(). */
-static int64_t snib__wall_offset(void);
+int64_t snib__wall_offset(void);
 
 /* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
  * SNIB_EINVAL. */
-static int snib__label_check(const char *label, bool option, snib_error *err);
+int snib__label_check(const char *label, bool option, snib_error *err);
 
 #endif
 
@@ -3618,7 +3613,7 @@ static int snib__label_check(const char *label, bool option, snib_error *err);
  * the key and the names derived from it share.  Derived names are built as "prefix:{name}" from a
  * name without braces and "prefix:name" from one with braces, so a name such as a{b, {}x or a}b
  * would spread over several slots of a cluster. */
-static int snib__name_check(const char *name, size_t n, snib_error *err);
+int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
@@ -3636,7 +3631,7 @@ static int snib__name_check(const char *name, size_t n, snib_error *err);
  * name     letters and underscores only: an unknown name is shown.
  * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  No
  *          message shows a value. */
-static int snib__option_take(const char *name, const char *value, snib_client_options *given,
+int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 
 /* snib__options_settle - merge the program's options in *o, those of the query, and the defaults.
@@ -3645,7 +3640,7 @@ static int snib__option_take(const char *name, const char *value, snib_client_op
  * afterwards, and every number is the one in effect.
  *
  * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
-static int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err);
 
 #endif
@@ -4014,18 +4009,18 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     return code;
 }
 
-static bool snib__client_forked(const struct snib__client *client)
+bool snib__client_forked(const struct snib__client *client)
 {
     return client->fork_generation !=
            atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
 }
 
-static void snib__client_ref(struct snib__client *client)
+void snib__client_ref(struct snib__client *client)
 {
     atomic_fetch_add(&client->refs, 1);
 }
 
-static void snib__client_unref(struct snib__client *client)
+void snib__client_unref(struct snib__client *client)
 {
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
@@ -4043,7 +4038,7 @@ static void snib__client_unref(struct snib__client *client)
     client_free(client);
 }
 
-static struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
     if (!client) {
@@ -4073,7 +4068,7 @@ static bool client_settle(struct snib__client *client, snib__time until)
     return quiet;
 }
 
-static void snib__client_close_begin(struct snib__client *client)
+void snib__client_close_begin(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
     if (client->debug && !client->stopped)
@@ -4091,7 +4086,7 @@ static bool client_stops(struct snib__client *client)
     return first;
 }
 
-static void snib__client_stop(struct snib__client *client)
+void snib__client_stop(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
     bool mine = client_stops(client);
@@ -4100,7 +4095,7 @@ static void snib__client_stop(struct snib__client *client)
         snib__driver_stop(&client->driver);
 }
 
-static bool snib__client_close_end(struct snib__client *client, snib__time until)
+bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
@@ -4122,7 +4117,7 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
                             "a release was not confirmed in time: its lease will end it");
 }
 
-static struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code)
 {
     struct snib__url where;
@@ -4155,7 +4150,7 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
     return code;
 }
 
-static void snib__client_destroy(void *object)
+void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
     if (!snib__client_forked(client))
@@ -4380,10 +4375,10 @@ struct snib__asked {
 };
 
 /* Whether a query must not be repeated when its reply is lost, because it changes something. */
-static bool snib__ask_once(const struct snib__op *op);
+bool snib__ask_once(const struct snib__op *op);
 
 /* Frees the payload with its result. */
-static void snib__asked_free(struct snib__asked *asked);
+void snib__asked_free(struct snib__asked *asked);
 
 #endif
 
@@ -4436,7 +4431,7 @@ static void client_register(void)
 /* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
  * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
  * memory, are to be the last before a fork. */
-static void snib__api_init(void)
+void snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
@@ -4454,7 +4449,7 @@ static void snib__api_init(void)
 
 #include <string.h>
 
-static void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
+void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
 {
     struct snib__client *client =
         (struct snib__client *)driver; /* the driver is its first member */
@@ -4466,7 +4461,7 @@ static void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wa
         snib__queue_push_question(client->login_queue, number, wakes);
 }
 
-static void snib__client_unask(struct snib__client *client, const struct snib__queue *queue)
+void snib__client_unask(struct snib__client *client, const struct snib__queue *queue)
 {
     struct snib__logins *logins = &client->driver.logins;
     if (client->login_queue != queue)
@@ -4620,7 +4615,7 @@ enum snib__order {
 };
 
 /* snib__order_note - a caller of this process that holds one lock is about to wait for another. */
-static enum snib__order snib__order_note(const struct snib__order_pair *pair,
+enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out);
 
 /* ---- What processes know of each other's, for the locks of one server ----
@@ -4629,13 +4624,13 @@ static enum snib__order snib__order_note(const struct snib__order_pair *pair,
  * snib__order_hear    it contains this edge, until then, of whatever process; whether it closes a circle that
  *                     this process is part of
  * snib__order_heard   that was all: what it did not contain is forgotten, unless it is this process's own */
-static void snib__order_listen(uint64_t server);
-static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+void snib__order_listen(uint64_t server);
+bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
                       struct snib__order_circle *out);
-static void snib__order_heard(uint64_t server);
+void snib__order_heard(uint64_t server);
 
 /* snib__order_tell - the edges of this process that others do not know, or not until then.  tell: false ends it. */
-static void snib__order_tell(uint64_t server, snib__time until,
+void snib__order_tell(uint64_t server, snib__time until,
                       bool (*tell)(void *context, const struct snib__order_pair *pair),
                       void *context);
 
@@ -4653,19 +4648,19 @@ static void snib__order_tell(uint64_t server, snib__time until,
 #include <stddef.h>
 
 /* snib__peers_self - what this process says about itself. */
-static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
 
 /* snib__peers_news - this process takes these locks in an order that is new. */
-static void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
+void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
 
 /* snib__peers_write - tell the others what is new, and ask what is new from them, if it is time for either.  server: the
  * engine's. */
-static void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
                        snib__time now);
 
 /* snib__peers_read - take over what they told, if it has arrived; tell each circle that it closes. */
 typedef void snib__peers_tell(void *context, const struct snib__order_circle *circle);
-static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
                       snib__peers_tell *tell, void *context);
 
 #endif
@@ -4692,14 +4687,14 @@ struct snib__told {
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
  * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
  * meanwhile.  Returns out. */
-static const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told);
 
 /* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
-static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 
 /* snib__fail_told - the same into *err, with the code, which is returned. */
-static int snib__fail_told(snib_error *err, const struct snib__client *client,
+int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told);
 
 #endif
@@ -4817,43 +4812,43 @@ extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__w
     snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
 
 /* The kind for a number of enum snib_kind or SNIB__MULTI, or NULL. */
-static const struct snib__lock_kind *snib__kind_of(int32_t kind);
+const struct snib__lock_kind *snib__kind_of(int32_t kind);
 
 /* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name itself contains a brace. */
-static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
+size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
 /* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name itself contains a brace. */
-static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
                          size_t suffix_len);
 
 /* Append arguments of scripts: 0 or -1. */
-static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
-static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
-static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
+int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
+int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
                        size_t suffix_len);
-static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
-static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
 /* Append the whole call; the script's index, or -1 when out of memory. */
-static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
                              const struct snib__name_script *call);
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
-static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
 
 /* Verdicts from replies of the usual forms. */
-static int64_t
+int64_t
 snib__reply_number(const struct snib__engine *engine,
                    const struct snib__value *value); /* an integer or decimal text; otherwise 0 */
 /* nil: granted; an integer: refused, the remaining ms */
-static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
 /* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
-static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);
 /* 0: not held; 1: handed over; 2: released, but not handed over */
-static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
                             uint32_t n, struct snib__verdict *verdict);
 
 #endif
@@ -4875,10 +4870,10 @@ static void snib__verdict_transfer(const struct snib__engine *engine, const stru
  *
  * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
  * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
 
 /* snib__is_control - C0, DEL and C1. */
-static int snib__is_control(uint32_t c);
+int snib__is_control(uint32_t c);
 
 /* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
  *
@@ -4886,10 +4881,10 @@ static int snib__is_control(uint32_t c);
  *
  * is_cut   the bytes were longer: a character cut off at the end is dropped.
  * Returns  the length, at most n. */
-static size_t snib__text_clean(char *text, size_t n, bool is_cut);
+size_t snib__text_clean(char *text, size_t n, bool is_cut);
 
 /* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
 
@@ -5313,7 +5308,7 @@ static void debug_check_order(const struct debug_use *use)
     debug_pairs_within(use);
 }
 
-static void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
+void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
 {
     struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
     if (!use) {
@@ -5334,7 +5329,7 @@ static void snib__debug_acquire(const struct snib__lock *lock, const struct snib
     debug_unlock();
 }
 
-static void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
@@ -5363,17 +5358,17 @@ static void debug_leave(const void *thing, uint32_t keep)
     debug_unlock();
 }
 
-static void snib__debug_released(const struct snib__hold *hold)
+void snib__debug_released(const struct snib__hold *hold)
 {
     debug_leave(hold, hold->phase == SNIB__HELD ? hold->count : 0);
 }
 
-static void snib__debug_gone(const struct snib__hold *hold)
+void snib__debug_gone(const struct snib__hold *hold)
 {
     debug_leave(hold, 0);
 }
 
-static void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
+void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
     if (!debug_lock())
         return;
@@ -5457,7 +5452,7 @@ static void debug_look(struct snib__driver *driver)
 
 /* ---- what is never freed ---- */
 
-static void snib__debug_close(struct snib__client *client)
+void snib__debug_close(struct snib__client *client)
 {
     if (!debug_lock())
         return;
@@ -5477,7 +5472,7 @@ static void snib__debug_close(struct snib__client *client)
     debug_unlock();
 }
 
-static void snib__debug_made(struct snib__client *client, const void *object, const char *what)
+void snib__debug_made(struct snib__client *client, const void *object, const char *what)
 {
     bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
     struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
@@ -5498,17 +5493,17 @@ static void snib__debug_made(struct snib__client *client, const void *object, co
     debug_unlock();
 }
 
-static void snib__debug_freed(const void *object)
+void snib__debug_freed(const void *object)
 {
     debug_leave(object, 0);
 }
 
-static void snib__debug_exit(void)
+void snib__debug_exit(void)
 {
     debug_exits = true;
 }
 
-static void snib__debug_exited(void)
+void snib__debug_exited(void)
 {
     if (!debug_lock())
         return;
@@ -5521,7 +5516,7 @@ static void snib__debug_exited(void)
 
 /* ---- clients ---- */
 
-static int snib__debug_begin(struct snib__client *client)
+int snib__debug_begin(struct snib__client *client)
 {
     snib__time hold = client->options.debug_hold_ms > 0
                           ? (snib__time)client->options.debug_hold_ms * SNIB__MS
@@ -5538,12 +5533,12 @@ static int snib__debug_begin(struct snib__client *client)
     return 0;
 }
 
-static uint64_t snib__debug_warnings(const struct snib__client *client)
+uint64_t snib__debug_warnings(const struct snib__client *client)
 {
     return client->debug ? client->debug->warnings : 0;
 }
 
-static void snib__debug_end(struct snib__client *client)
+void snib__debug_end(struct snib__client *client)
 {
     free(client->debug);
     client->debug = NULL;
@@ -5574,7 +5569,7 @@ static void debug_fork_child(void)
     debug_unlock();
 }
 
-static void snib__debug_init(void)
+void snib__debug_init(void)
 {
     if (!debug_fork_known)
         pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
@@ -5612,20 +5607,20 @@ static void snib__debug_init(void)
 #include <stdbool.h>
 
 /* Around a call that a fork is not to cut in two; may be nested. */
-static void snib__forks_enter(void);
-static void snib__forks_leave(void);
+void snib__forks_enter(void);
+void snib__forks_leave(void);
 /* Inside, around a lookup. */
-static void snib__forks_lookup(bool begins);
+void snib__forks_lookup(bool begins);
 
 /* List a new descriptor, or take one off the list that is about to be closed.  Inside.  keep() returns
  * it, or -1 with errno; -1 is passed through. */
-static int snib__forks_keep(int fd);
-static void snib__forks_drop(int fd);
+int snib__forks_keep(int fd);
+void snib__forks_drop(int fd);
 
 /* The handlers of a fork; one at a time. */
-static void snib__forks_prepare(void);
-static void snib__forks_parent(void);
-static void snib__forks_child(void);
+void snib__forks_prepare(void);
+void snib__forks_parent(void);
+void snib__forks_child(void);
 
 #endif
 
@@ -5640,7 +5635,7 @@ static struct snib__client *exit_first;                        /* guarded by exi
 static _Atomic int64_t exit_ms = EXIT_MS;
 static bool exit_fork_known; /* a fork has met the handlers: they are registered */
 
-static void snib__exit_add(struct snib__client *client)
+void snib__exit_add(struct snib__client *client)
 {
     pthread_mutex_lock(&exit_mutex);
     client->exit_next = exit_first;
@@ -5662,14 +5657,14 @@ static void exit_unlink(struct snib__client *client)
     client->exit_prev = client->exit_next = NULL;
 }
 
-static void snib__exit_remove(struct snib__client *client)
+void snib__exit_remove(struct snib__client *client)
 {
     pthread_mutex_lock(&exit_mutex);
     exit_unlink(client);
     pthread_mutex_unlock(&exit_mutex);
 }
 
-static void snib__exit_wake(void)
+void snib__exit_wake(void)
 {
     pthread_mutex_lock(&exit_mutex);
     for (struct snib__client *client = exit_first; client; client = client->exit_next)
@@ -5786,7 +5781,7 @@ static void exit_without_openssl(void)
     snib__tls_await(until);
 }
 
-static void snib__exit_init(void)
+void snib__exit_init(void)
 {
     if (!exit_fork_known)
         pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
@@ -5828,7 +5823,7 @@ static void parts_ref(struct snib__parts *parts)
     atomic_fetch_add(&parts->refs, 1);
 }
 
-static void snib__parts_unref(struct snib__parts *parts)
+void snib__parts_unref(struct snib__parts *parts)
 {
     if (atomic_fetch_sub(&parts->refs, 1) != 1)
         return;
@@ -5844,12 +5839,12 @@ static void snib__parts_unref(struct snib__parts *parts)
     free(parts);
 }
 
-static void snib__carrier_ref(struct snib__carrier *c)
+void snib__carrier_ref(struct snib__carrier *c)
 {
     atomic_fetch_add(&c->refs, 1);
 }
 
-static void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
+void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
 {
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
@@ -5887,7 +5882,7 @@ static void carrier_discard(struct snib__carrier *c)
     free(c);
 }
 
-static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code)
 {
     struct snib__parts *parts = lock->parts;
@@ -5919,7 +5914,7 @@ static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const str
     return op;
 }
 
-static bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
+bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
 {
     const struct snib__parts *parts =
         hold->outer ? ((const struct snib__carrier *)hold->outer)->parts : NULL;
@@ -5927,7 +5922,7 @@ static bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms
     return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
 }
 
-static struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
+struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
 {
     bool carried = snib__gate_kind(hold->gate) == SNIB__OUTER;
     struct snib__carrier *c = carried ? (struct snib__carrier *)hold->outer : NULL;
@@ -5936,7 +5931,7 @@ static struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
     return c;
 }
 
-static bool snib__carrier_doubts(struct snib__carrier *c)
+bool snib__carrier_doubts(struct snib__carrier *c)
 {
     uint32_t valid = 0;
     for (uint32_t i = 0; i < c->parts->n; i++) {
@@ -5956,7 +5951,7 @@ static bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
-static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
 {
     struct snib__carrier_member *member = &c->members[i];
     free(member->why);
@@ -5982,7 +5977,7 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
 }
 
 /* Inside the member's client. */
-static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
     struct snib__carrier *c = op->sink;
     uint32_t i = op->member - 1;
@@ -6022,7 +6017,7 @@ static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     carrier_list(driver, c, 1 + hold_too);
 }
 
-static void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
 {
     struct snib__carrier *c = hold->sink;
     pthread_mutex_lock(&c->mutex);
@@ -6034,7 +6029,7 @@ static void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *h
     carrier_list(driver, c, 0);
 }
 
-static void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 {
     carrier_list(driver, (struct snib__carrier *)outer, 0);
 }
@@ -6312,7 +6307,7 @@ static void carrier_step(struct snib__carrier *c)
 
 /* A step may list other carriers for this thread: they are stepped one after another, not
  * recursively. */
-static void snib__carrier_steps(void *list)
+void snib__carrier_steps(void *list)
 {
     struct snib__steps *steps = snib__sys_steps();
     for (struct snib__carrier *c = list, *next; c; c = next) {
@@ -6417,7 +6412,7 @@ static void handle_fork_register(void)
             pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
 }
 
-static int snib__fork_init(void)
+int snib__fork_init(void)
 {
     pthread_once(&handle_fork_once, handle_fork_register);
     return handle_fork_result;
@@ -6493,7 +6488,7 @@ static bool handle_matches(uint64_t word, int kind, const void *handle)
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
-static void *snib__handle_new(int kind, void *object)
+void *snib__handle_new(int kind, void *object)
 {
     assert(kind > 0 && kind < HANDLE_KINDS && object);
     if (snib__fork_init() != 0)
@@ -6515,12 +6510,12 @@ static void *snib__handle_new(int kind, void *object)
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
 }
 
-static void snib__handle_bind(const void *handle, void *object)
+void snib__handle_bind(const void *handle, void *object)
 {
     handle_slot_of(handle)->object = object;
 }
 
-static void *snib__handle_get(int kind, const void *handle)
+void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
@@ -6535,7 +6530,7 @@ static void *snib__handle_get(int kind, const void *handle)
     return slot->object;
 }
 
-static void snib__handle_put(const void *handle)
+void snib__handle_put(const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     uint64_t before = atomic_fetch_sub_explicit(&slot->word, 1, memory_order_acq_rel);
@@ -6550,7 +6545,7 @@ static void snib__handle_put(const void *handle)
     handle_recycle(slot, handle_index_of(handle), (uint32_t)(before >> 32));
 }
 
-static void *snib__handle_take(int kind, const void *handle)
+void *snib__handle_take(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
@@ -6564,7 +6559,7 @@ static void *snib__handle_take(int kind, const void *handle)
     return slot->object;
 }
 
-static void snib__handle_free_fn(int kind, void (*destroy)(void *object))
+void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 {
     assert(kind > 0 && kind < HANDLE_KINDS);
     atomic_store_explicit(&handle_destroy[kind], destroy, memory_order_release);
@@ -6589,7 +6584,7 @@ static void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 /* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
  * one gets none, and leads to itself: its locks are closed. */
-static struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
@@ -6610,7 +6605,7 @@ static struct snib__client *snib__client_heir(struct snib__client *client, snib_
     return client;
 }
 
-static struct snib__client *snib__client_last(struct snib__client *client)
+struct snib__client *snib__client_last(struct snib__client *client)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = NULL;
@@ -6690,7 +6685,7 @@ static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *e
     return lock;
 }
 
-static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
 {
     while (snib__client_forked(lock->client)) {
         struct snib__lock *heir = atomic_load_explicit(&lock->heir, memory_order_acquire);
@@ -6710,7 +6705,7 @@ static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *e
 
 /* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
 
-static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
@@ -6734,7 +6729,7 @@ static void held_leave(struct snib__client *client, snib_hold *handle)
     snib__handle_put(handle);
 }
 
-static void snib__hold_destroy(void *object)
+void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
     struct snib__client *client = snib__gate_home(hold->gate);
@@ -7144,7 +7139,7 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
     identity_line(text, cap, name, word);
 }
 
-static char *snib__identity_text(const char *label, int64_t since)
+char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = SNIB__IDENTITY_MAX + 1;
     _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX,
@@ -7164,14 +7159,14 @@ static char *snib__identity_text(const char *label, int64_t since)
     return text;
 }
 
-static int64_t snib__wall_offset(void)
+int64_t snib__wall_offset(void)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)snib__now();
 }
 
-static int snib__label_check(const char *label, bool option, snib_error *err)
+int snib__label_check(const char *label, bool option, snib_error *err)
 {
     const char *what = option ? "option label" : "label";
     int32_t code = option ? SNIB_EOPTION : SNIB_EINVAL;
@@ -7206,12 +7201,12 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-static bool snib__lease_fits(int64_t lease_ms)
+bool snib__lease_fits(int64_t lease_ms)
 {
     return lease_ms == 0 || (lease_ms >= LOCK_LEASE_MIN && lease_ms <= LOCK_LEASE_MAX);
 }
 
-static int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
@@ -7231,7 +7226,7 @@ static int snib__lock_options(const snib_lock_options *from, snib_lock_options *
     return SNIB_OK;
 }
 
-static int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
+int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
 {
     uint32_t other = flags & ~known;
     if (other == 0)
@@ -7259,7 +7254,7 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
     return SNIB_OK;
 }
 
-static void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options)
 {
     *lock = (struct snib__lock){.client = client,
@@ -7281,7 +7276,7 @@ static void lock_made(struct snib__lock *lock)
     snib__debug_made(lock->client, lock, label);
 }
 
-static int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
 {
     snib__client_ref(lock->client);
     snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
@@ -7295,7 +7290,7 @@ static int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib
     return SNIB_OK;
 }
 
-static struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
                                    size_t name_len, int32_t *out_code)
 {
     snib__driver_enter(&client->driver);
@@ -7353,7 +7348,7 @@ int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t na
     return code;
 }
 
-static void snib__lock_destroy(void *object)
+void snib__lock_destroy(void *object)
 {
     struct snib__lock *lock = object;
     struct snib__client *client = lock->client;
@@ -7383,7 +7378,7 @@ void snib_lock_free(snib_lock *handle)
         snib__handle_put(handle);
 }
 
-static struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
+struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
     if (!lock) {
@@ -7661,7 +7656,7 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 /* snib__slot - as CLUSTER KEYSLOT: the bytes between the first opening brace and the first closing
  * brace after it, if there are any, decide alone. */
-static uint16_t snib__slot(const char *key, size_t n);
+uint16_t snib__slot(const char *key, size_t n);
 
 #endif
 
@@ -7994,7 +7989,7 @@ static const char *name_brace_fault(const char *name, size_t n)
     return close == open + 1 ? "the hash tag between its braces is empty" : NULL;
 }
 
-static int snib__name_check(const char *name, size_t n, snib_error *err)
+int snib__name_check(const char *name, size_t n, snib_error *err)
 {
     char quoted[96];
     if (!name || n == 0)
@@ -8418,7 +8413,7 @@ static int option_take_number(const struct option *option, const char *value,
     return SNIB_OK;
 }
 
-static int snib__option_take(const char *name, const char *value, snib_client_options *given,
+int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err)
 {
     const struct option *option = options_table;
@@ -8527,7 +8522,7 @@ static int option_anchor(char **path, snib_error *err)
     return SNIB_OK;
 }
 
-static int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err)
 {
     int code = SNIB_OK;
@@ -8774,7 +8769,7 @@ static enum snib__order order_full(void)
     return told ? SNIB__ORDER_FINE : SNIB__ORDER_FULL;
 }
 
-static enum snib__order snib__order_note(const struct snib__order_pair *pair,
+enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out)
 {
     struct order_edge *edge = order_find(pair);
@@ -8803,7 +8798,7 @@ static bool order_is_at(const struct order_edge *edge, uint64_t server)
     return edge->from->server == server && edge->to->server == server;
 }
 
-static void snib__order_listen(uint64_t server)
+void snib__order_listen(uint64_t server)
 {
     for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
         for (struct order_lock *lock = order_locks[i]; lock; lock = lock->next)
@@ -8811,7 +8806,7 @@ static void snib__order_listen(uint64_t server)
                 edge->heard = edge->heard && !order_is_at(edge, server);
 }
 
-static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
                       struct snib__order_circle *out)
 {
     struct order_edge *edge = order_find(pair);
@@ -8842,7 +8837,7 @@ static void order_forget(struct order_lock *lock, uint64_t server)
     }
 }
 
-static void snib__order_heard(uint64_t server)
+void snib__order_heard(uint64_t server)
 {
     for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
         for (struct order_lock *lock = order_locks[i], *next; lock; lock = next) {
@@ -8853,7 +8848,7 @@ static void snib__order_heard(uint64_t server)
         }
 }
 
-static void snib__order_tell(uint64_t server, snib__time until,
+void snib__order_tell(uint64_t server, snib__time until,
                       bool (*tell)(void *context, const struct snib__order_pair *pair),
                       void *context)
 {
@@ -8919,7 +8914,7 @@ static struct peers_server *peers_find(uint64_t server)
     return at;
 }
 
-static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
+void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
 {
     enum { WORD = 33 };
     char host[256] = "", shown_host[WORD], shown_name[WORD];
@@ -8932,7 +8927,7 @@ static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
              shown_host);
 }
 
-static void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken)
+void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken)
 {
     if (held->server != taken->server)
         return;
@@ -8969,7 +8964,7 @@ static bool peers_note(void *context, const struct snib__order_pair *pair)
     return true;
 }
 
-static void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
                        snib__time now)
 {
     struct peers_server *at = peers_find(server);
@@ -9048,7 +9043,7 @@ static void peers_hear(const char *at, const char *end, uint64_t server, int64_t
         tell(context, &circle);
 }
 
-static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
                       snib__peers_tell *tell, void *context)
 {
     size_t n;
@@ -9516,7 +9511,7 @@ void snib_texts_free(snib_texts *texts)
 #include <stdlib.h>
 #include <string.h>
 
-static struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
     if (queue && !snib__client_forked(queue->client))
@@ -9592,7 +9587,7 @@ static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib_
         snib__sys_ring(queue->bell->fd);
 }
 
-static void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     op->next = NULL;
@@ -9604,7 +9599,7 @@ static void snib__queue_push(struct snib__queue *queue, struct snib__op *op, str
     queue_signal(queue, was_empty, wakes);
 }
 
-static void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -9619,7 +9614,7 @@ static void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *
     queue_signal(queue, was_empty, wakes);
 }
 
-static void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
 {
     if (hold->prev)
         hold->prev->next = hold->next;
@@ -9633,7 +9628,7 @@ static void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *
     hold->prev = hold->next = NULL;
 }
 
-static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -9649,7 +9644,7 @@ static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const
     queue_signal(queue, was_empty, wakes);
 }
 
-static void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
                                struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -9955,7 +9950,7 @@ static bool queue_forget(struct snib__queue *queue)
     return more;
 }
 
-static void snib__queue_destroy(void *object)
+void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
@@ -9995,18 +9990,18 @@ void snib_queue_free(snib_queue *handle)
 
 #define RUN_WAIT_MS_MAX 86400000
 
-static bool snib__wait_ns(int64_t wait_ms, snib__time *out)
+bool snib__wait_ns(int64_t wait_ms, snib__time *out)
 {
     *out = wait_ms < 0 ? SNIB__NEVER : (snib__time)wait_ms * SNIB__MS;
     return wait_ms >= -1 && wait_ms <= RUN_WAIT_MS_MAX;
 }
 
-static snib__time snib__until(snib__time wait)
+snib__time snib__until(snib__time wait)
 {
     return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
 }
 
-static int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
 {
     snib__time left = snib__hold_left(hold, now);
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
@@ -10030,7 +10025,7 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
     return hold->handle;
 }
 
-static void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
+void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
 {
     if (hold->tell == SNIB__TELL_QUEUED)
         snib__queue_drop_lost(hold->sink, hold);
@@ -10041,7 +10036,7 @@ static void snib__hold_unhand(struct snib__client *client, struct snib__hold *ho
         hold->owner = 0; /* it is about to be freed: nobody could release what re-enters it */
 }
 
-static void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
+void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
 {
     if (hold->users > 0 || hold->slots > 0)
         return;
@@ -10050,7 +10045,7 @@ static void snib__hold_let_go(struct snib__client *client, struct snib__hold *ho
     snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
-static void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 {
     int32_t code;
     hold->users -= hold->users > 0;
@@ -10061,7 +10056,7 @@ static void snib__hold_return(struct snib__client *client, struct snib__hold *ho
     snib__hold_let_go(client, hold);
 }
 
-static void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
 {
     struct snib__engine *engine = client->driver.engine;
     snib__op_event(op, out);
@@ -10090,7 +10085,7 @@ static void snib__op_finish(struct snib__client *client, struct snib__op *op, sn
     snib__op_free(engine, op);
 }
 
-static void snib__op_discard(struct snib__client *client, struct snib__op *op)
+void snib__op_discard(struct snib__client *client, struct snib__op *op)
 {
     if (client->debug)
         snib__debug_acquired(client, op, NULL);
@@ -10110,7 +10105,7 @@ static int run_answer(const snib_event *event, snib_error *err)
 
 static struct snib__op run_none; /* what a reserved handle refers to */
 
-static bool snib__run_reserve(struct snib__run *run)
+bool snib__run_reserve(struct snib__run *run)
 {
     if (run->slice > 0 || !run->out_op)
         return true;
@@ -10149,7 +10144,7 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
     return SNIB_AGAIN;
 }
 
-static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err)
 {
     struct snib__client *client = run->client;
@@ -10181,7 +10176,7 @@ static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t c
     return done ? run_answer(out_event, err) : code;
 }
 
-static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code)
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
@@ -10204,7 +10199,7 @@ static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **ou
     return NULL;
 }
 
-static void snib__op_destroy(void *object)
+void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
     if (op != &run_none)
@@ -10299,7 +10294,7 @@ void snib_op_free(snib_op *handle)
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -10389,7 +10384,7 @@ static const char *say_not_free(const struct snib__gate *gate, int32_t code)
     return NULL;
 }
 
-static const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told)
 {
     bool about_client = told->code <= SNIB_ECLOSED;
@@ -10431,7 +10426,7 @@ static const char *snib__say(char *out, size_t cap, const struct snib__client *c
     return out;
 }
 
-static int snib__fail_told(snib_error *err, const struct snib__client *client,
+int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told)
 {
     char text[sizeof err->text];
@@ -10504,7 +10499,7 @@ static int url_hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void snib__url_wipe(char *text)
+void snib__url_wipe(char *text)
 {
     if (text)
         explicit_bzero(text, strlen(text));
@@ -10822,7 +10817,7 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
     return code == SNIB_OK ? url_query(query, out, given, err) : code;
 }
 
-static int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err)
 {
     *out = (struct snib__url){0};
@@ -10850,7 +10845,7 @@ static int snib__url_parse(const char *url, struct snib__url *out, snib_client_o
     }
 #define URL_TEXTS_N 12
 
-static void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
+void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
 {
     const struct snib__address *first = url->addresses;
     for (uint32_t i = 1; i < url->addresses_n; i++)
@@ -10860,7 +10855,7 @@ static void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SER
              url->service ? url->service : "", url->service ? "/" : "", url->database);
 }
 
-static int snib__url_copy(const struct snib__url *from, struct snib__url *out)
+int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
     char *const *const texts[URL_TEXTS_N] = URL_TEXTS(from);
     char **const copies[URL_TEXTS_N] = URL_TEXTS(out);
@@ -10880,7 +10875,7 @@ static int snib__url_copy(const struct snib__url *from, struct snib__url *out)
     return SNIB_ENOMEM;
 }
 
-static void snib__url_free(struct snib__url *url)
+void snib__url_free(struct snib__url *url)
 {
     char **const texts[URL_TEXTS_N] = URL_TEXTS(url);
     free(url->addresses);
@@ -10937,7 +10932,7 @@ static void witness_due(struct snib__witness *witness)
         snib__sys_ring(witness->queue->bell->fd);
 }
 
-static int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token)
 {
     if (!queue || hold->sink == queue)
@@ -10963,14 +10958,14 @@ static int snib__witness_add(struct snib__client *client, struct snib__hold *hol
     return 0;
 }
 
-static void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold)
+void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold)
 {
     for (struct snib__witness *witness = client->witnesses; witness; witness = witness->next)
         if (witness->hold == hold)
             witness_due(witness);
 }
 
-static struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_token)
+struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_token)
 {
     struct snib__witness **at = &queue->client->witnesses;
     while ((at = witness_find(at, NULL, queue)) && !(*at)->due)
@@ -10983,13 +10978,13 @@ static struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t
     return hold;
 }
 
-static void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold)
+void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold)
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, hold, NULL));)
         witness_end(at);
 }
 
-static void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue)
+void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue)
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, NULL, queue));)
         witness_end(at);
@@ -11029,7 +11024,7 @@ _Atomic snib__time snib__ahead;
  * been stopped. */
 #define DRIVER_PROMPT (50 * SNIB__MS)
 
-static int snib__driver_init(struct snib__driver *d)
+int snib__driver_init(struct snib__driver *d)
 {
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake_fd = snib__sys_bell();
@@ -11045,7 +11040,7 @@ static int snib__driver_init(struct snib__driver *d)
     return error;
 }
 
-static void snib__driver_destroy(struct snib__driver *d)
+void snib__driver_destroy(struct snib__driver *d)
 {
     pthread_mutex_destroy(&d->mutex);
     snib__sys_close(d->alarm_fd);
@@ -11054,7 +11049,7 @@ static void snib__driver_destroy(struct snib__driver *d)
 
 /* ---- waking ---- */
 
-static struct snib__bell *snib__bell_new(void)
+struct snib__bell *snib__bell_new(void)
 {
     struct snib__bell *bell = malloc(sizeof *bell);
     if (!bell)
@@ -11067,7 +11062,7 @@ static struct snib__bell *snib__bell_new(void)
     return NULL;
 }
 
-static void snib__bell_put(struct snib__bell *bell)
+void snib__bell_put(struct snib__bell *bell)
 {
     if (atomic_fetch_sub(&bell->refs, 1) != 1)
         return;
@@ -11075,7 +11070,7 @@ static void snib__bell_put(struct snib__bell *bell)
     free(bell);
 }
 
-static void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
+void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
 {
     d->wakes++;
     if (wakes->n < SNIB__WAKES_MAX)
@@ -11084,7 +11079,7 @@ static void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _
         snib__unpark(word); /* more than fit in one batch: pay for it under the mutex */
 }
 
-static void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
+void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
 {
     d->wakes++;
     for (uint32_t i = 0; i < wakes->bells_n; i++)
@@ -11113,7 +11108,7 @@ static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 
 /* Ring the queues' bells.  The background thread does it outside the mutex.  Callers do it inside:
  * outside, a signal handler could keep them from it, and no consumer of a queue naps. */
-static void snib__driver_ring(struct snib__wakes *wakes)
+void snib__driver_ring(struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->bells_n; i++) {
         snib__sys_ring(wakes->bells[i]->fd);
@@ -11123,7 +11118,7 @@ static void snib__driver_ring(struct snib__wakes *wakes)
 }
 
 /* Outside the mutex: system calls. */
-static void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
+void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->n; i++)
         snib__unpark(wakes->words[i]);
@@ -11153,7 +11148,7 @@ static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
 
 /* ---- results ---- */
 
-static void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
+void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 {
     struct snib__op *op;
     struct snib__hold *hold;
@@ -11189,7 +11184,7 @@ static void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wake
     }
 }
 
-static struct snib__sock *snib__driver_command(const struct snib__link *link)
+struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
@@ -11228,12 +11223,12 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
         driver_wake(d, wakes);
 }
 
-static void snib__driver_enter(struct snib__driver *d)
+void snib__driver_enter(struct snib__driver *d)
 {
     snib__sys_lock(&d->mutex);
 }
 
-static void snib__driver_leave(struct snib__driver *d)
+void snib__driver_leave(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11244,7 +11239,7 @@ static void snib__driver_leave(struct snib__driver *d)
     driver_unlock(d, &wakes);
 }
 
-static void snib__driver_leave_collecting(struct snib__driver *d)
+void snib__driver_leave_collecting(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11252,7 +11247,7 @@ static void snib__driver_leave_collecting(struct snib__driver *d)
     driver_unlock(d, &wakes);
 }
 
-static void snib__driver_deliver(struct snib__driver *d)
+void snib__driver_deliver(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11309,7 +11304,7 @@ static bool driver_take_output(const struct snib__driver *d, struct snib__link *
 
 /* Send one link's output.  Releases the mutex during the system call; there is one writer at a
  * time, which checks again after each write. */
-static void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
+void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
                              const struct snib__sock *reading)
 {
     struct snib__sock *sock;
@@ -11337,7 +11332,7 @@ static void snib__driver_flush_link(struct snib__driver *d, struct snib__link *l
     }
 }
 
-static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
+void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
 {
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
@@ -11350,12 +11345,12 @@ static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *
 
 /* ---- callers that do not come back ---- */
 
-static bool snib__driver_alone(const struct snib__driver *d)
+bool snib__driver_alone(const struct snib__driver *d)
 {
     return d->alone_until && snib__now() < d->alone_until;
 }
 
-static void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
+void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->users == 0 || sock->left_at)
         return;
@@ -11367,7 +11362,7 @@ static void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
 
 /* If all are back at once, the server was silent and its readers were well: what was before applies
  * again. */
-static void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
+void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->left_at && sock->users == 1) {
         if (snib__now() > sock->left_at + DRIVER_PROMPT)
@@ -11380,7 +11375,7 @@ static void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 /* ---- receiving ---- */
 
-static void snib__driver_drop_sock(struct snib__link *link)
+void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     if (sock)
@@ -11390,7 +11385,7 @@ static void snib__driver_drop_sock(struct snib__link *link)
         snib__sock_drop(sock);
 }
 
-static void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
+void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
 {
     const char *username, *password, *why;
     int os_error;
@@ -11404,7 +11399,7 @@ static void snib__driver_link_up(struct snib__driver *d, struct snib__link *link
     snib__login_drop(&d->logins, &sock->login);
 }
 
-static void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
+void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
     const struct snib__sock *sock = snib__link_carrier(link);
@@ -11428,7 +11423,7 @@ static void driver_input(struct snib__driver *d, struct snib__link *link, struct
 }
 
 /* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
-static void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
+void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
     if (sock != snib__link_carrier(link))
@@ -11442,7 +11437,7 @@ static void snib__driver_receive(struct snib__driver *d, struct snib__link *link
 /* ---- the reader role ---- */
 
 /* Pass the reader role on: to the oldest other caller with a pending reply, the thread, or none. */
-static void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
+void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {
     struct snib__sock *sock = snib__driver_command(link);
@@ -11490,7 +11485,7 @@ static bool driver_may_lead(const struct snib__driver *d, const struct snib__op 
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
-static int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
+int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     int ready = snib__sys_poll(polls, n, left);
     if (ready >= 0 || errno == EINTR)
@@ -11638,7 +11633,7 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     return how;
 }
 
-static bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
+bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting)
 {
     struct snib__wakes wakes;
@@ -11690,7 +11685,7 @@ static _Thread_local uint32_t forks_depth, forks_looks;
 
 /* ---- Calls that are not cut in two ---- */
 
-static void snib__forks_enter(void)
+void snib__forks_enter(void)
 {
     if (forks_depth++ > 0)
         return;
@@ -11706,13 +11701,13 @@ static void snib__forks_enter(void)
     } while (!atomic_compare_exchange_weak(&forks_word, &word, word + 1));
 }
 
-static void snib__forks_leave(void)
+void snib__forks_leave(void)
 {
     if (--forks_depth == 0 && atomic_fetch_sub(&forks_word, 1) & FORKS_CLOSED)
         snib__unpark_all(&forks_word);
 }
 
-static void snib__forks_lookup(bool begins)
+void snib__forks_lookup(bool begins)
 {
     if (begins)
         atomic_store(&forks_looked, snib__now());
@@ -11737,7 +11732,7 @@ static snib__time forks_until(uint32_t word, snib__time latest)
     return until < latest ? until : latest;
 }
 
-static void snib__forks_prepare(void)
+void snib__forks_prepare(void)
 {
     uint32_t word = atomic_fetch_or(&forks_word, FORKS_CLOSED) | FORKS_CLOSED;
     const snib__time latest = snib__now() + FORKS_CALL; /* also if others lose their patience */
@@ -11747,7 +11742,7 @@ static void snib__forks_prepare(void)
     }
 }
 
-static void snib__forks_parent(void)
+void snib__forks_parent(void)
 {
     atomic_fetch_and(&forks_word, ~FORKS_CLOSED);
     snib__unpark_all(&forks_word);
@@ -11791,7 +11786,7 @@ static _Atomic uint64_t *forks_find(int fd, bool grow, uint64_t *out_bit)
     return words ? words + at / FORKS_WORD : NULL;
 }
 
-static int snib__forks_keep(int fd)
+int snib__forks_keep(int fd)
 {
     uint64_t bit;
     if (fd < 0)
@@ -11806,7 +11801,7 @@ static int snib__forks_keep(int fd)
     return -1;
 }
 
-static void snib__forks_drop(int fd)
+void snib__forks_drop(int fd)
 {
     uint64_t bit;
     _Atomic uint64_t *word = forks_find(fd, false, &bit);
@@ -11822,7 +11817,7 @@ static void forks_close(_Atomic uint64_t *words, uint32_t chunk)
             snib__sys_close((int)(first + i * FORKS_WORD + (uint32_t)__builtin_ctzll(bits)));
 }
 
-static void snib__forks_child(void)
+void snib__forks_child(void)
 {
     atomic_store(&forks_word, forks_mine());
     atomic_store(&forks_lookups, forks_looks);
@@ -11842,13 +11837,13 @@ static void snib__forks_child(void)
 #define LEAD_READ_BYTES 16384
 #define LEAD_LINKS 16
 
-static void snib__lead_offer(struct snib__driver *d, struct snib__leader *leader)
+void snib__lead_offer(struct snib__driver *d, struct snib__leader *leader)
 {
     if (!d->leader && leader->waits)
         d->leader = leader;
 }
 
-static void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
+void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
 {
     if (d->leader != leader)
         return;
@@ -11861,7 +11856,7 @@ static void snib__lead_leave(struct snib__driver *d, const struct snib__leader *
     d->leader = NULL;
 }
 
-static bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
+bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
 {
     if (!d->leader || sock->ended || snib__sock_unsent(sock) || snib__driver_alone(d) ||
         snib__sys_set_add(d->leader->set, sock->fd) != 0)
@@ -11872,7 +11867,7 @@ static bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
     return true;
 }
 
-static void snib__lead_take(struct snib__driver *d)
+void snib__lead_take(struct snib__driver *d)
 {
     if (!d->leader)
         return;
@@ -11884,12 +11879,12 @@ static void snib__lead_take(struct snib__driver *d)
     }
 }
 
-static bool snib__lead_yields(const struct snib__sock *sock)
+bool snib__lead_yields(const struct snib__sock *sock)
 {
     return sock->reader == SNIB__READER_QUEUE && !sock->receiving;
 }
 
-static void snib__lead_end(struct snib__sock *sock)
+void snib__lead_end(struct snib__sock *sock)
 {
     if (sock->reader != SNIB__READER_QUEUE)
         return;
@@ -11948,7 +11943,7 @@ static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link 
     return ready;
 }
 
-static void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
+void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
 {
     struct snib__link *links[LEAD_LINKS], *at = snib__engine_links(d->engine);
     while (at) {
@@ -11963,12 +11958,12 @@ static void snib__lead_read(struct snib__driver *d, const struct snib__leader *l
 
 /* ---- the thread ---- */
 
-static bool snib__lead_stalls(const struct snib__sock *sock, snib__time now)
+bool snib__lead_stalls(const struct snib__sock *sock, snib__time now)
 {
     return snib__lead_yields(sock) && sock->unread_since && now >= sock->unread_since + LEAD_STALL;
 }
 
-static snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib__time now)
+snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock || !snib__lead_yields(sock) || snib__link_in_flight(link) == 0)
@@ -12199,7 +12194,7 @@ static bool login_serves(const struct snib__question *question)
            (lifetime == SNIB__NEVER || now < question->asked_at + lifetime);
 }
 
-static struct snib__question *snib__login_ask(struct snib__logins *logins)
+struct snib__question *snib__login_ask(struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
     if (!question || !login_serves(question)) {
@@ -12220,7 +12215,7 @@ static struct snib__question *snib__login_ask(struct snib__logins *logins)
 }
 
 /* The client drops an answer after its first use; sockets that share it have references. */
-static void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
+void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {
         logins->asking = NULL;
@@ -12230,17 +12225,17 @@ static void snib__login_drop(struct snib__logins *logins, struct snib__question 
     *question = NULL;
 }
 
-static int snib__login_bell(const struct snib__question *question)
+int snib__login_bell(const struct snib__question *question)
 {
     return question->bell;
 }
 
-static bool snib__login_done(const struct snib__question *question)
+bool snib__login_done(const struct snib__question *question)
 {
     return atomic_load(&question->done) != 0;
 }
 
-static bool snib__login_result(const struct snib__question *question, const char **out_username,
+bool snib__login_result(const struct snib__question *question, const char **out_username,
                         const char **out_password, const char **out_why, int *out_errno)
 {
     const char *username = question->answer.username;
@@ -12251,7 +12246,7 @@ static bool snib__login_result(const struct snib__question *question, const char
     return question->good;
 }
 
-static void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
+void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
 {
     snib__time lifetime = login_lifetime(question);
     if (lifetime == SNIB__NEVER)
@@ -12263,7 +12258,7 @@ static void snib__login_used(struct snib__logins *logins, const struct snib__que
         logins->renew_at = at;
 }
 
-static void snib__login_answer(struct snib__logins *logins, uint64_t number,
+void snib__login_answer(struct snib__logins *logins, uint64_t number,
                         const snib_credentials *answer)
 {
     struct snib__question *question = logins->asking;
@@ -12277,20 +12272,20 @@ static void snib__login_answer(struct snib__logins *logins, uint64_t number,
     login_tell(question);
 }
 
-static uint64_t snib__login_open(const struct snib__logins *logins)
+uint64_t snib__login_open(const struct snib__logins *logins)
 {
     const struct snib__question *question = logins->asking;
     return question && !snib__login_done(question) ? question->number : 0;
 }
 
-static void snib__logins_end(struct snib__logins *logins)
+void snib__logins_end(struct snib__logins *logins)
 {
     login_put(logins->renewing);
     login_put(logins->asking);
     logins->asking = logins->renewing = NULL;
 }
 
-static struct snib__question *snib__login_running(const struct snib__logins *logins)
+struct snib__question *snib__login_running(const struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
     if (!question || !question->call || snib__login_done(question))
@@ -12299,7 +12294,7 @@ static struct snib__question *snib__login_running(const struct snib__logins *log
     return question;
 }
 
-static void snib__login_await(struct snib__question *question)
+void snib__login_await(struct snib__question *question)
 {
     while (question && !snib__login_done(question))
         snib__park(&question->done, 0, SNIB__NEVER);
@@ -12317,7 +12312,7 @@ static void snib__login_await(struct snib__question *question)
 #include <time.h>
 #include <unistd.h>
 
-static snib__time snib__now(void)
+snib__time snib__now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
@@ -12329,7 +12324,7 @@ static snib__time snib__now(void)
  * so no thread sleeps longer than this without checking. */
 #define PARK_NAP (999 * SNIB__MS)
 
-static int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
+int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
     snib__time now = until == SNIB__NEVER ? 0 : snib__now();
     snib__time left = until > now ? until - now : 0;
@@ -12343,12 +12338,12 @@ static int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time unti
     return nap ? SNIB__PARKED_NO : SNIB__PARKED_TIMEOUT;
 }
 
-static void snib__unpark(_Atomic uint32_t *word)
+void snib__unpark(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-static void snib__unpark_all(_Atomic uint32_t *word)
+void snib__unpark_all(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -12465,7 +12460,7 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
     return !atomic_load(&resolve->done) || (!resolve->used && now < resolve->ended_at + SOCK_FRESH);
 }
 
-static void snib__way_free(struct snib__way *way)
+void snib__way_free(struct snib__way *way)
 {
     if (way)
         sock_resolve_put(way->resolving);
@@ -12648,7 +12643,7 @@ static int sock_login_step(struct snib__sock *sock)
     return 1;
 }
 
-static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
@@ -12680,7 +12675,7 @@ static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out
     return -1;
 }
 
-static uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
                           snib__time *out_until)
 {
     *out_until = sock->until;
@@ -12709,29 +12704,29 @@ static uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd po
 
 /* ---- open ---- */
 
-static ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
 {
     return sock->tls ? snib__tls_recv(sock->tls, sock->fd, bytes, cap, wait)
                      : snib__sys_recv(sock->fd, bytes, cap, wait);
 }
 
-static ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
 {
     return sock->tls ? snib__tls_send(sock->tls, sock->fd, bytes, n)
                      : snib__sys_send(sock->fd, bytes, n);
 }
 
-static bool snib__sock_pending(const struct snib__sock *sock)
+bool snib__sock_pending(const struct snib__sock *sock)
 {
     return sock->tls && snib__tls_pending(sock->tls);
 }
 
-static bool snib__sock_unsent(const struct snib__sock *sock)
+bool snib__sock_unsent(const struct snib__sock *sock)
 {
     return snib__buf_size(&sock->sending) > 0 || (sock->tls && snib__tls_unsent(sock->tls));
 }
 
-static const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
 {
     if (sock->failure.outcome)
         return &sock->failure;
@@ -12805,7 +12800,7 @@ static void sock_free(struct snib__sock *sock)
     free(sock);
 }
 
-static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
                                   int *out_errno)
 {
     struct snib__sock *sock = calloc(1, sizeof *sock);
@@ -12831,13 +12826,13 @@ static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, 
     return NULL;
 }
 
-static void snib__sock_works(struct snib__sock *sock)
+void snib__sock_works(struct snib__sock *sock)
 {
     sock->works = true;
     sock_remember(sock, true);
 }
 
-static void snib__sock_drop(struct snib__sock *sock)
+void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
     if (!sock->works)
@@ -12850,7 +12845,7 @@ static void snib__sock_drop(struct snib__sock *sock)
         sock_free(sock);
 }
 
-static void snib__sock_unuse(struct snib__sock *sock)
+void snib__sock_unuse(struct snib__sock *sock)
 {
     if (--sock->users == 0 && sock->dead)
         sock_free(sock);
@@ -12880,12 +12875,12 @@ static void snib__sock_unuse(struct snib__sock *sock)
 
 /* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
-static void snib__sys_lock(pthread_mutex_t *mutex)
+void snib__sys_lock(pthread_mutex_t *mutex)
 {
     pthread_mutex_lock(mutex);
 }
 
-static void snib__sys_unlock(pthread_mutex_t *mutex)
+void snib__sys_unlock(pthread_mutex_t *mutex)
 {
     pthread_mutex_unlock(mutex);
 }
@@ -12914,12 +12909,12 @@ static size_t sys_tls(void)
     return total;
 }
 
-static void snib__sys_begin(void)
+void snib__sys_begin(void)
 {
     sys_tls();
 }
 
-static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -12939,7 +12934,7 @@ static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, 
     return error;
 }
 
-static void snib__sys_join(pthread_t thread)
+void snib__sys_join(pthread_t thread)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
@@ -12949,7 +12944,7 @@ static void snib__sys_join(pthread_t thread)
 
 /* ---- descriptors that wake ---- */
 
-static struct snib__steps *snib__sys_steps(void)
+struct snib__steps *snib__sys_steps(void)
 {
     static _Thread_local struct snib__steps steps;
     return &steps;
@@ -12970,7 +12965,7 @@ static int sys_keep(int fd)
     return snib__forks_keep(own);
 }
 
-static int snib__sys_bell(void)
+int snib__sys_bell(void)
 {
     snib__forks_enter();
     int bell = sys_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -12978,19 +12973,19 @@ static int snib__sys_bell(void)
     return bell;
 }
 
-static void snib__sys_ring(int bell)
+void snib__sys_ring(int bell)
 {
     uint64_t one = 1;
     syscall(SYS_write, bell, &one, sizeof one); /* at its limit, it is readable all the same */
 }
 
-static void snib__sys_hush(int bell)
+void snib__sys_hush(int bell)
 {
     uint64_t count;
     syscall(SYS_read, bell, &count, sizeof count);
 }
 
-static int snib__sys_set(void)
+int snib__sys_set(void)
 {
     snib__forks_enter();
     int set = sys_keep(epoll_create1(EPOLL_CLOEXEC));
@@ -13000,18 +12995,18 @@ static int snib__sys_set(void)
     return set;
 }
 
-static int snib__sys_set_add(int set, int fd)
+int snib__sys_set_add(int set, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
 }
 
-static void snib__sys_set_remove(int set, int fd)
+void snib__sys_set_remove(int set, int fd)
 {
     epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static int snib__sys_alarm(void)
+int snib__sys_alarm(void)
 {
     snib__forks_enter();
     int alarm = sys_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -13025,13 +13020,13 @@ static struct timespec sys_timespec(snib__time ns)
                              .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static void snib__sys_alarm_set(int alarm, snib__time in)
+void snib__sys_alarm_set(int alarm, snib__time in)
 {
     struct itimerspec when = {.it_value = sys_timespec(in == SNIB__NEVER ? 0 : in ? in : 1)};
     timerfd_settime(alarm, 0, &when, NULL);
 }
 
-static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
@@ -13039,12 +13034,12 @@ static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 
 /* ---- sockets ---- */
 
-static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
 {
     return syscall(SYS_recvfrom, fd, bytes, cap, wait ? 0 : MSG_DONTWAIT, NULL, NULL);
 }
 
-static ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
 {
     return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
@@ -13080,7 +13075,7 @@ static int sys_met(int fd)
     return ECONNREFUSED;
 }
 
-static int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
     int fd = sys_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -13096,7 +13091,7 @@ static int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *o
     return error;
 }
 
-static int snib__sys_connected(int fd)
+int snib__sys_connected(int fd)
 {
     int error = 0;
     socklen_t n = sizeof error;
@@ -13107,19 +13102,19 @@ static int snib__sys_connected(int fd)
     return error ? error : sys_met(fd);
 }
 
-static void snib__sys_may_block(int fd)
+void snib__sys_may_block(int fd)
 {
     struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-static void snib__sys_shutdown(int fd)
+void snib__sys_shutdown(int fd)
 {
     shutdown(fd, SHUT_RDWR);
 }
 
-static void snib__sys_close(int fd)
+void snib__sys_close(int fd)
 {
     snib__forks_enter();
     snib__forks_drop(fd); /* first: the number may be another's as soon as it is closed */
@@ -13133,7 +13128,7 @@ static void snib__sys_close(int fd)
 
 /* Not with AI_ADDRCONFIG, which leaves out the loopback addresses of a family if the host has no others of it: an address
  * that cannot be reached costs little, because the next one is tried at once. */
-static int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0)};
@@ -13145,7 +13140,7 @@ static int snib__sys_resolve(const char *host, const char *port, bool numeric, s
     return result;
 }
 
-static void snib__sys_resolve_free(struct addrinfo *addresses)
+void snib__sys_resolve_free(struct addrinfo *addresses)
 {
     freeaddrinfo(addresses);
 }
@@ -13168,7 +13163,7 @@ static void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_POLLS 3
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
-static int snib__driver_start(struct snib__driver *d)
+int snib__driver_start(struct snib__driver *d)
 {
     if (d->thread_started)
         return 0;
@@ -13178,7 +13173,7 @@ static int snib__driver_start(struct snib__driver *d)
     return error;
 }
 
-static void snib__driver_stop(struct snib__driver *d)
+void snib__driver_stop(struct snib__driver *d)
 {
     snib__sys_lock(&d->mutex);
     bool started = d->thread_started;
@@ -13220,7 +13215,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
     return way;
 }
 
-static void snib__driver_free_ways(struct snib__driver *d)
+void snib__driver_free_ways(struct snib__driver *d)
 {
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
@@ -13341,6 +13336,11 @@ struct thread_watch {
     char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
 };
 
+static snib__time thread_earlier(snib__time a, snib__time b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- credentials that expire ---- */
 
 static snib__time thread_renewals_due(const struct snib__driver *d)
@@ -13414,10 +13414,10 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     struct snib__sock *sock = snib__link_carrier(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
-    *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
+    *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
     if (snib__driver_command(link) && d->waiters &&
         (sock->reader == SNIB__READER_CALLER || sock->reader == SNIB__READER_TRANSIT))
-        *until = snib__earlier(*until, snib__now() + SNIB__TRANSIT);
+        *until = thread_earlier(*until, snib__now() + SNIB__TRANSIT);
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];
@@ -13425,7 +13425,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     sock->users++;
     if (!sock->open) {
         watch->polls_n += snib__sock_polls(sock, watch->polls + watch->polls_n, &at);
-        *until = snib__earlier(*until, at);
+        *until = thread_earlier(*until, at);
     } else if (reads) {
         bool command = snib__link_kind(link) == SNIB__COMMAND;
         bool unsent = !sock->writing && snib__sock_unsent(sock);
@@ -13462,7 +13462,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
             (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
     d->looks = false;
-    until = snib__earlier(until, thread_renewals_due(d));
+    until = thread_earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_watch_link(d, watch, link, &until, wakes);
@@ -13481,9 +13481,9 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
         d->alarm_at = SNIB__NEVER;
     }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
-        *until = snib__earlier(*until, now + d->nap);
+        *until = thread_earlier(*until, now + d->nap);
     if (d->look)
-        *until = snib__earlier(*until, now + d->look_every);
+        *until = thread_earlier(*until, now + d->look_every);
     if (*until <= now)
         return 0;
     if (*until < d->alarm_at) {
@@ -13592,7 +13592,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     }
 }
 
-static void *snib__thread_main(void *argument)
+void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
     char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
@@ -13763,14 +13763,14 @@ struct snib__openssl {
 
 /* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
  * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
-static const struct snib__openssl *snib__openssl(void);
+const struct snib__openssl *snib__openssl(void);
 /* In the child of a fork, which has not awaited a slow first call. */
-static void snib__openssl_forked(void);
+void snib__openssl_forked(void);
 
 /* tls.c's side of the BIO. */
-static int snib__tls_bio_read(BIO *bio, char *out, int cap);
-static int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
-static long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
+int snib__tls_bio_read(BIO *bio, char *out, int cap);
+int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
+long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
 
 #endif
 
@@ -13854,7 +13854,7 @@ static void tls_end(int old)
 
 /* ---- Memory instead of a socket ---- */
 
-static int snib__tls_bio_read(BIO *bio, char *out, int cap)
+int snib__tls_bio_read(BIO *bio, char *out, int cap)
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls *tls = o->BIO_get_data(bio);
@@ -13872,7 +13872,7 @@ static int snib__tls_bio_read(BIO *bio, char *out, int cap)
     return (int)n;
 }
 
-static int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
+int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls *tls = o->BIO_get_data(bio);
@@ -13883,7 +13883,7 @@ static int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
     return -1;
 }
 
-static long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
+long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
 {
     struct snib__tls *tls = snib__openssl()->BIO_get_data(bio);
     (void)n;
@@ -13909,7 +13909,7 @@ static bool tls_expect(const struct snib__openssl *o, struct snib__tls *tls)
            o->SSL_ctrl(tls->ssl, SNIB__SSL_SET_SNI, 0, tls->host) == 1;
 }
 
-static struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out)
 {
     const struct snib__tls_context *context = snib__tls_files_context(files, out);
@@ -13947,7 +13947,7 @@ static struct snib__tls *snib__tls_new(const struct snib__tls_files *files, cons
     return NULL;
 }
 
-static void snib__tls_free(struct snib__tls *tls)
+void snib__tls_free(struct snib__tls *tls)
 {
     if (!tls)
         return;
@@ -13996,7 +13996,7 @@ static bool tls_flush(struct snib__tls *tls, int fd)
     return true;
 }
 
-static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n)
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n)
 {
     const struct snib__openssl *o = snib__openssl();
     ssize_t sent = -1;
@@ -14092,7 +14092,7 @@ static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, 
     return n >= 0;
 }
 
-static ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
 {
     if (!atomic_load(&tls->pending) && !tls_receive(tls, fd, bytes, cap, wait))
         return -1;
@@ -14143,7 +14143,7 @@ static int tls_shake(struct snib__tls *tls, int fd)
 
 /* The caller has the client's mutex, and OpenSSL skips some records without end, from a peer that needs no key for
  * them: so there is a limit to what is received, in one step and altogether. */
-static int snib__tls_handshake(struct snib__tls *tls, int fd)
+int snib__tls_handshake(struct snib__tls *tls, int fd)
 {
     char bytes[4096];
     int step = tls_shake(tls, fd);
@@ -14169,7 +14169,7 @@ static int snib__tls_handshake(struct snib__tls *tls, int fd)
     return -1;
 }
 
-static void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
 {
     snib__tls_fail(out, SNIB__TLS_SILENT,
                    tls->heard ? "%s took too long over the TLS handshake"
@@ -14177,27 +14177,27 @@ static void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_fai
                    tls->host);
 }
 
-static short snib__tls_events(const struct snib__tls *tls)
+short snib__tls_events(const struct snib__tls *tls)
 {
     return atomic_load(&tls->unsent) ? POLLIN | POLLOUT : POLLIN;
 }
 
-static bool snib__tls_pending(const struct snib__tls *tls)
+bool snib__tls_pending(const struct snib__tls *tls)
 {
     return atomic_load(&tls->pending);
 }
 
-static bool snib__tls_unsent(const struct snib__tls *tls)
+bool snib__tls_unsent(const struct snib__tls *tls)
 {
     return atomic_load(&tls->unsent);
 }
 
-static const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls)
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls)
 {
     return tls->failure.outcome ? &tls->failure : NULL;
 }
 
-static void snib__tls_goodbye(struct snib__tls *tls, int fd)
+void snib__tls_goodbye(struct snib__tls *tls, int fd)
 {
     uint32_t was = TLS_FREE;
     if (!atomic_compare_exchange_strong(&tls->word, &was, TLS_TAKEN))
@@ -14236,7 +14236,7 @@ static void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 /* ---- The config ---- */
 
-static int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
+int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
 {
     char *const texts[] = {from->ca, from->cert_file, from->key_file, from->key_password,
                            from->server_name};
@@ -14253,7 +14253,7 @@ static int snib__tls_config_copy(const struct snib__tls_config *from, struct sni
     return 0;
 }
 
-static void snib__tls_config_free(struct snib__tls_config *config)
+void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
@@ -14273,7 +14273,7 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-static bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
                       const char *path, int error)
 {
     char quoted[FILES_QUOTED];
@@ -14394,7 +14394,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                           "the certificate file %s contains no certificate in PEM form", quoted);
 }
 
-static bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -14431,7 +14431,7 @@ static bool snib__tls_context_load(const struct snib__tls_config *config, struct
     return good;
 }
 
-static void snib__tls_context_free(struct snib__tls_context *context)
+void snib__tls_context_free(struct snib__tls_context *context)
 {
     snib__forks_enter();
     if (context->ssl)
@@ -14454,7 +14454,7 @@ struct snib__tls_files {
     struct snib__tls_failure failure;
 };
 
-static void snib__tls_files_free(struct snib__tls_files *files)
+void snib__tls_files_free(struct snib__tls_files *files)
 {
     if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
         return;
@@ -14467,31 +14467,31 @@ static void snib__tls_files_free(struct snib__tls_files *files)
 
 static _Atomic uint32_t files_uses; /* of OpenSSL */
 
-static void snib__tls_use(void)
+void snib__tls_use(void)
 {
     atomic_fetch_add(&files_uses, 1);
 }
 
-static void snib__tls_unuse(void)
+void snib__tls_unuse(void)
 {
     atomic_fetch_sub(&files_uses, 1);
     snib__unpark_all(&files_uses);
 }
 
-static void snib__tls_await(snib__time until)
+void snib__tls_await(snib__time until)
 {
     for (uint32_t n; (n = atomic_load(&files_uses)) > 0;)
         if (snib__park(&files_uses, n, until) == SNIB__PARKED_TIMEOUT)
             return;
 }
 
-static void snib__tls_forked(void)
+void snib__tls_forked(void)
 {
     atomic_store(&files_uses, 0);
     snib__openssl_forked();
 }
 
-static void snib__tls_thread_ends(void)
+void snib__tls_thread_ends(void)
 {
     snib__forks_enter();
     if (snib__openssl())
@@ -14559,7 +14559,7 @@ static void *files_main(void *argument)
     return NULL;
 }
 
-static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
 {
     struct snib__tls_files *files = calloc(1, sizeof *files);
     if (!files)
@@ -14579,17 +14579,17 @@ static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config
     return NULL;
 }
 
-static int snib__tls_files_bell(const struct snib__tls_files *files)
+int snib__tls_files_bell(const struct snib__tls_files *files)
 {
     return files->bell;
 }
 
-static bool snib__tls_files_done(const struct snib__tls_files *files)
+bool snib__tls_files_done(const struct snib__tls_files *files)
 {
     return atomic_load(&files->done);
 }
 
-static const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out)
 {
     if (files->context.ssl)
@@ -14598,7 +14598,7 @@ static const struct snib__tls_context *snib__tls_files_context(const struct snib
     return NULL;
 }
 
-static bool snib__tls_available(void)
+bool snib__tls_available(void)
 {
     return snib__openssl() != NULL;
 }
@@ -14682,7 +14682,7 @@ static void openssl_ending(void)
         ends();
 }
 
-static void snib__tls_at_end(void (*ends)(void))
+void snib__tls_at_end(void (*ends)(void))
 {
     atomic_store(&openssl_ends, ends);
 }
@@ -14719,12 +14719,12 @@ static bool openssl_start(void)
     return openssl_works;
 }
 
-static void snib__openssl_forked(void)
+void snib__openssl_forked(void)
 {
     pthread_mutex_init(&openssl_mutex, NULL);
 }
 
-static const struct snib__openssl *snib__openssl(void)
+const struct snib__openssl *snib__openssl(void)
 {
     return openssl_works || openssl_start() ? &openssl_table : NULL;
 }
@@ -14765,7 +14765,7 @@ struct snib__tls_trust {
     struct trust_place places[TRUST_PLACES];
 };
 
-static struct snib__tls_trust *snib__tls_trust_new(void)
+struct snib__tls_trust *snib__tls_trust_new(void)
 {
     struct snib__tls_trust *trust = calloc(1, sizeof *trust);
     if (!trust)
@@ -14775,7 +14775,7 @@ static struct snib__tls_trust *snib__tls_trust_new(void)
     return trust;
 }
 
-static struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust)
+struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust)
 {
     if (trust)
         atomic_fetch_add(&trust->refs, 1);
@@ -14795,7 +14795,7 @@ static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
     return old;
 }
 
-static void snib__tls_trust_forget(struct snib__tls_trust *trust)
+void snib__tls_trust_forget(struct snib__tls_trust *trust)
 {
     X509_STORE *old = trust ? trust_swap(trust, NULL, NULL) : NULL;
     if (!old)
@@ -14805,7 +14805,7 @@ static void snib__tls_trust_forget(struct snib__tls_trust *trust)
     snib__forks_leave();
 }
 
-static void snib__tls_trust_free(struct snib__tls_trust *trust)
+void snib__tls_trust_free(struct snib__tls_trust *trust)
 {
     if (!trust || atomic_fetch_sub(&trust->refs, 1) != 1)
         return;
@@ -14898,7 +14898,7 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
                                  "the CA file %s contains no certificate in PEM form", quoted);
 }
 
-static bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
+bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
                           struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -14973,7 +14973,7 @@ static int why_errno(int outcome)
                                             : 0;
 }
 
-static bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
 {
     snib_error clean;
     char text[sizeof clean.text];
@@ -15006,7 +15006,7 @@ static unsigned long why_last(const struct snib__openssl *o, int *out_short)
     return last;
 }
 
-static bool snib__tls_unable(struct snib__tls_failure *out)
+bool snib__tls_unable(struct snib__tls_failure *out)
 {
     const struct snib__openssl *o = snib__openssl();
     int short_of;
@@ -15105,7 +15105,7 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     }
 }
 
-static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -15576,77 +15576,77 @@ static inline bool snib__gate_moved(const struct snib__engine *e, const struct s
 
 /* timer.c */
 /* Reserve room for n more subjects.  0, or -1 when out of memory. */
-static int snib__timer_reserve(struct snib__engine *e, uint32_t n);
+int snib__timer_reserve(struct snib__engine *e, uint32_t n);
 /* at: the subject's `timer_at`. */
-static void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
-static enum snib__timer_what snib__timer_what(struct snib__timer timer);
-static uint32_t *snib__timer_at(struct snib__timer timer);
+enum snib__timer_what snib__timer_what(struct snib__timer timer);
+uint32_t *snib__timer_at(struct snib__timer timer);
 /* The timer's subject; the timer may already have left the heap. */
-static void *snib__timer_subject(struct snib__timer timer);
-static void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
+void *snib__timer_subject(struct snib__timer timer);
+void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
-static struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
-static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
-static void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
-static struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
-static void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
-static void snib__slabs_free(struct snib__engine *e);
-static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
+void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
+void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
+void snib__slabs_free(struct snib__engine *e);
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code);
-static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
-static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-static void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
-static void snib__op_arm(struct snib__engine *e, struct snib__op *op);
-static bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
-static struct snib__node *snib__op_node(const struct snib__op *op);
-static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
+void snib__op_arm(struct snib__engine *e, struct snib__op *op);
+bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
+struct snib__node *snib__op_node(const struct snib__op *op);
+void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
 /* A broken connection cannot be ended at the server. left: with requests still on it. */
-static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
-static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Resend a request that a server did not carry out to the node that serves its name now. */
-static void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
 /* Send to this node, whichever node serves the name. */
-static int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
-static struct snib__op *snib__request_op(const struct snib__request *request);
+struct snib__op *snib__request_op(const struct snib__request *request);
 /* The node that a request is for; it has a subject. */
-static struct snib__node *snib__request_node(const struct snib__request *request);
+struct snib__node *snib__request_node(const struct snib__request *request);
 /* Discard any reply for this subject. */
-static void snib__node_forget(struct snib__engine *e, void *subject);
+void snib__node_forget(struct snib__engine *e, void *subject);
 /* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */
-static bool snib__node_unsend(struct snib__engine *e, void *subject);
-static void snib__node_free(struct snib__engine *e, struct snib__node *node);
-static bool snib__node_ready(const struct snib__node *node);
-static bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
-static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
-static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
-static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
-static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
-static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-static void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+bool snib__node_unsend(struct snib__engine *e, void *subject);
+void snib__node_free(struct snib__engine *e, struct snib__node *node);
+bool snib__node_ready(const struct snib__node *node);
+bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
 /* What the node said to the request counts for itself only: another one serves its name since. */
-static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request);
-static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
-static const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
-static bool snib__node_explained(int32_t code);
-static bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_explained(int32_t code);
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
-static int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
                      snib__time now);
-static int snib__node_later(struct snib__node *node, const struct snib__request *request);
-static void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
+int snib__node_later(struct snib__node *node, const struct snib__request *request);
+void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
 
 /* Requests of the node itself, made again on each connection. */
 static inline bool snib__request_own(const struct snib__request *request)
@@ -15656,223 +15656,223 @@ static inline bool snib__request_own(const struct snib__request *request)
 }
 
 /* lane.c */
-static struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
-static struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
+struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now);
-static bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
-static void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
-static void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
+void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
+void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request);
-static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now);
-static void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now);
-static void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
-static snib__time snib__lane_deadline(const struct snib__link *link);
+void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
+snib__time snib__lane_deadline(const struct snib__link *link);
 /* When the oldest unanswered request was sent, on any lane; SNIB__NEVER. */
-static snib__time snib__node_oldest(const struct snib__node *node);
+snib__time snib__node_oldest(const struct snib__node *node);
 /* The same for the further lanes alone. */
-static snib__time snib__lane_oldest(const struct snib__node *node);
+snib__time snib__lane_oldest(const struct snib__node *node);
 /* A request lost with its connection: resend it or end it. */
-static void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
 
 /* durable.c */
-static bool snib__durable_is(const struct snib__link *link);
-static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
-static bool snib__durable_pending(const struct snib__node *node);
-static void snib__durable_free(struct snib__node *node);
-static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+bool snib__durable_is(const struct snib__link *link);
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+bool snib__durable_pending(const struct snib__node *node);
+void snib__durable_free(struct snib__node *node);
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request);
-static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
-static bool snib__durable_unsend(struct snib__node *node, const void *subject);
-static bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+bool snib__durable_unsend(struct snib__node *node, const void *subject);
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 /* True: the grant is withheld until replicas have it. */
-static bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now);
-static void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, const struct snib__value *reply,
                           int32_t error, snib__time now);
-static void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-static void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                         snib__time now);
 
 /* route.c */
-static int snib__route_begin(struct snib__engine *e);
-static void snib__route_end(struct snib__engine *e);
-static struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
-static void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-static void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+int snib__route_begin(struct snib__engine *e);
+void snib__route_end(struct snib__engine *e);
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
-static void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
 /* Write what is known of the deployment, as lines: see SNIB_SERVER_WAY.  Returns its length, less than cap. */
-static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
-static void snib__route_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__route_deadline(const struct snib__engine *e);
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
+void snib__route_tick(struct snib__engine *e, snib__time now);
+snib__time snib__route_deadline(const struct snib__engine *e);
 /* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
-static bool snib__route_moved(const char *text);
-static bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+bool snib__route_moved(const char *text);
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
 
 /* cluster.c: the cursor of a list, combined with the node to continue on */
-static uint64_t snib__cluster_cursor_in(uint64_t cursor);
-static uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+uint64_t snib__cluster_cursor_in(uint64_t cursor);
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
 
 /* given.c */
 /* A server said that it has released the hold, or does not have it. */
-static void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* The same, and the program still has the hold, until given_done(). */
-static void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
-static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
-static void snib__given_redo(struct snib__engine *e, snib__time now);
+void snib__given_redo(struct snib__engine *e, snib__time now);
 /* A repeated release has a reply, or no longer needs one. */
-static void snib__given_told(struct snib__engine *e, snib__time now);
-static void snib__given_end(struct snib__engine *e);
+void snib__given_told(struct snib__engine *e, snib__time now);
+void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
-static void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
                         snib__time now);
-static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
-static bool snib__pause_drop(struct snib__engine *e, const void *subject);
-static bool snib__pause_has(const struct snib__engine *e, const void *subject);
-static void snib__pause_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__pause_deadline(const struct snib__engine *e);
+bool snib__pause_drop(struct snib__engine *e, const void *subject);
+bool snib__pause_has(const struct snib__engine *e, const void *subject);
+void snib__pause_tick(struct snib__engine *e, snib__time now);
+snib__time snib__pause_deadline(const struct snib__engine *e);
 
-static bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
-static void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX]);
 
 /* link.c */
-static int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
 /* It is down, and no connect is wanted. */
-static bool snib__link_rests(const struct snib__link *link);
-static void snib__link_free(struct snib__engine *e, struct snib__link *link);
-static void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
-static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
+bool snib__link_rests(const struct snib__link *link);
+void snib__link_free(struct snib__engine *e, struct snib__link *link);
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
-static void snib__link_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__link_deadline(const struct snib__engine *e);
-static int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
-static bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
+void snib__link_tick(struct snib__engine *e, snib__time now);
+snib__time snib__link_deadline(const struct snib__engine *e);
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
 
 /* gate.c */
-static struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
-static void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
-static void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
+void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now);
 /* The rest of answer_acquire, for a reply without an error. */
-static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
 /* The server refused the message of a release; it is logged once. */
-static void snib__release_unheard(struct snib__engine *e);
+void snib__release_unheard(struct snib__engine *e);
 /* former: another server serves the name since, and decides whether a waiter has the lock now. */
-static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                bool former, const struct snib__value *reply, uint32_t n,
                                int32_t error, const char *text, snib__time now);
-static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now);
-static void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
-static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 /* Return a grant that no operation wants any more, or that came too late. */
-static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
-static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
-static bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);
-static void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
 /* for share.c and place.c */
-static void snib__gate_join(struct snib__hold *hold);
-static void snib__gate_part(struct snib__hold *hold);
-static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
-static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
-static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
-static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
-static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+void snib__gate_join(struct snib__hold *hold);
+void snib__gate_part(struct snib__hold *hold);
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
+bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
+int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
-static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now);
-static void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now);
-static void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 
 /* sole.c */
-static void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-static void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
-static void snib__sole_settles(struct snib__gate *gate, snib__time now);
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
+void snib__sole_settles(struct snib__gate *gate, snib__time now);
 /* A waiting operation is blocked by this process's own earlier use of the lock, and the server has
  * not confirmed its end within the time a round trip may take. */
-static bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
-static void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
                       snib__time now);
-static void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
-static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
                               snib__time now);
-static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
 
 /* tenure.c */
 /* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
-static bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
-static void snib__tenure_again(struct snib__hold *hold);
+void snib__tenure_again(struct snib__hold *hold);
 /* A release of the number begins, which the server is thought to have. */
-static void snib__tenure_ends(const struct snib__hold *hold);
-static void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
-static void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+void snib__tenure_ends(const struct snib__hold *hold);
+void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now);
 
 /* share.c */
-static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-static bool snib__share_number_busy(const struct snib__hold *hold);
-static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+bool snib__share_number_busy(const struct snib__hold *hold);
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 
 /* place.c */
-static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-static void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
-static void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
-static void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
-static void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now);
-static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now);
-static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
-static void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
-static bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
+bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
 
 /* waitq.c */
 /* Operations wait, or something in flight needs it. */
@@ -15880,180 +15880,180 @@ static inline bool snib__waitq_used(const struct snib__waitq *waitq)
 {
     return waitq->head || waitq->incoming || waitq->asking > 0;
 }
-static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
-static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
-static void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
-static void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
-static void snib__waitq_mark(struct snib__op *op, snib__time now);
-static void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
+void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
+void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
+void snib__waitq_mark(struct snib__op *op, snib__time now);
+void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now);
-static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-static void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-static void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
                          snib__time now);
-static void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
-static void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
-static void snib__waitq_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__waitq_deadline(const struct snib__engine *e);
-static void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
+void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__waitq_tick(struct snib__engine *e, snib__time now);
+snib__time snib__waitq_deadline(const struct snib__engine *e);
+void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
 
 /* turn.c */
-static bool snib__turn_contested(const struct snib__waitq *waitq);
-static void snib__turn_releasing(struct snib__waitq *waitq);
-static void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+bool snib__turn_contested(const struct snib__waitq *waitq);
+void snib__turn_releasing(struct snib__waitq *waitq);
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now);
-static void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
-static bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
                           snib__time now);
-static void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-static void snib__turn_refused(struct snib__waitq *waitq);
-static void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+void snib__turn_refused(struct snib__waitq *waitq);
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
 
 /* chan.c */
 /* The gate's subscription is confirmed. */
-static bool snib__chan_on(const struct snib__waitq *waitq);
-static int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
-static void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
-static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-static void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
+bool snib__chan_on(const struct snib__waitq *waitq);
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now);
-static int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* Subscribe to and leave a channel there, in every way in which releases are published. */
-static int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
-static int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
                      size_t n);
 /* when the link counts as silent */
-static snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
-static bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
-static bool snib__chan_wanted(const struct snib__chan *chan);
-static bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
-static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
+bool snib__chan_wanted(const struct snib__chan *chan);
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
-static void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, uint32_t n, snib__time now);
-static void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-static void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 /* hold.c */
-static snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
-static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
-static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static bool snib__hold_gone(const struct snib__hold *hold);
-static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
-static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-static void snib__hold_settle(struct snib__engine *e,
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__hold_gone(const struct snib__hold *hold);
+void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
+void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
-static void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
+void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 /* The lease to send now so that it ends no earlier than the deadline. */
-static snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 
 /* watchdog.c */
-static void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
-static void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
+void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
+void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
 /* Merge a chain in order of deadline, linked by next, into the list of its node and kind. */
-static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
-static void snib__watchdog_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__watchdog_deadline(const struct snib__engine *e);
-static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
+void snib__watchdog_tick(struct snib__engine *e, snib__time now);
+snib__time snib__watchdog_deadline(const struct snib__engine *e);
+void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
-static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
-static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
                             snib__time now);
-static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
  * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
-static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 /* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
-static void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
-static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
-static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now);
 
 /* clock.c */
 /* Take in a reply.  Returns by how much the server's clock has moved at least, beyond what drift
  * explains; 0: it has not. */
-static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-static void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
-static void snib__clock_tick(struct snib__engine *e, snib__time now);
-static snib__time snib__clock_deadline(const struct snib__engine *e);
-static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
+void snib__clock_tick(struct snib__engine *e, snib__time now);
+snib__time snib__clock_deadline(const struct snib__engine *e);
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
                         const struct snib__value *reply, uint32_t n, snib__time now);
 /* The hold's lease began before the server's clock moved. */
-static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-static bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
-static bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
+bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */
-static bool snib__outer_is(const struct snib__gate *gate);
-static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
-static void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
-static void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+bool snib__outer_is(const struct snib__gate *gate);
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
 /* The engine stops: end the operations that would wait for other clients. */
-static void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
-static int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
                         const struct snib__op *op);
-static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now);
-static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
-static void snib__extend_unsure(struct snib__op *op); /* any operation */
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__extend_unsure(struct snib__op *op); /* any operation */
 /* End the operations of a hold that was lost just now. */
-static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
 /* identity.c */
-static void snib__identity_tick(struct snib__engine *e, snib__time now);
+void snib__identity_tick(struct snib__engine *e, snib__time now);
 /* A hold was lost, which is said soon. */
-static void snib__identity_lost(struct snib__engine *e, snib__time now);
-static snib__time snib__identity_deadline(const struct snib__engine *e);
-static int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
-static void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+void snib__identity_lost(struct snib__engine *e, snib__time now);
+snib__time snib__identity_deadline(const struct snib__engine *e);
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
-static void snib__identity_end(struct snib__engine *e, snib__time now);
-static int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+void snib__identity_end(struct snib__engine *e, snib__time now);
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
 
 /* load.c */
-static int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
                       const struct snib__asked *asked);
-static int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
                           const struct snib__value *reply, const struct snib__resp *resp);
 
 /* board.c */
-static int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
-static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
+void snib__board_answer(struct snib__engine *e, struct snib__node *node,
                         const struct snib__value *reply, int32_t error, const char *text,
                         snib__time now);
-static void snib__board_end(struct snib__engine *e);
+void snib__board_end(struct snib__engine *e);
 
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */
-static struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                  const char *text, size_t n, snib__time now, int32_t *out_code);
-static struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
-static int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
+int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
-static void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
 /* The lines of one string, as clean texts, without empty lines and comments. */
-static int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 
 /* engine.c */
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
-static bool snib__engine_busy(const struct snib__engine *e);
-static uint32_t snib__hash(const char *bytes, size_t n);
-static void snib__histogram_add(uint64_t *buckets, snib__time duration);
+bool snib__engine_busy(const struct snib__engine *e);
+uint32_t snib__hash(const char *bytes, size_t n);
+void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif
 
@@ -16166,6 +16166,14 @@ static const struct snib__script_text {
      "return now .. '\\n' .. table.concat(notes)\n",
      970, "c09cc79fbbfa3aaacdb02c80bb36889b23d5ca05"},
     {"describe",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -16185,10 +16193,9 @@ static const struct snib__script_text {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -16258,11 +16265,11 @@ static const struct snib__script_text {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -16301,7 +16308,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4915, "660a834ee5519acaec6a8067f4b2a0b5e4a664bb"},
+     5180, "36cd70337bf86dbf2309a9a0bc6bbe4c346db3c1"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17008,8 +17015,15 @@ static const struct snib__script_text {
      "return { redis.call('get', KEYS[2]) }\n",
      740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
     {"latch_acquire",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17017,11 +17031,19 @@ static const struct snib__script_text {
      "    return -1\n"
      "end\n"
      "return nil\n",
-     247, "4b02b708478cb907ce1cfc33cff3087dc2e54dff"},
+     458, "509cf8f148e4d3fc496d663de95cdfd3ae229a1d"},
     {"latch_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17046,10 +17068,17 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     645, "5ba2edbe26e4f3723fbfa513dd778f2521da3d92"},
+     869, "a202e286af594240328a5207722108b05fe12acc"},
     {"latch_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -17058,17 +17087,32 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     303, "556fe9d32b091e04b172618c71a273d1af07c21c"},
+     531, "4f42f4c2a9837920e79380be1cea990e3622e3e8"},
     {"latch_info",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     330, "db3c809be14baa9072dd96fed60ff58436df7390"},
+     541, "3318e05eddf7fa121bcb983ff8bd43b70aa73490"},
     {"list",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local function owned(key)\n"
      "    if redis.call('hlen', key) > 1000 then\n"
      "        return redis.call('hexists', key, 'mode') == 1\n"
@@ -17093,7 +17137,7 @@ static const struct snib__script_text {
      "        return false\n"
      "    end\n"
      "    local text = redis.call('getrange', key, 0, 63)\n"
-     "    if string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) then\n"
      "        return taken(key)\n"
      "    end\n"
      "    return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil\n"
@@ -17106,7 +17150,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1189, "4d7b9b51bb83de70d756d097df7250db680b325d"},
+     1444, "4ab17f5a8d108ada9233263f5bd99dfec8d2a675"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
@@ -17438,10 +17482,18 @@ static const struct snib__script_text {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      555, "503fa3cb49d013f030e9bcc0b0e21318ff5be1a2"},
     {"permits_acquire",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17456,7 +17508,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[2], value)\n"
+     "        redis.pcall('publish', ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17493,14 +17545,22 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1841, "0474cecda695acd621fa6df9443332c4e9203e8a"},
+     2072, "aad25197e8a0f79c94c151166ebb90601806d252"},
     {"permits_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17515,7 +17575,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[3], value)\n"
+     "        redis.pcall('publish', ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17530,23 +17590,38 @@ static const struct snib__script_text {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1354, "d72fa4c64780afed406394c6838278115bc18f56"},
+     1592, "2a257a15ebd393e883a96b89a1d6dcfe4b8026a5"},
     {"permits_force",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "redis.call('zcard', KEYS[2])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "if not counter(text) then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     257, "af5ae97d0cdbbca7d62676054b1d10a35794c5d0"},
+     503, "9cd7c061fb5adf46e387b32fffccc72f3b3c739d"},
     {"permits_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17559,8 +17634,16 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     682, "67b4f7b67a8411f92d7f93c9d6346ae7e9cef069"},
+     893, "dbbab95a5ecb8ff2f45eee0e8656793392b8de28"},
     {"permits_release",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -17572,13 +17655,13 @@ static const struct snib__script_text {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     575, "2e6b736e2e152d58219436970b290896a7111477"},
+     853, "975f041bddc13026c2e3031830e0f6d3fefe0641"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17860,8 +17943,15 @@ static const struct snib__script_text {
      "return lost\n",
      933, "777dd295253b7703b5c2cb071c05dc1f2cf360a7"},
     {"semaphore_acquire",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17870,12 +17960,20 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     306, "a6aa4990eb2e7cc1c937e8aefd9225a5f42cb6f0"},
+     517, "2e694d7e27ebd38be6ecf74d3e0af9e6e584c54e"},
     {"semaphore_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17884,7 +17982,7 @@ static const struct snib__script_text {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -17899,29 +17997,51 @@ static const struct snib__script_text {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('publish', ARGV[3], value)\n"
+     "    redis.pcall('publish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     909, "2a401bafd0052fab2c3f2d79932d6df17cd74218"},
+     1139, "c2a09d98924013fda1d7ebf63ca8302b1f90f985"},
     {"semaphore_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     201, "52103171f05a283a888a486ac9df2c560655ff61"},
+     429, "b21b3c9c6709533f227ea381cca417d50f14477e"},
     {"semaphore_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     348, "7d85bcb26b23e4e0675dc3a9074fe5c0fac7dbb6"},
+     572, "37f6d434087a989588a572447fabd6c494e27087"},
     {"semaphore_release",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -17930,9 +18050,9 @@ static const struct snib__script_text {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     550, "768e5b2175964efd6d515d9b779b8d93b53f5754"},
+     768, "58392d193d68d28ec1711fcb204932794f128ab1"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -18110,6 +18230,14 @@ static const struct snib__script_text {
 static const struct snib__script_text snib__script_sharded[] = {
     {"board", 0, 0, ""},
     {"describe",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -18129,10 +18257,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -18202,11 +18329,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -18245,7 +18372,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4920, "6b6f2ff7b240312a31356594048c35d11ea84ec1"},
+     5185, "9a45b80aa9956147ee48cf04ebb072b259be8f62"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18887,9 +19014,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      741, "19725edc94861a4935a370f769f6b866c19af534"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -18914,10 +19049,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     647, "0000bf5f2e0d31e60b5292d9af3a2f07e79f99f1"},
+     871, "8d360778a6dfcd87790f9c1099acbc6142b8df8d"},
     {"latch_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -18926,16 +19068,23 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     305, "7bd41ed3f241ad9e05b578a7f3e621bfb3b6aa4b"},
+     533, "655ed046acd7b6e283163f00304f561a195d0103"},
     {"latch_info",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     335, "b3ca0f12d7b302c86d9f40eb655806f9e373c839"},
+     546, "5a6d6468b33c0c228914eb980de06bef8a10559c"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -19053,10 +19202,18 @@ static const struct snib__script_text snib__script_sharded[] = {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      556, "bf16ea53b329cce2fac4cde17d2165eed3bd67bd"},
     {"permits_acquire",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19071,7 +19228,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[2], value)\n"
+     "        redis.pcall('spublish', ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19108,14 +19265,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1842, "68cdaa1e21f4842f6d24a9559ad7127d53e8a6a5"},
+     2073, "56a5b5ee646ba819c9e4ea72c7d81a123502e075"},
     {"permits_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19130,7 +19295,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[3], value)\n"
+     "        redis.pcall('spublish', ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19145,16 +19310,23 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1355, "73f47fff25f8415e6109c31368febb573ddf3dd3"},
+     1593, "4e3f7f41151df17e44fb93e8e0b871788b814bd1"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19167,8 +19339,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     687, "83d83e3b0b863f04d8f329a970ba22086ead2ad7"},
+     898, "fd1846756ad77674ca2535152b69805b14af09dd"},
     {"permits_release",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19180,13 +19360,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     576, "effb1f90aa7dca07db51e6363d3ddb5d97c25e81"},
+     854, "edc492ad388f9b47518ff3ac61a81d3bb9972667"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19312,10 +19492,18 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -19324,7 +19512,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -19339,23 +19527,38 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('spublish', ARGV[3], value)\n"
+     "    redis.pcall('spublish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     910, "23c276442641cecd21c1e1971f33770e5314d0f7"},
+     1140, "fd428f11745cb1bea18763485cd7f269bebe6a65"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     353, "8046a2381b8bca8d0de2a57d9b5bfc6a490f96b0"},
+     577, "28d0166b8ba9c870c3524c2a5e25abca7dec8564"},
     {"semaphore_release",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -19364,9 +19567,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     551, "bbfb0a043dfc34f139c3e279d0fc5700391c2562"},
+     769, "d6126f589fae269fceb5124de6d3165e687c451a"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -19455,6 +19658,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -19474,10 +19685,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -19547,11 +19757,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -19590,7 +19800,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5257, "74eb5262b1b9071613ad2c22bccff93e937c4113"},
+     5522, "96af244057936aa9d8ec23030401ade06946134f"},
     {"fair_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20272,9 +20482,17 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -20299,7 +20517,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     954, "1abec96eb6618baa8f46b1bedb2b965d6f12cf8e"},
+     1178, "aa3089d457c802483907f23d8aa07d4bbb61d654"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20309,8 +20527,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -20319,7 +20544,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     612, "50e28e8104a02bd59a8dffb9f83c42c9836cb01f"},
+     840, "ca2a097d7967f3c51440329130084c98a975fcb2"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20329,14 +20554,21 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     672, "4ad99bd3ea964a7c551ece93467c9f1f181d22cc"},
+     883, "c8146090da39bee70fcc4a47c09f9b18c1336b7e"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -20502,10 +20734,18 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20520,7 +20760,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[2], value)\n"
+     "        announce(ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20557,7 +20797,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2164, "699f1c9dd96752db04123ba0ae6fc6900cdadd00"},
+     2395, "1ab746333b61c5fc64604fc4d4bc342ca14de2eb"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20567,12 +20807,20 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20587,7 +20835,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[3], value)\n"
+     "        announce(ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20602,10 +20850,10 @@ static const struct snib__script_text snib__script_both[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1677, "1ee026e8e1b2ecccca25239bb68d742dda7df21b"},
+     1915, "e75da11ec91fffaf35387da7bd5bcef711d497b1"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -20616,10 +20864,17 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20632,7 +20887,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     1024, "5c807f0e03866a8ac5a9d02311d7135b22014a1f"},
+     1235, "4538d03a2551bfa2c09ad4733ed08cc6511cb4bd"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20641,6 +20896,14 @@ static const struct snib__script_text snib__script_both[] = {
      "        return type(classic) == 'number' and classic or sharded\n"
      "    end\n"
      "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -20653,13 +20916,13 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and announce(ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and announce(ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     898, "a6c7e6052760a37cbdfbfda44efeca2ae50a3922"},
+     1176, "55e1e1db8a4cec7d90f7180b652f0d068cd500b2"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -20841,10 +21104,18 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -20853,7 +21124,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -20868,10 +21139,10 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    announce(ARGV[3], value)\n"
+     "    announce(ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1232, "0cd9635b6d3d3e893b8ac4c1fc2ccfb99d63b473"},
+     1462, "44ef1b8e41556976cd28351f95ae8c7a9d9329c5"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -20882,14 +21153,22 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     690, "7ffebcc8d30e76c47b061faa444a7558ac0086eb"},
+     914, "2106192976e7c49e3fab644d68fabb8b0247d629"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20899,8 +21178,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -20909,9 +21195,9 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and announce(ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     873, "0b82326008633e6b923f9f69ad0666309ddabc8f"},
+     1091, "4fe206288710d5311622572f069485123914d0a9"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -21026,21 +21312,21 @@ static const struct snib__script_text snib__script_both[] = {
 #include <stdint.h>
 
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
-static int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
+int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
 /* snib__script_spell - replace the hash by the script itself: the command at byte `at` of the
  * buffer becomes an EVAL.  0, or -1 when out of memory (then nothing has changed). */
-static int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
 
 /* How releases are published. */
 enum snib__publish { SNIB__CLASSIC, SNIB__SHARDED, SNIB__BOTH };
 
 /* snib__script_of - the variant of a script for that way of publishing. */
-static const struct snib__script_text *snib__script_of(int script, int publish);
+const struct snib__script_text *snib__script_of(int script, int publish);
 
 /* snib__script_vary - switch the command at `at` of out, begun by
  * snib__script_begin(), to that variant. */
-static void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
 
 #endif
 
@@ -21051,7 +21337,7 @@ static void snib__script_vary(struct snib__buf *out, size_t at, int script, int 
 #define ASK_LIST_BYTES                                                                             \
     640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
-static struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
+struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->stage = SNIB__STAGE_ASKING;
     if (!op->gate)
@@ -21062,7 +21348,7 @@ static struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op 
     return op;
 }
 
-static struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_INFO, gate, now, out_code);
@@ -21076,14 +21362,14 @@ static struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__g
     return snib__ask_start(e, op, now);
 }
 
-static struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                     int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
     return op ? snib__ask_start(e, op, now) : NULL;
 }
 
-static struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
+struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
@@ -21095,7 +21381,7 @@ static struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wai
     return snib__ask_start(e, op, now);
 }
 
-static struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                  const char *text, size_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
@@ -21112,7 +21398,7 @@ static struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct
     return op;
 }
 
-static struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
                                    size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
@@ -21124,7 +21410,7 @@ static struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t curso
     return snib__ask_start(e, op, now);
 }
 
-static struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
+struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
@@ -21134,7 +21420,7 @@ static struct snib__op *snib__engine_describe(struct snib__engine *e, const char
     return snib__ask_start(e, op, now);
 }
 
-static struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
+struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
@@ -21150,7 +21436,7 @@ static struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what
     return op;
 }
 
-static struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
+struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
@@ -21166,7 +21452,7 @@ static struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__
     return snib__ask_start(e, op, now);
 }
 
-static bool snib__ask_once(const struct snib__op *op)
+bool snib__ask_once(const struct snib__op *op)
 {
     if (op->kind == SNIB__OP_COUNT)
         return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;
@@ -21239,7 +21525,7 @@ static int ask_server(struct snib__buf *out, int32_t what)
 }
 
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, or -1 when out of memory. */
-static int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
+int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
         return snib__name_script_encode(out, op->gate, &op->gate->kind->info);
@@ -21334,7 +21620,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-static int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
+int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)
         return SNIB_ELIMIT;
@@ -21372,14 +21658,14 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
     return snib__ask_lines(asked, snib__resp_text(resp, reply), reply->count);
 }
 
-static void snib__asked_free(struct snib__asked *asked)
+void snib__asked_free(struct snib__asked *asked)
 {
     if (asked)
         free(asked->texts);
     free(asked);
 }
 
-static void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
@@ -21479,27 +21765,27 @@ extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
 /* A node with an address, or NULL for one that waits for it.  Returns NULL when out of
  * memory.  A node is freed only with the engine: one that serves nothing any more is idle,
  * and may be given another address. */
-static struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address);
 /* Give an idle node, whose links are down, another address. */
-static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
                        const struct snib__address *address);
 /* The server at another address takes over the node (failover): reconnect at once. */
-static void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now);
 /* Send the route's query; 0, or -1: the link is not ready, or out of memory. */
-static int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
 /* In a cluster, the same for all names of a slot.
  * slot_move     for any number of slots: collect the renewed holds
  * slot_moved    then sort them into their lists
  * slot_confirm  then ask the new servers that are connected; anew: also about holds already asked
  *               about, perhaps at another server */
-static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
-static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
-static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Resend requests that wait for a node whose gates have moved. */
-static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 #endif
 
@@ -21514,7 +21800,7 @@ static struct snib__node *board_node(struct snib__engine *e)
     return e->route->serves(e, BOARD_KEY, strlen(BOARD_KEY));
 }
 
-static bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
+bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
 {
     if (e->closed || now < e->board.next)
         return false;
@@ -21526,7 +21812,7 @@ static bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
     return false;
 }
 
-static void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, snib__time now)
+void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, snib__time now)
 {
     char *copy = malloc(n + 1); /* the request may be encoded once more, with the script */
     if (!copy)
@@ -21538,7 +21824,7 @@ static void snib__engine_board(struct snib__engine *e, const char *notes, size_t
     snib__node_send(e, SNIB__REQ_BOARD, board_node(e), 0, now);
 }
 
-static int snib__board_encode(const struct snib__engine *e, struct snib__buf *out)
+int snib__board_encode(const struct snib__engine *e, struct snib__buf *out)
 {
     int bad = snib__script_begin(out, SNIB__SCRIPT_BOARD, 1, 4);
     bad |= snib__resp_arg(out, BOARD_KEY, strlen(BOARD_KEY));
@@ -21560,7 +21846,7 @@ static void board_keep(struct snib__engine *e, const char *text, size_t n)
     e->board.seen_n = n;
 }
 
-static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+void snib__board_answer(struct snib__engine *e, struct snib__node *node,
                         const struct snib__value *reply, int32_t error, const char *text,
                         snib__time now)
 {
@@ -21585,7 +21871,7 @@ static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
     e->board.told = true;
 }
 
-static char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
+char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
 {
     char *seen = e->board.seen;
     *out_n = e->board.seen_n;
@@ -21593,7 +21879,7 @@ static char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
     return seen;
 }
 
-static void snib__board_end(struct snib__engine *e)
+void snib__board_end(struct snib__engine *e)
 {
     free(e->board.notes);
     free(e->board.seen);
@@ -21625,7 +21911,7 @@ static struct snib__link *chan_link(struct snib__node *node)
     return &node->links[SNIB__PUBSUB];
 }
 
-static bool snib__chan_on(const struct snib__waitq *waitq)
+bool snib__chan_on(const struct snib__waitq *waitq)
 {
     return waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_ON;
 }
@@ -21717,7 +22003,7 @@ static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib
     chan->node = node;
 }
 
-static int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
+int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     char text[SNIB__CHANNEL_MAX];
     const struct snib__gate *gate = waitq->gate;
@@ -21739,7 +22025,7 @@ static int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 }
 
 /* channel NULL: the verb has no argument. */
-static int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
     struct snib__link *ep = chan_link(node);
     struct snib__buf *out = &ep->conn.out;
@@ -21754,7 +22040,7 @@ static int snib__chan_say(struct snib__node *node, const char *verb, const char 
     return 0;
 }
 
-static int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SSUBSCRIBE", channel, n) < 0)
         return -1;
@@ -21770,7 +22056,7 @@ static int chan_unsay(struct snib__engine *e, struct snib__node *node, const cha
 }
 
 /* If there is no memory to send it, the subscription ends with the link, at the next tick. */
-static int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     int error = chan_unsay(e, node, channel, n);
     if (error)
@@ -21790,7 +22076,7 @@ static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
     return ep->ping_in > 0 && --ep->ping_in == 0;
 }
 
-static snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
 {
     if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
         return SNIB__NEVER;
@@ -21798,7 +22084,7 @@ static snib__time snib__chan_deadline(const struct snib__engine *e, const struct
 }
 
 /* The link should have said something by now.  True: it owes a reply. */
-static bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
     if (snib__chan_deadline(e, ep) > now)
         return false;
@@ -21815,7 +22101,7 @@ static bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, sni
     return false;
 }
 
-static void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
+void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     struct snib__chan *chan = waitq->chan;
     if (!chan)
@@ -21841,7 +22127,7 @@ static void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 /* ---- subscribing ---- */
 
 /* A waiter's name has moved to another node. */
-static void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
+void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now)
 {
     struct snib__chan *chan = waitq->chan;
@@ -21858,7 +22144,7 @@ static void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, s
         snib__place_relisten(e, waitq->gate);
 }
 
-static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
     bool awaited = ep->wanted; /* after its pause, which a waiter's next sleep does not shorten */
@@ -21872,7 +22158,7 @@ static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan
         chan->state = SNIB__CHAN_ASKED;
 }
 
-static bool snib__chan_wanted(const struct snib__chan *chan)
+bool snib__chan_wanted(const struct snib__chan *chan)
 {
     for (const struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
         if (waitq->head || waitq->incoming)
@@ -21880,7 +22166,7 @@ static bool snib__chan_wanted(const struct snib__chan *chan)
     return false;
 }
 
-static bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     if (node->kind != SNIB__SERVER)
         return snib__engine_busy(e);
@@ -21891,7 +22177,7 @@ static bool snib__chan_needed(const struct snib__engine *e, const struct snib__n
     return false;
 }
 
-static void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     chan_link(node)->heard_at = now;
     chan_link(node)->owed = chan_link(node)->ping_in = 0;
@@ -21909,7 +22195,7 @@ static void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *n
 
 /* All subscriptions are gone.  Waiters sleep on, with their timers, until
  * they are subscribed again. */
-static void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
@@ -21938,7 +22224,7 @@ static void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *no
 /* ---- messages and confirmations ---- */
 
 /* On the pub/sub link of a sentinel. */
-static void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, uint32_t n, snib__time now)
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
@@ -22038,7 +22324,7 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
 
-static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = link->conn.resp;
@@ -22110,7 +22396,7 @@ static snib__time clock_period(const struct snib__engine *e)
     return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
 }
 
-static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received)
 {
     struct snib__clock seen = *clock;
@@ -22133,7 +22419,7 @@ static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns,
 
 /* A new connection.  What is known of the clock stays only if it leads to the same process again: a machine that
  * stood still loses its connections and has its clock set. */
-static void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
 {
     if (!same)
         node->clock = (struct snib__clock){0};
@@ -22149,7 +22435,7 @@ static snib__time clock_due(const struct snib__engine *e, const struct snib__nod
                : SNIB__NEVER;
 }
 
-static snib__time snib__clock_deadline(const struct snib__engine *e)
+snib__time snib__clock_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__node *node = e->nodes; node; node = node->next)
@@ -22157,7 +22443,7 @@ static snib__time snib__clock_deadline(const struct snib__engine *e)
     return next;
 }
 
-static void snib__clock_tick(struct snib__engine *e, snib__time now)
+void snib__clock_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         if (now < clock_due(e, node))
@@ -22183,7 +22469,7 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     snib__watchdog_reconnected(e, node, true, now);
 }
 
-static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
                         const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = e->resp;
@@ -22204,7 +22490,7 @@ static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, 
         clock_moved(e, node, moved, now);
 }
 
-static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
     if (hold->lease_ms && !(hold->flags & SNIB__FIRST) && hold->gate->kind->renew)
         return false; /* it is unsure until it has been given again what is left of it */
@@ -22285,14 +22571,14 @@ struct snib__cluster {
 };
 
 /* The member for an address, created if needed; 0: too many, or out of memory. */
-static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
+uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
 /* The node says that the cluster is down: a map counts again for slots that were said to be its. */
-static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
-static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
+void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
 /* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
-static void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
 #endif
@@ -22343,7 +22629,7 @@ static uint16_t cluster_reuse(struct snib__cluster *c)
     return 0;
 }
 
-static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
+uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++)
@@ -22429,12 +22715,12 @@ static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib
     return c->member[cluster_after(c, 0)].node;
 }
 
-static uint64_t snib__cluster_cursor_in(uint64_t cursor)
+uint64_t snib__cluster_cursor_in(uint64_t cursor)
 {
     return cursor & ((1ull << CLUSTER_CURSOR_BITS) - 1);
 }
 
-static uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor)
 {
     const struct snib__cluster *c = e->map;
@@ -22947,12 +23233,12 @@ const struct snib__route snib__cluster = {
 
 /* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
  * the command, or by a script that leaves nothing half done. */
-static bool snib__doubtful(int32_t error)
+bool snib__doubtful(int32_t error)
 {
     return error == SNIB_ESERVER;
 }
 
-static bool snib__sent_once(const struct snib__request *request)
+bool snib__sent_once(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -23008,24 +23294,24 @@ static struct snib__link *durable_link(struct snib__node *node)
     return &node->lanes[SNIB__LANES_MAX - 1];
 }
 
-static bool snib__durable_is(const struct snib__link *link)
+bool snib__durable_is(const struct snib__link *link)
 {
     return link == &link->node->lanes[SNIB__LANES_MAX - 1];
 }
 
-static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
            !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
-static bool snib__durable_pending(const struct snib__node *node)
+bool snib__durable_pending(const struct snib__node *node)
 {
     return node->durable && node->durable->collected_n > 0;
 }
 
-static void snib__durable_free(struct snib__node *node)
+void snib__durable_free(struct snib__node *node)
 {
     if (!node->durable)
         return;
@@ -23087,7 +23373,7 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
 
 /* ---- batches ---- */
 
-static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request)
 {
     if (request->kind == SNIB__REQ_COUNT)
@@ -23189,7 +23475,7 @@ static int durable_want(struct snib__engine *e, struct snib__node *node, snib__t
     return 0;
 }
 
-static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now)
 {
     if (!node->durable) {
@@ -23211,7 +23497,7 @@ static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
-static bool snib__durable_unsend(struct snib__node *node, const void *subject)
+bool snib__durable_unsend(struct snib__node *node, const void *subject)
 {
     struct snib__durable *d = node->durable;
     for (uint32_t i = 0; d && i < d->collected_n; i++)
@@ -23225,7 +23511,7 @@ static bool snib__durable_unsend(struct snib__node *node, const void *subject)
 }
 
 /* The node's names are served elsewhere: send the collected requests there. */
-static void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
     struct snib__request *batch = d ? d->collected : NULL;
@@ -23292,7 +23578,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
 }
 
 /* Its operation has gone: what waits for replicas need not.  False: nothing does. */
-static bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__durable *d = NULL;
     uint32_t at = 0;
@@ -23328,7 +23614,7 @@ static void durable_decide_all(struct snib__engine *e, struct snib__node *node, 
     free(granted);
 }
 
-static bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now)
 {
@@ -23393,7 +23679,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
-static void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, const struct snib__value *reply,
                           int32_t error, snib__time now)
 {
@@ -23405,7 +23691,7 @@ static void snib__durable_answer(struct snib__engine *e, struct snib__link *link
 
 /* ---- opening and closing ---- */
 
-static void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
     d->refused = false;
@@ -23415,7 +23701,7 @@ static void snib__durable_ready(struct snib__engine *e, struct snib__link *link,
 }
 
 /* The node is ready, and requests may be collected for its link. */
-static void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
         snib__link_want(e, durable_link(node), now);
@@ -23444,7 +23730,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
     }
 }
 
-static void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                         snib__time now)
 {
     struct snib__node *node = link->node;
@@ -23479,7 +23765,7 @@ static void snib__durable_down(struct snib__engine *e, struct snib__link *link, 
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
+uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
 {
     /* xorshift64*: jitter only; secrets and ids come from elsewhere */
     e->random ^= e->random >> 12;
@@ -23488,7 +23774,7 @@ static uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
     return below ? (e->random * 2685821657736338717ull >> 11) % below : 0;
 }
 
-static uint32_t snib__hash(const char *bytes, size_t n)
+uint32_t snib__hash(const char *bytes, size_t n)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (size_t i = 0; i < n; i++)
@@ -23496,7 +23782,7 @@ static uint32_t snib__hash(const char *bytes, size_t n)
     return hash ^ hash >> 15;
 }
 
-static struct snib__engine *snib__engine_new(const struct snib__config *config)
+struct snib__engine *snib__engine_new(const struct snib__config *config)
 {
     struct snib__engine *e = calloc(1, sizeof *e);
     if (!e)
@@ -23516,7 +23802,7 @@ static struct snib__engine *snib__engine_new(const struct snib__config *config)
     return e;
 }
 
-static void snib__engine_free(struct snib__engine *e)
+void snib__engine_free(struct snib__engine *e)
 {
     if (!e)
         return;
@@ -23548,27 +23834,27 @@ static void snib__engine_free(struct snib__engine *e)
     free(e);
 }
 
-static const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
+const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
     return e->resp;
 }
 
-static void snib__engine_call(struct snib__engine *e, bool calling)
+void snib__engine_call(struct snib__engine *e, bool calling)
 {
     e->calling = calling;
 }
 
-static bool snib__engine_busy(const struct snib__engine *e)
+bool snib__engine_busy(const struct snib__engine *e)
 {
     return e->live || e->releasing || e->stats.held;
 }
 
-static const char *snib__engine_where(const struct snib__engine *e)
+const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
 }
 
-static void snib__engine_tick(struct snib__engine *e, snib__time now)
+void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
         struct snib__timer timer = e->heap[1];
@@ -23590,16 +23876,16 @@ static void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__link_tick(e, now);
 }
 
-static snib__time snib__engine_deadline(const struct snib__engine *e)
+snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    next = snib__earlier(next, snib__watchdog_deadline(e));
-    next = snib__earlier(next, snib__pause_deadline(e));
-    next = snib__earlier(next, snib__clock_deadline(e));
-    next = snib__earlier(next, snib__identity_deadline(e));
-    next = snib__earlier(next, snib__waitq_deadline(e));
-    next = snib__earlier(next, snib__route_deadline(e));
-    return snib__earlier(next, snib__link_deadline(e));
+    snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
+                           snib__link_deadline(e),     snib__clock_deadline(e),
+                           snib__route_deadline(e),    snib__pause_deadline(e),
+                           snib__identity_deadline(e)};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        next = others[i] < next ? others[i] : next;
+    return next;
 }
 
 /* The caller's hold is lost; a second hold with its number releases what the server has. */
@@ -23616,7 +23902,7 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }
 
-static void snib__engine_close(struct snib__engine *e, snib__time now)
+void snib__engine_close(struct snib__engine *e, snib__time now)
 {
     if (e->closed)
         return;
@@ -23643,14 +23929,14 @@ static void snib__engine_close(struct snib__engine *e, snib__time now)
     snib__identity_end(e, now);
 }
 
-static void snib__engine_stop(struct snib__engine *e, snib__time now)
+void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
     snib__outer_fail_ops(e, now);
 }
 
-static bool snib__engine_quiet(const struct snib__engine *e)
+bool snib__engine_quiet(const struct snib__engine *e)
 {
     if (e->releasing > 0)
         return false;
@@ -23661,17 +23947,17 @@ static bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
-static bool snib__engine_news(const struct snib__engine *e)
+bool snib__engine_news(const struct snib__engine *e)
 {
     return e->done_head || e->lost_head || e->outers || e->log_n > 0;
 }
 
-static uint64_t snib__engine_moves(const struct snib__engine *e)
+uint64_t snib__engine_moves(const struct snib__engine *e)
 {
     return e->moves;
 }
 
-static void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
+void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
     uint32_t size = out->size;
     *out = e->stats;
@@ -23684,19 +23970,19 @@ static void snib__engine_stats(const struct snib__engine *e, snib_client_stats_d
         out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;
 }
 
-static void snib__histogram_add(uint64_t *buckets, snib__time duration)
+void snib__histogram_add(uint64_t *buckets, snib__time duration)
 {
     uint64_t us = duration / 1000;
     int bucket = us == 0 ? 0 : 63 - __builtin_clzll(us);
     buckets[bucket < SNIB_HISTOGRAM_BUCKETS ? bucket : SNIB_HISTOGRAM_BUCKETS - 1]++;
 }
 
-static void snib__engine_log_level(struct snib__engine *e, int32_t level)
+void snib__engine_log_level(struct snib__engine *e, int32_t level)
 {
     e->log_level = level;
 }
 
-static void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
     va_list arguments;
     if (level > e->log_level)
@@ -23712,7 +23998,7 @@ static void snib__engine_log(struct snib__engine *e, int32_t level, const char *
     va_end(arguments);
 }
 
-static const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
+const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
 {
     if (e->log_n == 0)
         return NULL;
@@ -23723,7 +24009,7 @@ static const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_le
     return record->text;
 }
 
-static struct snib__op *snib__engine_live(const struct snib__engine *e)
+struct snib__op *snib__engine_live(const struct snib__engine *e)
 {
     return e->live;
 }
@@ -23736,7 +24022,7 @@ static void engine_forget_sink(struct snib__hold *hold, const void *sink)
     hold->tell = 0;
 }
 
-static void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
+void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
@@ -23793,7 +24079,7 @@ static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op
     return wanted > op->asked->least_ms ? wanted : op->asked->least_ms;
 }
 
-static struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
+struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
     bool outer = snib__outer_is(hold->gate);
@@ -23828,7 +24114,7 @@ static struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib_
     return snib__ask_start(e, op, now);
 }
 
-static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -23841,7 +24127,7 @@ static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *h
 }
 
 /* The hold may be gone by now, and its memory in use again: the request names the owner that it had. */
-static int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
                         const struct snib__op *op)
 {
     struct snib__hold then = {
@@ -23852,7 +24138,7 @@ static int snib__extend_encode(const struct snib__engine *e, struct snib__buf *o
 
 /* A renewed hold's deadline tells when it was last renewed, even if its lease is longer.  The former deadline still
  * counts: nothing shortens a lease at the server. */
-static snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
                                 snib__time sent_at, snib__time now)
 {
     snib__time deadline = snib__lease_end(sent_at, lease ? lease : clients);
@@ -23890,31 +24176,31 @@ static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib
     snib__hold_arm(e, hold, now);
 }
 
-static void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                          snib__time sent_at, snib__time now)
 {
     extend_apply(e, hold, lease, sent_at, 0, now);
 }
 
 /* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
-static void snib__extend_unsure(struct snib__op *op)
+void snib__extend_unsure(struct snib__op *op)
 {
     if (op->kind == SNIB__OP_EXTEND)
         op->asked->unsure = true;
 }
 
-static void snib__extend_only_asks(struct snib__op *op)
+void snib__extend_only_asks(struct snib__op *op)
 {
     op->asked->only = true;
 }
 
-static snib__time snib__extend_sent_at(const struct snib__op *op)
+snib__time snib__extend_sent_at(const struct snib__op *op)
 {
     return op->asked->sent_at;
 }
 
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
-static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
@@ -23941,7 +24227,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
 }
 
 /* The end of the hold, as the operation knew it, has come.  0: it has moved, or the operation is done. */
-static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
+int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     bool held = extend_held(e, op, now);
     if (held)
@@ -23992,7 +24278,7 @@ static int gate_grow(struct snib__engine *e)
     return 0;
 }
 
-static struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n)
 {
     uint32_t hash = gate_hash(kind, name, n);
@@ -24021,7 +24307,7 @@ static struct snib__gate *gate_new(struct snib__engine *e, size_t name_len)
     return gate;
 }
 
-static void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
+void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
 {
     size_t prefix = gate_prefix(e);
     e->memory -= prefix + snib__gate_size(gate->name_len);
@@ -24048,7 +24334,7 @@ static void gate_leave_slot(struct snib__gate *gate)
         snib__gate_neighbours(beside->next)->at = beside->at;
 }
 
-static struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = gate_hash(kind, name, n);
     struct snib__gate *known = snib__gate_find(e, kind, name, n);
@@ -24079,28 +24365,28 @@ static struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, c
     return gate;
 }
 
-static void *snib__gate_home(const struct snib__gate *gate)
+void *snib__gate_home(const struct snib__gate *gate)
 {
     return gate->home;
 }
 
-static int32_t snib__gate_kind(const struct snib__gate *gate)
+int32_t snib__gate_kind(const struct snib__gate *gate)
 {
     return gate->kind->kind;
 }
 
-static const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
 {
     *out_len = gate->name_len;
     return gate->name;
 }
 
-static void snib__gate_ref(struct snib__gate *gate)
+void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
 }
 
-static void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
+void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
     if (--gate->refs > 0)
         return;
@@ -24117,7 +24403,7 @@ static void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 
 /* ---- holds and their gate ---- */
 
-static void snib__gate_join(struct snib__hold *hold)
+void snib__gate_join(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     hold->flags |= SNIB__PEER;
@@ -24129,7 +24415,7 @@ static void snib__gate_join(struct snib__hold *hold)
 }
 
 /* The gate no longer has the hold: it was released, refused or lost. */
-static void snib__gate_part(struct snib__hold *hold)
+void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     if (snib__gate_active(gate) == hold)
@@ -24149,7 +24435,7 @@ static void snib__gate_part(struct snib__hold *hold)
 /* ---- ends of holds and operations ---- */
 
 /* Discard a hold of which the server has no trace, and untie its operation. */
-static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
     snib__place_left(e, hold);
     snib__gate_part(hold);
@@ -24159,7 +24445,7 @@ static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *ho
     snib__hold_settle(e, hold);
 }
 
-static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->hold->op = NULL;
     op->hold = NULL;
@@ -24169,7 +24455,7 @@ static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32
 /* ---- acquiring ---- */
 
 /* Only the head of the gate's queue may try. */
-static void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (snib__gate_sole(gate))
         snib__sole_advance(e, gate, now);
@@ -24217,7 +24503,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 
 /* The owner has had the lock since the operation began, so it has it again.  Its own place, or an attempt that may have
  * worked, is given back. */
-static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
+bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *own = op->hold;
     if (!gate_held_by(e, op->gate, op->owner, now))
@@ -24280,7 +24566,7 @@ static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate 
 
 /* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
  * has the number of the write hold now; an error: a write ends with it. */
-static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
+int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     int32_t code = SNIB_OK;
     uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
@@ -24317,7 +24603,7 @@ static void gate_meet(struct snib__engine *e, const struct snib__hold *granted, 
     snib__gate_put(e, gate);
 }
 
-static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
+struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code)
 {
@@ -24375,7 +24661,7 @@ static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib
 
 /* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
  * came too late.  True: it was taken. */
-static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -24412,7 +24698,7 @@ static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, in
 }
 
 /* No operation waits for the hold any more, but the server may have a trace of it: take it back. */
-static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now)
 {
     /* It has no owner on the wire, or there is nothing to release. */
@@ -24481,7 +24767,7 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;
 }
 
-static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -24507,7 +24793,7 @@ static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold,
     gate_settle(e, gate, now);
 }
 
-static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now)
 {
@@ -24534,7 +24820,7 @@ static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link 
 
 /* Detach an unfinished operation from wherever it is.  Its hold finishes alone
  * if the server may have it. */
-static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     if (op->stage == SNIB__STAGE_ASKING) {
@@ -24730,17 +25016,17 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
                                   .options = hold->options};
 }
 
-static void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     given_add(e, hold, false, now);
 }
 
-static void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     given_add(e, hold, true, now);
 }
 
-static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     for (uint32_t i = 0; i < e->given_size; i++) { /* from the newest on */
         uint32_t back = e->given_next + e->given_size - 1 - i;
@@ -24762,19 +25048,19 @@ static void given_more(struct snib__engine *e, snib__time now)
     }
 }
 
-static void snib__given_redo(struct snib__engine *e, snib__time now)
+void snib__given_redo(struct snib__engine *e, snib__time now)
 {
     e->given_left = e->given_size;
     given_more(e, now);
 }
 
-static void snib__given_told(struct snib__engine *e, snib__time now)
+void snib__given_told(struct snib__engine *e, snib__time now)
 {
     e->given_flight--;
     given_more(e, now);
 }
 
-static void snib__given_end(struct snib__engine *e)
+void snib__given_end(struct snib__engine *e)
 {
     for (uint32_t i = 0; i < e->given_size; i++)
         given_forget(e, &e->given[i]);
@@ -24798,29 +25084,29 @@ static void snib__given_end(struct snib__engine *e)
 
 #include <string.h>
 
-static snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold)
+snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold)
 {
     return hold->lease_ms ? hold->lease_ms * SNIB__MS : e->config.lease;
 }
 
-static snib__time snib__lease_end(snib__time sent_at, snib__time lease)
+snib__time snib__lease_end(snib__time sent_at, snib__time lease)
 {
     return sent_at + lease - lease / 100 - SNIB__MARGIN;
 }
 
-static snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
+snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
 {
     return (deadline - sent_at + SNIB__MARGIN) * 100 / 99 + 1;
 }
 
-static size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
+size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
 {
     memcpy(out, e->config.uuid, 36);
     out[36] = ':';
     return 37 + snib__decimal(out + 37, (int64_t)hold->number);
 }
 
-static void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
+void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
 {
     if (hold->flags & SNIB__LISTED)
         snib__watchdog_remove(e, hold);
@@ -24828,7 +25114,7 @@ static void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
 }
 
 /* Free a hold that is no longer used and has nothing in flight. */
-static void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
+void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & (SNIB__HANDED | SNIB__UNTOLD)) && hold->phase != SNIB__TRYING &&
         hold->phase != SNIB__RELEASING && hold->phase != SNIB__HELD && !hold->op) {
@@ -24837,7 +25123,7 @@ static void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
     }
 }
 
-static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
 {
     bool leased = !(hold->gate->kind->traits & SNIB__UNOWNED);
@@ -24860,7 +25146,7 @@ static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, 
 
 /* Set the timer for what ends the hold, unless the watchdog does: its lease, max_hold, or, for a
  * first lease, the moment to confirm it. */
-static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
@@ -24881,7 +25167,7 @@ static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib
 
 /* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
  * could shorten a later extension, so such a hold is not extended. */
-static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
     if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
@@ -24958,7 +25244,7 @@ static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold,
 
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
  * count it as any other loss. */
-static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
     hold->reason = (unsigned)reason & 7u;
@@ -24971,14 +25257,14 @@ static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hol
 
 /* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
  * known to be gone. */
-static bool snib__hold_gone(const struct snib__hold *hold)
+bool snib__hold_gone(const struct snib__hold *hold)
 {
     return (hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
             hold->reason == SNIB_REASON_FAILOVER) &&
            hold->gate->kind->kind != SNIB__MULTI;
 }
 
-static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
+void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__hold_stop(e, hold);
@@ -25015,7 +25301,7 @@ static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int
 /* Lost is final: a hold whose end has come is lost now, whoever notices it first, and for
  * the reason that the clock gives.  All code that would extend a hold calls this first,
  * so no reply can revive one. */
-static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
         return false;
@@ -25036,7 +25322,7 @@ static void hold_told(struct snib__engine *e, struct snib__hold *hold)
     hold->flags &= (uint16_t)~SNIB__UNTOLD;
 }
 
-static struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
+struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 {
     struct snib__hold *hold = e->lost_head;
     if (hold)
@@ -25045,7 +25331,7 @@ static struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 }
 
 /* The hold's timer fired: a fixed lease or max_hold is over, or a release must be retried. */
-static void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__RELEASING) {
         snib__gate_retry_release(e, hold, now);
@@ -25063,18 +25349,18 @@ static void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, 
     }
 }
 
-static int64_t snib__hold_fencing(const struct snib__hold *hold)
+int64_t snib__hold_fencing(const struct snib__hold *hold)
 {
     return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
 }
 
-static snib__time snib__hold_end(const struct snib__hold *hold)
+snib__time snib__hold_end(const struct snib__hold *hold)
 {
     snib__time limit = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
     return hold->max_hold_ms && limit <= hold->deadline ? limit : hold->deadline;
 }
 
-static snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
 {
     snib__time end = snib__hold_end(hold);
     if (hold->phase != SNIB__HELD || now >= end)
@@ -25082,7 +25368,7 @@ static snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
     return end == SNIB__NEVER ? SNIB__NEVER : end - now;
 }
 
-static int snib__hold_reason(const struct snib__hold *hold, snib__time now)
+int snib__hold_reason(const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
         return hold->reason;
@@ -25091,7 +25377,7 @@ static int snib__hold_reason(const struct snib__hold *hold, snib__time now)
     return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
 }
 
-static int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__LOST)
         return SNIB_HOLD_LOST;
@@ -25133,7 +25419,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     snib__gate_put(e, gate);
 }
 
-static void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
@@ -25142,7 +25428,7 @@ static void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, 
         hold_leave(e, hold, now);
 }
 
-static void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
@@ -25265,7 +25551,7 @@ static int identity_put(const struct snib__engine *e, struct snib__buf *out)
     return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
-static int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
+int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
 {
     char key[SNIB__CHANNEL_MAX];
     bool write = what == IDENTITY_WRITE;
@@ -25281,17 +25567,17 @@ static int snib__identity_encode(const struct snib__engine *e, struct snib__buf 
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-static void snib__identity_lost(struct snib__engine *e, snib__time now)
+void snib__identity_lost(struct snib__engine *e, snib__time now)
 {
     e->identity.lost |= now < e->identity.until;
 }
 
-static snib__time snib__identity_deadline(const struct snib__engine *e)
+snib__time snib__identity_deadline(const struct snib__engine *e)
 {
     return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
 }
 
-static void snib__identity_tick(struct snib__engine *e, snib__time now)
+void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
     bool lost = e->identity.lost && now >= e->identity.next;
     bool due =
@@ -25313,7 +25599,7 @@ static void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
-static void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
+void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
 {
     e->config.identity = lines;
     if (now >= e->identity.until)
@@ -25323,7 +25609,7 @@ static void snib__engine_identify(struct snib__engine *e, const char *lines, sni
     snib__identity_tick(e, now);
 }
 
-static void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {
     if (!error || what != IDENTITY_WRITE)
@@ -25345,7 +25631,7 @@ static void snib__identity_answer(struct snib__engine *e, struct snib__node *nod
     e->identity.told = true;
 }
 
-static void snib__identity_end(struct snib__engine *e, snib__time now)
+void snib__identity_end(struct snib__engine *e, snib__time now)
 {
     if (now >= e->identity.until)
         return;
@@ -25368,7 +25654,7 @@ static bool identity_is_ours(const char *owner, size_t n)
     return true;
 }
 
-static struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
+struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
     char key[SNIB__CHANNEL_MAX];
@@ -25384,7 +25670,7 @@ static struct snib__op *snib__engine_identity(struct snib__engine *e, const char
     return op;
 }
 
-static int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
+int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
 {
     int bad = snib__resp_begin(out, 4);
     bad |= snib__resp_arg(out, "GETRANGE", 8);
@@ -25426,12 +25712,12 @@ static int snib__identity_ask(struct snib__buf *out, const struct snib__asked *a
 #define LANE_WINDOW (100 * SNIB__MS)  /* ... are worth another lane */
 #define LANE_FOLLOW (1000 * SNIB__MS) /* the first lane stays at least this long on a server */
 
-static struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
+struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
 {
     return i == 0 ? &node->links[SNIB__COMMAND] : &node->lanes[i - 1];
 }
 
-static bool snib__lane_is(const struct snib__link *link)
+bool snib__lane_is(const struct snib__link *link)
 {
     return link->kind == SNIB__COMMAND && link != &link->node->links[SNIB__COMMAND];
 }
@@ -25447,7 +25733,7 @@ static uint32_t lane_count(const struct snib__engine *e, const struct snib__node
     return many && e->config.lanes > 1 ? (uint32_t)e->config.lanes : 1;
 }
 
-static snib__time snib__lane_oldest(const struct snib__node *node)
+snib__time snib__lane_oldest(const struct snib__node *node)
 {
     snib__time oldest = SNIB__NEVER;
     for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
@@ -25456,14 +25742,14 @@ static snib__time snib__lane_oldest(const struct snib__node *node)
     return oldest;
 }
 
-static snib__time snib__node_oldest(const struct snib__node *node)
+snib__time snib__node_oldest(const struct snib__node *node)
 {
     snib__time first = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
     snib__time further = snib__lane_oldest(node);
     return first < further ? first : further;
 }
 
-static bool snib__lane_rest(const struct snib__node *node)
+bool snib__lane_rest(const struct snib__node *node)
 {
     for (uint32_t i = 0; i < SNIB__LANES_MAX; i++)
         if (!snib__link_rests(&node->lanes[i]))
@@ -25508,10 +25794,8 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     uint32_t first = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) + 1 : 0;
     for (uint32_t i = first; i < first + lanes; i++) {
         struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
-        if (!link->node && first == 0)
-            break; /* it was never opened, nor were those after it */
         if (!link->node)
-            continue;
+            continue; /* it was never opened */
         under_way += link->conn.ring_count;
         called += link->called;
         if (!idle && lane_ready(link) && link->conn.ring_count == 0)
@@ -25526,7 +25810,7 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     return idle;
 }
 
-static struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now)
 {
     struct snib__link *lane = NULL;
@@ -25539,7 +25823,7 @@ static struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__no
 
 /* ---- requests in flight ---- */
 
-static void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
+void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = request->gate;
     link->used_at = now;
@@ -25552,7 +25836,7 @@ static void snib__lane_sent(struct snib__link *link, const struct snib__request 
 }
 
 /* The request is no longer in flight; this may free its gate. */
-static void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request)
 {
     struct snib__gate *gate = request->gate;
@@ -25568,7 +25852,7 @@ static void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
 
 /* End the connections of lost lanes at the server, on the first lane and before anything else on
  * it.  A new server process has never seen these connections.  0, or -1 when out of memory. */
-static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
+int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
     for (uint32_t i = 0; i < SNIB__LANES_MAX; i++) {
@@ -25590,7 +25874,7 @@ static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib
     return 0;
 }
 
-static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
@@ -25623,7 +25907,7 @@ static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, sn
 }
 
 /* The first lane is ready: lanes to another process than its own are useless. */
-static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
@@ -25634,7 +25918,7 @@ static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *no
 }
 
 /* A lost lane does not take the node down: the others go on. */
-static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now)
 {
     struct snib__node *node = link->node;
@@ -25653,7 +25937,7 @@ static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int
         snib__durable_down(e, link, code, os_error, now);
 }
 
-static void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now)
 {
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
@@ -25672,13 +25956,13 @@ static snib__time lane_idle_at(const struct snib__link *link)
     return idle ? link->used_at + LANE_IDLE : SNIB__NEVER;
 }
 
-static void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     if (lane_idle_at(link) <= now)
         snib__link_close(e, link, SNIB_OK, now);
 }
 
-static snib__time snib__lane_deadline(const struct snib__link *link)
+snib__time snib__lane_deadline(const struct snib__link *link)
 {
     return lane_idle_at(link);
 }
@@ -25703,7 +25987,7 @@ static snib__time snib__lane_deadline(const struct snib__link *link)
 #define LINK_LASTS (1000 * SNIB__MS)        /* after this a connection that answers is a good one */
 #define LINK_EAGER (50 * SNIB__MS)          /* a new operation shortens the back-off to this */
 
-static int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind)
 {
     struct snib__link **at = &e->links;
@@ -25718,7 +26002,7 @@ static int snib__link_init(struct snib__engine *e, struct snib__link *link, stru
 }
 
 /* Frees it with its node; a link that was never initialised is not in the engine's list. */
-static void snib__link_free(struct snib__engine *e, struct snib__link *link)
+void snib__link_free(struct snib__engine *e, struct snib__link *link)
 {
     struct snib__link **at = &e->links;
     while (*at && *at != link)
@@ -25730,62 +26014,62 @@ static void snib__link_free(struct snib__engine *e, struct snib__link *link)
 
 /* ---- for the driver ---- */
 
-static struct snib__link *snib__engine_links(const struct snib__engine *e)
+struct snib__link *snib__engine_links(const struct snib__engine *e)
 {
     return e->links;
 }
 
-static struct snib__link *snib__link_next(const struct snib__link *link)
+struct snib__link *snib__link_next(const struct snib__link *link)
 {
     return link->next;
 }
 
-static const struct snib__address *snib__link_address(const struct snib__link *link)
+const struct snib__address *snib__link_address(const struct snib__link *link)
 {
     return link->node->addressed ? &link->node->address : NULL;
 }
 
-static void **snib__link_way(struct snib__link *link)
+void **snib__link_way(struct snib__link *link)
 {
     return &link->node->way;
 }
 
-static int snib__link_kind(const struct snib__link *link)
+int snib__link_kind(const struct snib__link *link)
 {
     return link->kind;
 }
 
-static void *snib__link_carrier(const struct snib__link *link)
+void *snib__link_carrier(const struct snib__link *link)
 {
     return link->carrier;
 }
 
-static void snib__link_set_carrier(struct snib__link *link, void *carrier)
+void snib__link_set_carrier(struct snib__link *link, void *carrier)
 {
     link->carrier = carrier;
 }
 
-static struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
+struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
 {
     return &e->home->links[kind];
 }
 
-static struct snib__buf *snib__link_output(struct snib__link *link)
+struct snib__buf *snib__link_output(struct snib__link *link)
 {
     return &link->conn.out;
 }
 
-static uint32_t snib__link_in_flight(const struct snib__link *link)
+uint32_t snib__link_in_flight(const struct snib__link *link)
 {
     return link->conn.ring_count;
 }
 
-static uint64_t snib__link_appended(const struct snib__link *link)
+uint64_t snib__link_appended(const struct snib__link *link)
 {
     return link->conn.appended;
 }
 
-static int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
+int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 {
     (void)e;
     if (link->close) {
@@ -25802,7 +26086,7 @@ static int snib__engine_take_wish(struct snib__engine *e, struct snib__link *lin
 
 /* ---- life of a link ---- */
 
-static bool snib__link_rests(const struct snib__link *link)
+bool snib__link_rests(const struct snib__link *link)
 {
     return link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect &&
            !link->close;
@@ -25821,7 +26105,7 @@ static const struct snib__login *link_login(const struct snib__engine *e,
     return link->node->kind == SNIB__A_SENTINEL ? &e->config.sentinel_login : &e->config.login;
 }
 
-static void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->wanted = true;
     if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
@@ -25839,7 +26123,7 @@ static void link_begin(struct snib__engine *e, struct snib__link *link,
         snib__link_close(e, link, SNIB_ENOMEM, now);
 }
 
-static void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link_begin(e, link, link_login(e, link), now);
 }
@@ -25854,19 +26138,19 @@ static struct snib__login link_passing_login(const struct snib__engine *e, const
     return login;
 }
 
-static void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
+void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
                              const char *password, snib__time now)
 {
     struct snib__login login = link_passing_login(e, username, password);
     link_begin(e, link, &login, now);
 }
 
-static bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
+bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
 {
     return e->config.asks && link->node->kind == SNIB__SERVER;
 }
 
-static uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
+uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
                               snib__time now)
 {
     struct snib__login login = link_passing_login(e, username, password);
@@ -25888,24 +26172,24 @@ static uint32_t snib__engine_relogin(struct snib__engine *e, const char *usernam
     return n;
 }
 
-static void snib__engine_no_relogin(struct snib__engine *e, const char *why)
+void snib__engine_no_relogin(struct snib__engine *e, const char *why)
 {
     snib__engine_log(e, SNIB_LOG_WARNING, "cannot renew the login: %s", why);
 }
 
-static bool snib__engine_take_refusal(struct snib__engine *e)
+bool snib__engine_take_refusal(struct snib__engine *e)
 {
     bool refused = e->refused;
     e->refused = false;
     return refused;
 }
 
-static bool snib__link_proven(const struct snib__link *link)
+bool snib__link_proven(const struct snib__link *link)
 {
     return link->proven;
 }
 
-static void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
 {
     snib__conn_mask(&link->conn, bytes, n);
 }
@@ -25942,7 +26226,7 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
     snib__route_ready(e, link, now);
 }
 
-static void snib__link_explain(struct snib__link *link, const char *sentence)
+void snib__link_explain(struct snib__link *link, const char *sentence)
 {
     snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
@@ -25965,7 +26249,7 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                                                : link->backoff * 2;
 }
 
-static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
     if (link->conn.failure) {
@@ -26003,7 +26287,7 @@ static void snib__engine_link_down(struct snib__engine *e, struct snib__link *li
 }
 
 /* Close a link that can no longer be trusted. */
-static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
     snib__engine_link_down(e, link, code, 0, now);
@@ -26011,7 +26295,7 @@ static void snib__link_close(struct snib__engine *e, struct snib__link *link, in
 
 /* ---- replies ---- */
 
-static int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
 {
     return reply->type == SNIB__RESP_ERROR
                ? snib__conn_classify(snib__resp_text(link->conn.resp, reply), reply->count)
@@ -26020,7 +26304,7 @@ static int32_t snib__link_error(const struct snib__link *link, const struct snib
 
 /* An error that says that the node is no master, is not ready yet, or does not know this connection
  * (any more): nothing was carried out, and the connection is useless. */
-static bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
 {
     int32_t error = snib__link_error(link, reply);
     return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
@@ -26063,12 +26347,12 @@ static void link_spells(struct snib__engine *e)
         "allow this user +script|load, or have another user run snib scripts");
 }
 
-static void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
+void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now)
 {
     struct snib__request request;
     const struct snib__value *reply;
-    uint32_t reply_n = 0;
+    uint32_t reply_n;
     int more;
     if (link->conn.state == SNIB__CONN_DOWN)
         return;
@@ -26106,7 +26390,7 @@ static snib__time link_overdue(const struct snib__engine *e, const struct snib__
                      (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
-static void snib__link_tick(struct snib__engine *e, snib__time now)
+void snib__link_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__link *link = e->links; link; link = link->next) {
         if (link_overdue(e, link) <= now)
@@ -26122,7 +26406,7 @@ static void snib__link_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-static snib__time snib__link_deadline(const struct snib__engine *e)
+snib__time snib__link_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
@@ -26204,7 +26488,7 @@ static uint64_t load_place(const struct snib__engine *e, const struct snib__aske
     return at ? at : load_from(e, asked->what, 0);
 }
 
-static struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_t cursor,
+struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_t cursor,
                                    size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_LOAD, NULL, NULL, 0, now, out_code);
@@ -26216,7 +26500,7 @@ static struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, 
     return snib__ask_start(e, op, now);
 }
 
-static int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
                       const struct snib__asked *asked)
 {
     const struct snib__script_text *text = load_text(load_place(e, asked));
@@ -26227,7 +26511,7 @@ static int snib__load_encode(const struct snib__engine *e, struct snib__buf *out
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-static int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
                           const struct snib__value *reply, const struct snib__resp *resp)
 {
     static const char *const ways[] = {"classic", "sharded", "both"};
@@ -26288,14 +26572,14 @@ static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__ti
     return false;
 }
 
-static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
+void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
         if (c->member[c->owner[c->recent[i].slot]].node == node)
             c->recent[i].until = 0;
 }
 
-static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
+void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
 {
     struct snib__cluster *c = e->map;
     uint16_t before = c->owner[slot];
@@ -26493,7 +26777,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
         snib__node_reroute(e, c->member[i].node, now);
 }
 
-static void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -26594,7 +26878,7 @@ static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew,
     }
 }
 
-static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
 {
     moved = move_sort(moved);
     while (moved) {
@@ -26613,7 +26897,7 @@ static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, s
     snib__given_redo(e, now);
 }
 
-static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
@@ -26621,7 +26905,7 @@ static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__
             move_gate(e, gate, node, moved, now);
 }
 
-static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (snib__node_ready(gate->node))
@@ -26652,7 +26936,7 @@ static void node_set_address(struct snib__node *node, const struct snib__address
     snib__address_text(address, node->where + n);
 }
 
-static struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address)
 {
     struct snib__node *node = calloc(1, sizeof *node);
@@ -26674,7 +26958,7 @@ static struct snib__node *snib__node_new(struct snib__engine *e, int kind,
     return node;
 }
 
-static void snib__node_free(struct snib__engine *e, struct snib__node *node)
+void snib__node_free(struct snib__engine *e, struct snib__node *node)
 {
     struct snib__node **at = &e->nodes;
     while (*at && *at != node)
@@ -26692,25 +26976,25 @@ static void snib__node_free(struct snib__engine *e, struct snib__node *node)
     free(node);
 }
 
-static bool snib__node_ready(const struct snib__node *node)
+bool snib__node_ready(const struct snib__node *node)
 {
     return node->links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
 }
 
-static bool snib__node_listens(const struct snib__node *node)
+bool snib__node_listens(const struct snib__node *node)
 {
     return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
 }
 
 /* Its address for messages. */
-static const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->where[0] ? node->where : snib__engine_where(e);
 }
 
 /* Whether the server has been silent for as long as a round trip may take, so that nothing is
  * known now about what it holds. */
-static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
     if (!snib__node_ready(node) && node->failed)
@@ -26720,12 +27004,12 @@ static bool snib__node_silent(const struct snib__engine *e, const struct snib__n
 
 /* ---- nodes that appear, move and disappear ---- */
 
-static int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
     return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
 }
 
-static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
                        const struct snib__address *address)
 {
     (void)e;
@@ -26758,7 +27042,7 @@ static void node_failed_over(struct snib__engine *e, struct snib__node *node, sn
                     hold->flags |= SNIB__INHERITED;
 }
 
-static void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now)
 {
     if (node->addressed)
@@ -26776,7 +27060,7 @@ static void snib__node_readdress(struct snib__engine *e, struct snib__node *node
     }
 }
 
-static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
@@ -26800,7 +27084,7 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
     return false;
 }
 
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     if (node->todo_n > 0 || snib__durable_pending(node))
         return true;
@@ -26808,7 +27092,7 @@ static bool snib__node_needed(const struct snib__engine *e, const struct snib__n
 }
 
 /* End the operations that cannot finish without the server. */
-static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -26822,14 +27106,14 @@ static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node 
 }
 
 /* Codes that come with a sentence from the driver; with an os_error they may be temporary. */
-static bool snib__node_explained(int32_t code)
+bool snib__node_explained(int32_t code)
 {
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
 /* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
  * these, because the next connection logs in again and rereads the certificates. */
-static bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
         return false;
@@ -26859,7 +27143,7 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
  * was answered. */
-static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
     const struct snib__op *op = request->subject;
@@ -26917,7 +27201,7 @@ static void node_whole(struct snib__engine *e, const struct snib__link *link,
 
 /* ---- */
 
-static void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now)
 {
     if (!request->subject || snib__request_own(request))
@@ -26940,7 +27224,7 @@ static void snib__node_orphan(struct snib__engine *e, const struct snib__request
 }
 
 /* Resend or end the unanswered requests; the operations' patience begins. */
-static void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
 {
     struct snib__node *node = link->node;
@@ -26972,7 +27256,7 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
             snib__op_arm(e, op);
 }
 
-static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
 {
     uint8_t told = left ? 2 : 1;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
@@ -27000,7 +27284,7 @@ static void node_check_ends(struct snib__engine *e, const struct snib__node *nod
     conn->left = false;
 }
 
-static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
@@ -27129,7 +27413,7 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
     return grants && snib__node_is_former(e, link, request);
 }
 
-static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
 {
@@ -27219,7 +27503,7 @@ static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
     if (!node->ever_ready) /* nothing is held yet that patience could lose */
         return e->config.reply_timeout;
@@ -27262,7 +27546,7 @@ static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t t
     return slab->objects;
 }
 
-static void snib__slabs_free(struct snib__engine *e)
+void snib__slabs_free(struct snib__engine *e)
 {
     while (e->slabs) {
         struct snib__slab *slab = e->slabs;
@@ -27278,7 +27562,7 @@ static size_t op_hold_size(const struct snib__gate *gate)
                                  : sizeof(struct snib__hold);
 }
 
-static struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
+struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
 {
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     size_t size = op_hold_size(gate);
@@ -27303,7 +27587,7 @@ static struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__ga
 
 /* A second hold for what the server has of this one, so that it can be released while
  * the caller keeps the first. */
-static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
 {
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
@@ -27321,7 +27605,7 @@ static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct 
     return again;
 }
 
-static void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
+void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     hold->number = 0; /* a stale pointer no longer matches */
@@ -27332,7 +27616,7 @@ static void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     snib__gate_put(e, gate);
 }
 
-static struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 {
     bool large = n > SNIB__BATCH_FEW;
     uint32_t room = large ? SNIB__BATCH_MAX : SNIB__BATCH_FEW;
@@ -27347,7 +27631,7 @@ static struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
     return batch;
 }
 
-static void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
+void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
     for (uint32_t i = 0; i < batch->n; i++)
         if (batch->of[i].hold->number == batch->of[i].number)
@@ -27356,7 +27640,7 @@ static void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batc
     e->free_batches[batch->large] = batch;
 }
 
-static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code)
 {
     bool held = kind == SNIB__OP_RELEASE || kind == SNIB__OP_EXTEND; /* others may wait for it */
@@ -27397,7 +27681,7 @@ static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct sn
     return op;
 }
 
-static struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, NULL, now, out_code);
     if (op)
@@ -27405,7 +27689,7 @@ static struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time 
     return op;
 }
 
-static void snib__op_empty(struct snib__op *op)
+void snib__op_empty(struct snib__op *op)
 {
     free(op->answer);
     snib__asked_free(op->asked);
@@ -27416,7 +27700,7 @@ static void snib__op_empty(struct snib__op *op)
     op->asked = NULL;
 }
 
-static void snib__op_free(struct snib__engine *e, struct snib__op *op)
+void snib__op_free(struct snib__engine *e, struct snib__op *op)
 {
     if (op->gate)
         snib__gate_put(e, op->gate);
@@ -27437,7 +27721,7 @@ static void op_note_where(struct snib__engine *e, struct snib__op *op)
         memcpy(op->where, node->where, sizeof node->where);
 }
 
-static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
+void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
@@ -27464,7 +27748,7 @@ static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t c
 }
 
 /* Finish with an error reply: keep the server's own words. */
-static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
     if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
@@ -27472,7 +27756,7 @@ static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t c
     snib__op_done(e, op, code);
 }
 
-static struct snib__op *snib__engine_take_done(struct snib__engine *e)
+struct snib__op *snib__engine_take_done(struct snib__engine *e)
 {
     struct snib__op *op = e->done_head;
     if (op) {
@@ -27485,7 +27769,7 @@ static struct snib__op *snib__engine_take_done(struct snib__engine *e)
 }
 
 /* The server that must answer it. */
-static struct snib__node *snib__op_node(const struct snib__op *op)
+struct snib__node *snib__op_node(const struct snib__op *op)
 {
     return op->gate ? op->gate->node : op->node;
 }
@@ -27530,7 +27814,7 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 
 /* The code for an operation that ends because the server cannot be reached.  Call it before the
  * operation is detached from its hold. */
-static int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
     if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
@@ -27548,7 +27832,7 @@ static int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op 
 }
 
 /* Put the operation's next deadline into the heap: the end of its wait, or of its patience. */
-static void snib__op_arm(struct snib__engine *e, struct snib__op *op)
+void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_endurance(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
@@ -27559,7 +27843,7 @@ static void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 }
 
 /* Whether the lock was known to be held at some time of the wait. */
-static bool snib__op_told(const struct snib__op *op)
+bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
 }
@@ -27607,7 +27891,7 @@ static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, 
            (snib__node_ready(node) || !node->failed);
 }
 
-static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
+void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (op_lingers(e, op, now)) {
         op->timer = op->started + e->config.try_timeout;
@@ -27628,7 +27912,7 @@ static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__
     snib__op_done(e, op, code);
 }
 
-static bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time now)
+bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (op->done)
         return false;
@@ -27638,17 +27922,17 @@ static bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, sni
     return true;
 }
 
-static bool snib__op_in_flight(const struct snib__op *op)
+bool snib__op_in_flight(const struct snib__op *op)
 {
     return !op->done && op->stage != SNIB__STAGE_QUEUED && op->stage != SNIB__STAGE_OUTER;
 }
 
-static struct snib__link *snib__op_link(const struct snib__op *op)
+struct snib__link *snib__op_link(const struct snib__op *op)
 {
     return op->link ? op->link : &snib__op_node(op)->links[SNIB__COMMAND];
 }
 
-static void snib__op_event(const struct snib__op *op, snib_event *out)
+void snib__op_event(const struct snib__op *op, snib_event *out)
 {
     if (op->answer && op->code == SNIB_OK)
         *out = *op->answer;
@@ -27673,7 +27957,7 @@ static void snib__op_event(const struct snib__op *op, snib_event *out)
 #include <stdlib.h>
 #include <string.h>
 
-static bool snib__outer_is(const struct snib__gate *gate)
+bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
 }
@@ -27698,7 +27982,7 @@ static void outer_end_extensions(struct snib__engine *e, const struct snib__hold
 }
 
 /* Something has happened to the hold: its carrier must look. */
-static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__outer *outer = hold->outer;
     if (!outer)
@@ -27719,7 +28003,7 @@ static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     e->outers = outer;
 }
 
-static struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
+struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
 {
     struct snib__outer *outer = e->outers;
     if (outer) {
@@ -27729,7 +28013,7 @@ static struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
-static void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
     snib__gate_join(hold);
@@ -27742,17 +28026,17 @@ static void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, str
     snib__op_arm(e, op);
 }
 
-static bool snib__outer_wanted(const struct snib__outer *outer)
+bool snib__outer_wanted(const struct snib__outer *outer)
 {
     return !outer->ended && outer->hold->op && outer->hold->phase == SNIB__TRYING;
 }
 
-static bool snib__outer_releasing(const struct snib__outer *outer)
+bool snib__outer_releasing(const struct snib__outer *outer)
 {
     return !outer->ended && outer->hold->phase == SNIB__RELEASING;
 }
 
-static bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
                          snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27780,7 +28064,7 @@ static bool snib__outer_granted(struct snib__engine *e, struct snib__outer *oute
     return true;
 }
 
-static void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27793,7 +28077,7 @@ static void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer,
     snib__hold_arm(e, hold, now);
 }
 
-static void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
+void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
                       snib__time now)
 {
     if (!outer->ended && outer->hold->phase == SNIB__HELD && !snib__hold_over(e, outer->hold, now))
@@ -27811,7 +28095,7 @@ static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
     op->explained = true;
 }
 
-static void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27832,14 +28116,14 @@ static void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer,
     }
 }
 
-static void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
+void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
 {
     op->stage = SNIB__STAGE_OUTER;
     snib__outer_tell(e, op->asked->hold);
     snib__op_arm(e, op);
 }
 
-static uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
+uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
                                snib__time *out_lease)
 {
     bool held = !outer->ended && outer->hold->phase == SNIB__HELD;
@@ -27848,7 +28132,7 @@ static uint64_t snib__outer_extension(const struct snib__engine *e, const struct
     return op ? op->serial : 0;
 }
 
-static void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                           snib__time lease, snib__time deadline, snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27866,7 +28150,7 @@ static void snib__outer_extended(struct snib__engine *e, struct snib__outer *out
 }
 
 /* The members' clients go on with the releases, but nobody waits for them here. */
-static void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -27877,7 +28161,7 @@ static void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
     }
 }
 
-static void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
+void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
     if (outer->ended || outer->hold->phase != SNIB__TRYING)
         return;
@@ -27954,7 +28238,7 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 }
 
 /* A server has handled the request, so the operations that wait for it no longer count refusals. */
-static void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = pause_gate(request);
     pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
@@ -27978,7 +28262,7 @@ static void pause_note(struct snib__engine *e, const struct snib__request *reque
     pause_mark(e, op, true, now);
 }
 
-static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now)
 {
     if (e->paused_n == e->paused_cap) {
@@ -28000,7 +28284,7 @@ static int snib__pause(struct snib__engine *e, const struct snib__request *reque
     return 0;
 }
 
-static bool snib__pause_has(const struct snib__engine *e, const void *subject)
+bool snib__pause_has(const struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject)
@@ -28008,7 +28292,7 @@ static bool snib__pause_has(const struct snib__engine *e, const void *subject)
     return false;
 }
 
-static bool snib__pause_drop(struct snib__engine *e, const void *subject)
+bool snib__pause_drop(struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject) {
@@ -28031,7 +28315,7 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__node_again(e, request, now);
 }
 
-static void snib__pause_tick(struct snib__engine *e, snib__time now)
+void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
     uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
     for (uint32_t i = 0; i < n;) {
@@ -28049,7 +28333,7 @@ static void snib__pause_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-static snib__time snib__pause_deadline(const struct snib__engine *e)
+snib__time snib__pause_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (uint32_t i = 0; i < e->paused_n; i++)
@@ -28114,7 +28398,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
 }
 
 /* The pub/sub link is new: subscribe again. */
-static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
 {
     for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
         if ((hold->flags & SNIB__LISTENS) && hold->op)
@@ -28122,7 +28406,7 @@ static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate
 }
 
 /* The hold is no longer in the queue. */
-static void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__LISTENS))
         return;
@@ -28154,14 +28438,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 
 /* A place cannot wait behind durable.c's WAIT, which may last for longer: what keeps it, and what takes a first lease, is
  * sent past that, and once it is granted, asked for again where replicas count. */
-static bool snib__place_keeps(const struct snib__hold *hold)
+bool snib__place_keeps(const struct snib__hold *hold)
 {
     return hold->gate->kind->discipline == SNIB__QUEUED && (hold->flags & SNIB__SEATED) &&
            !(hold->flags & SNIB__FIRST);
 }
 
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
-static void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
@@ -28171,7 +28455,7 @@ static void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate,
 }
 
 /* The first waiter of this process asks for all that have places; the others ask for themselves. */
-static void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
     for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
@@ -28243,7 +28527,7 @@ static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* A message on the process's channel. */
-static void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now)
 {
     char *end;
@@ -28258,7 +28542,7 @@ static void snib__place_message(struct snib__engine *e, struct snib__gate *gate,
 }
 
 /* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
-static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now)
 {
     struct snib__hold *hold = place_find(gate, number);
@@ -28300,7 +28584,7 @@ static bool place_is_behind(const struct snib__gate *gate)
     return gate->waitq && gate->waitq->head && !snib__chan_on(gate->waitq);
 }
 
-static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     bool behind = place_is_behind(op->gate);
@@ -28318,7 +28602,7 @@ static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, sni
     }
 }
 
-static void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -28372,7 +28656,7 @@ static void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, 
 /* ---- leaving ---- */
 
 /* A waiter leaves the gate's queue; its place at the server is given back. */
-static void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
@@ -28390,7 +28674,7 @@ static void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib_
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */
-static void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
 {
     struct snib__hold *next = verdict->next ? place_find(gate, verdict->next) : NULL;
@@ -28439,7 +28723,7 @@ static void release_ended(struct snib__engine *e, struct snib__hold *hold, int32
     snib__hold_settle(e, hold);
 }
 
-static void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now)
 {
     if (!hold->passed) {
@@ -28489,7 +28773,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
     snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
 }
 
-static void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__waitq *waitq = hold->passed ? NULL : hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
@@ -28533,7 +28817,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
 }
 
 /* Begin a release, whoever asks for it.  Renewal ends here, before anything is sent. */
-static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
     if (held && snib__tenure_pass(e, hold, now))
@@ -28546,7 +28830,7 @@ static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, 
 
 /* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
  * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
-static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now)
 {
     snib__hold_stop(e, hold);
@@ -28557,7 +28841,7 @@ static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, sn
 
 /* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
  * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
-static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
+snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
@@ -28569,7 +28853,7 @@ static snib__time snib__release_end(const struct snib__engine *e, const struct s
 }
 
 /* The lease has certainly ended at the server. */
-static bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
     return now > snib__release_end(e, hold);
@@ -28579,7 +28863,7 @@ static bool snib__release_lapsed(const struct snib__engine *e, const struct snib
  * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
  * number and thus the lock.  If the server does not answer until the lease has ended, no release is
  * needed. */
-static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);
     bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
@@ -28595,7 +28879,7 @@ static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *h
     snib__gate_release(e, rest, now);
 }
 
-static struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
@@ -28624,7 +28908,7 @@ static struct snib__op *snib__engine_release(struct snib__engine *e, struct snib
     return op;
 }
 
-static void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__tenure_again(hold);
@@ -28651,7 +28935,7 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
-static void snib__release_unheard(struct snib__engine *e)
+void snib__release_unheard(struct snib__engine *e)
 {
     if (!e->told_unheard)
         snib__engine_log(
@@ -28662,7 +28946,7 @@ static void snib__release_unheard(struct snib__engine *e)
     e->told_unheard = true;
 }
 
-static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                bool former, const struct snib__value *reply, uint32_t n,
                                int32_t error, const char *text, snib__time now)
 {
@@ -28752,7 +29036,7 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
 
 /* Out of memory to send a request.  The waiting operation fails; what an earlier try may have left
  * at the server is released once there is memory. */
-static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -28791,7 +29075,7 @@ static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, i
 
 /* The connection ended before the reply: repeat the request, or undo it
  * if its operation has gone. */
-static void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now)
 {
     struct snib__hold *hold = request->subject;
@@ -28830,7 +29114,7 @@ static void snib__gate_unanswered(struct snib__engine *e, const struct snib__req
 #include <stdio.h>
 #include <string.h>
 
-static int snib__route_begin(struct snib__engine *e)
+int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
@@ -28841,61 +29125,61 @@ static int snib__route_begin(struct snib__engine *e)
     return e->route->begin(e);
 }
 
-static void snib__route_end(struct snib__engine *e)
+void snib__route_end(struct snib__engine *e)
 {
     if (e->route && e->route->end)
         e->route->end(e);
 }
 
-static struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
 {
     return e->route->asks ? e->route->asks(e, op) : e->home;
 }
 
-static void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (e->route->wanted)
         e->route->wanted(e, node, now);
 }
 
-static void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     if (e->route->ready)
         e->route->ready(e, link, now);
 }
 
-static void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     if (e->route->down)
         e->route->down(e, link, code, now);
 }
 
-static void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     if (e->route->heard)
         e->route->heard(e, link, reply, n, now);
 }
 
-static void snib__route_tick(struct snib__engine *e, snib__time now)
+void snib__route_tick(struct snib__engine *e, snib__time now)
 {
     if (e->route->tick)
         e->route->tick(e, now);
 }
 
-static snib__time snib__route_deadline(const struct snib__engine *e)
+snib__time snib__route_deadline(const struct snib__engine *e)
 {
     return e->route->deadline ? e->route->deadline(e) : SNIB__NEVER;
 }
 
-static bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
-static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
+size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
 {
     static const char *const types[] = {
         [SNIB__SINGLE] = "single",
@@ -28912,7 +29196,7 @@ static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t c
     return (size_t)n;
 }
 
-static bool snib__route_moved(const char *text)
+bool snib__route_moved(const char *text)
 {
     return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
@@ -28920,7 +29204,7 @@ static bool snib__route_moved(const char *text)
 /* ---- servers of another type than the URL says ---- */
 
 /* Whether the node is of another type than it is used as. */
-static bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
 {
     int mode = link->conn.mode;
     if (mode == SNIB__MODE_UNKNOWN)
@@ -28932,7 +29216,7 @@ static bool snib__route_misfits(const struct snib__engine *e, const struct snib_
 }
 
 /* What the server is, and what to do. */
-static void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX])
 {
     char where[SNIB__ADDRESS_TEXT] = "";
@@ -29047,7 +29331,7 @@ static int send_append(struct snib__engine *e, struct snib__conn *conn,
 }
 
 /* The operation that a request serves, or NULL. */
-static struct snib__op *snib__request_op(const struct snib__request *request)
+struct snib__op *snib__request_op(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -29058,7 +29342,7 @@ static struct snib__op *snib__request_op(const struct snib__request *request)
 }
 
 /* A caller waiting for the request reads on this link. */
-static void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
+void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
 {
     struct snib__op *op = snib__request_op(request);
     if (op)
@@ -29083,7 +29367,7 @@ static struct snib__gate *send_gate(const struct snib__request *request)
     return held ? ((struct snib__hold *)request->subject)->gate : NULL;
 }
 
-static int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
                      snib__time now)
 {
     struct snib__conn *conn = &link->conn;
@@ -29099,10 +29383,9 @@ static int snib__link_write(struct snib__engine *e, struct snib__link *link, str
     request->script = (int16_t)script;
     request->gate = send_gate(request);
     request->called = e->calling && request->gate;
+    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
-        (script == SNIB__TWO_COMMANDS &&
-         snib__conn_expect(conn, &(struct snib__request){
-                                     .kind = SNIB__REQ_ASK, .script = -1, .sent_at = now}) < 0)) {
+        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         send_unwrite(conn, size); /* including a script load, with its entry in the ring */
         conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
@@ -29137,7 +29420,7 @@ static void send_pack(struct snib__node *node)
     node->todo_first = node->todo_gaps = 0;
 }
 
-static int snib__node_later(struct snib__node *node, const struct snib__request *request)
+int snib__node_later(struct snib__node *node, const struct snib__request *request)
 {
     if (node->todo_n == node->todo_cap)
         send_pack(node);
@@ -29164,12 +29447,12 @@ static struct snib__node *send_node_of(int kind, void *subject)
     return ((struct snib__hold *)subject)->gate->node;
 }
 
-static struct snib__node *snib__request_node(const struct snib__request *request)
+struct snib__node *snib__request_node(const struct snib__request *request)
 {
     return send_node_of(request->kind, request->subject);
 }
 
-static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
     struct snib__request request = {
@@ -29177,7 +29460,7 @@ static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint
     return snib__node_send_to(e, send_node_of(kind, subject), &request, now);
 }
 
-static int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now)
 {
     struct snib__request sent = *request;
@@ -29192,7 +29475,7 @@ static int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
-static void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
     again.asking = false;
@@ -29232,7 +29515,7 @@ static bool send_unwait(struct snib__node *node, const void *subject)
     return found;
 }
 
-static bool snib__node_unsend(struct snib__engine *e, void *subject)
+bool snib__node_unsend(struct snib__engine *e, void *subject)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next)
         if (send_unwait(node, subject) || snib__durable_unsend(node, subject))
@@ -29251,7 +29534,7 @@ static void send_disregard(struct snib__conn *conn, const void *subject)
 
 /* Drop requests not yet sent and discard the replies to those in flight, on every node: another may
  * have served the name before. */
-static void snib__node_forget(struct snib__engine *e, void *subject)
+void snib__node_forget(struct snib__engine *e, void *subject)
 {
     snib__node_unsend(e, subject);
     for (struct snib__node *node = e->nodes; node; node = node->next)
@@ -29259,7 +29542,7 @@ static void snib__node_forget(struct snib__engine *e, void *subject)
             send_disregard(&snib__node_lane(node, i)->conn, subject);
 }
 
-static void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
@@ -29282,7 +29565,7 @@ static void snib__node_flush(struct snib__engine *e, struct snib__node *node, sn
     free(todo);
 }
 
-static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
@@ -30132,7 +30415,7 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* Reads under a write hold share its number.  While one of them is held or being released, a
  * repeated release would take the next one with it. */
-static bool snib__share_number_busy(const struct snib__hold *hold)
+bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
     while (peer && (peer == hold || peer->number != hold->number ||
@@ -30141,7 +30424,7 @@ static bool snib__share_number_busy(const struct snib__hold *hold)
     return peer != NULL;
 }
 
-static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq)
@@ -30177,7 +30460,7 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
     snib__waitq_insert(waitq, op);
 }
 
-static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
@@ -30212,7 +30495,7 @@ static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64
     snib__share_advance(e, gate, now);
 }
 
-static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30306,7 +30589,7 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     }
 }
 
-static void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     while (waitq && !gate->active && !waitq->incoming && waitq->head) {
@@ -30323,7 +30606,7 @@ static void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, 
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
-static void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
     if (!waitq) {
@@ -30341,7 +30624,7 @@ static void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool f
 }
 
 /* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
-static void snib__sole_settles(struct snib__gate *gate, snib__time now)
+void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
     if (gate->waitq)
         gate->waitq->settling_since = now;
@@ -30349,7 +30632,7 @@ static void snib__sole_settles(struct snib__gate *gate, snib__time now)
 
 /* A read under a write hold shares its number, so it waits for an earlier
  * such read in the same way. */
-static bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
     if (op->stage != SNIB__STAGE_QUEUED)
@@ -30387,7 +30670,7 @@ static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__tim
         snib__waitq_try(e, gate->waitq, now);
 }
 
-static void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
@@ -30422,7 +30705,7 @@ static void sole_arm(struct snib__engine *e, struct snib__waitq *waitq)
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-static void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
                       snib__time now)
 {
     if (!waitq)
@@ -30449,7 +30732,7 @@ static void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, 
     snib__waitq_rest(e, waitq->gate, now);
 }
 
-static void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30489,7 +30772,7 @@ static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__h
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
-static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -30512,7 +30795,7 @@ static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__
 }
 
 /* Pass the hold on to the head of the local queue with one command; false: release it instead. */
-static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (!snib__sole_may_hand_over(e, hold, now))
@@ -30532,7 +30815,7 @@ static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold
     return false;
 }
 
-static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now)
 {
@@ -30621,14 +30904,14 @@ static void tenure_note_link(struct snib__hold *hold)
 }
 
 /* Its release is sent once more: the release of the number may be ahead of that now. */
-static void snib__tenure_again(struct snib__hold *hold)
+void snib__tenure_again(struct snib__hold *hold)
 {
     if (hold->passed)
         hold->flags |= SNIB__RESENT;
 }
 
 /* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
-static void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     struct snib__hold *first = waitq->behind;
@@ -30643,7 +30926,7 @@ static void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, sn
         tenure_note_link(hold);
 }
 
-static bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -30675,13 +30958,13 @@ static bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, s
     return true;
 }
 
-static int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold)
 {
     return hold->gate->kind->renew(out, e, &hold, 1, 0);
 }
 
-static void snib__tenure_unlink(struct snib__hold *hold)
+void snib__tenure_unlink(struct snib__hold *hold)
 {
     struct snib__hold **at = &hold->gate->waitq->asked;
     while (*at != hold)
@@ -30691,7 +30974,7 @@ static void snib__tenure_unlink(struct snib__hold *hold)
 
 /* A release of the number begins: nothing has said that the server does not have it, or there would be none.  A
  * question about it that is repeated from now on may be behind that. */
-static void snib__tenure_ends(const struct snib__hold *hold)
+void snib__tenure_ends(const struct snib__hold *hold)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     for (struct snib__hold *asked = waitq ? waitq->asked : NULL; asked; asked = asked->prev)
@@ -30701,7 +30984,7 @@ static void snib__tenure_ends(const struct snib__hold *hold)
 }
 
 /* A question has ended. */
-static void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (--gate->waitq->asking > 0)
         return;
@@ -30711,7 +30994,7 @@ static void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, 
 
 /* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, before anything said
  * that it is missing, by a request that has overtaken a repetition of this one, before the lease can have ended. */
-static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30750,17 +31033,17 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 
 #define TIMER_WHAT ((uintptr_t) _Alignof(uint32_t) - 1)
 
-static enum snib__timer_what snib__timer_what(struct snib__timer timer)
+enum snib__timer_what snib__timer_what(struct snib__timer timer)
 {
     return (enum snib__timer_what)(timer.where & TIMER_WHAT);
 }
 
-static uint32_t *snib__timer_at(struct snib__timer timer)
+uint32_t *snib__timer_at(struct snib__timer timer)
 {
     return (uint32_t *)(timer.where & ~TIMER_WHAT);
 }
 
-static void *snib__timer_subject(struct snib__timer timer)
+void *snib__timer_subject(struct snib__timer timer)
 {
     static const size_t offsets[] = {
         [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
@@ -30796,7 +31079,7 @@ static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer 
     timer_place(e, i, timer);
 }
 
-static int snib__timer_reserve(struct snib__engine *e, uint32_t n)
+int snib__timer_reserve(struct snib__engine *e, uint32_t n)
 {
     uint32_t cap = e->heap_cap ? e->heap_cap : SNIB__ROOM(64);
     while (cap <= e->heap_owed + n) /* the first place is not used */
@@ -30813,7 +31096,7 @@ static int snib__timer_reserve(struct snib__engine *e, uint32_t n)
     return 0;
 }
 
-static void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when)
 {
     struct snib__timer timer = {.when = when, .where = (uintptr_t)at | what};
@@ -30822,7 +31105,7 @@ static void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, 
     timer_settle(e, *at, timer);
 }
 
-static void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
+void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
 {
     uint32_t i = *at;
     if (i == 0)
@@ -30874,20 +31157,20 @@ static void turn_offer(struct snib__waitq *waitq, snib__time now)
 }
 
 /* Other clients that listen are presumed to wait. */
-static bool snib__turn_contested(const struct snib__waitq *waitq)
+bool snib__turn_contested(const struct snib__waitq *waitq)
 {
     return waitq->strangers > waitq->absent;
 }
 
 /* A release begins: from here on messages may overtake its reply. */
-static void snib__turn_releasing(struct snib__waitq *waitq)
+void snib__turn_releasing(struct snib__waitq *waitq)
 {
     waitq->owed = 0;
     waitq->early = 0;
 }
 
 /* A release message went to this many subscribers besides this client. */
-static void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now)
 {
     /* Redisson listens only while it waits: a client that has just had a turn
@@ -30930,7 +31213,7 @@ static void turn_unexpected(struct snib__waitq *waitq)
 }
 
 /* A stranger has released the lock. */
-static void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
+void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 {
     const struct snib__hold *active = snib__gate_active(waitq->gate);
     /* no other gate of this client has the channel */
@@ -30953,7 +31236,7 @@ static void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 
 /* Whether the first waiter must give way: not if its time ends before,
  * nor if it has only one try. */
-static bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
                           snib__time now)
 {
     return waitq->owed > 0 && now < waitq->offered_until && op->deadline > waitq->offered_until &&
@@ -30961,7 +31244,7 @@ static bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct s
 }
 
 /* Sleep while it is a stranger's turn. */
-static void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     if (waitq->chan)
         snib__chan_subscribe(e, waitq->chan, now);
@@ -30970,7 +31253,7 @@ static void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *wait
 }
 
 /* An attempt was refused: a stranger has taken the turn. */
-static void snib__turn_refused(struct snib__waitq *waitq)
+void snib__turn_refused(struct snib__waitq *waitq)
 {
     turn_unexpected(waitq);
     waitq->waited_out = false;
@@ -30978,7 +31261,7 @@ static void snib__turn_refused(struct snib__waitq *waitq)
 
 /* An attempt has worked.  After a full chance this means that the strangers
  * still owed a turn did not come. */
-static void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
+void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 {
     if (waitq->waited_out && waitq->owed > 0 && now >= waitq->offered_until) {
         if (waitq->uses < TURN_TRUSTED) {
@@ -31033,7 +31316,7 @@ static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
         e->idle_tail = waitq->idle_prev;
 }
 
-static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate)
+struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate)
 {
     if (gate->waitq) {
         wait_unidle(e, gate->waitq); /* otherwise the tick would free it while it has waiters */
@@ -31058,7 +31341,7 @@ static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__
     return waitq;
 }
 
-static void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
+void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
 {
     wait_unidle(e, waitq);
     snib__chan_detach(e, waitq);
@@ -31071,7 +31354,7 @@ static void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
 }
 
 /* A multi lock now waits for another of its members. */
-static void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker)
+void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker)
 {
     if (waitq->blocker == blocker)
         return;
@@ -31082,7 +31365,7 @@ static void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq
 
 /* ---- the queue ---- */
 
-static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front)
+void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front)
 {
     op->stage = SNIB__STAGE_QUEUED;
     waitq->queued++;
@@ -31107,7 +31390,7 @@ static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *othe
 }
 
 /* Insert in order, so that a waiter keeps its turn. */
-static void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
+void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
 {
     struct snib__op *before = waitq->head;
     if (waitq->tail && wait_is_ahead(waitq->tail, op))
@@ -31126,7 +31409,7 @@ static void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
     before->prev = op;
 }
 
-static void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
+void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 {
     if (op->prev)
         op->prev->next = op->next;
@@ -31144,7 +31427,7 @@ static void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 /* Something at the gate has ended, perhaps without a reply.  Whoever waits for a lock of many has at least a timer from now
  * on; for one holder, sole.c sees to that.  If no operation waits: let the subscription linger, or free the wait if it has
  * none.  An attempt or a release in flight does so when it ends. */
-static void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     const struct snib__hold *active = snib__gate_active(gate);
@@ -31204,7 +31487,7 @@ static bool wait_marks(const struct snib__waitq *waitq)
 
 /* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
  * wait behind it. */
-static void snib__waitq_mark(struct snib__op *op, snib__time now)
+void snib__waitq_mark(struct snib__op *op, snib__time now)
 {
     if (op->gate->kind->kind != SNIB_WRITE)
         return;
@@ -31221,7 +31504,7 @@ static void snib__waitq_mark(struct snib__op *op, snib__time now)
 /* ---- waking ---- */
 
 /* If operations sleep at the gate, let the first of them try. */
-static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     if (!snib__gate_active(waitq->gate) && !waitq->gate->trying && !waitq->incoming &&
         waitq->head && snib__node_ready(waitq->gate->node))
@@ -31229,7 +31512,7 @@ static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, s
 }
 
 /* The command link is back: releases in the meantime may have gone unheard. */
-static void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
@@ -31243,7 +31526,7 @@ static void snib__wait_recheck_all(struct snib__engine *e, const struct snib__no
         }
 }
 
-static void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
                          snib__time now)
 {
     e->stats.messages++;
@@ -31302,7 +31585,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
 }
 
 /* The first waiter was refused: sleep.  foreign: the holder's release sends no message. */
-static void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
@@ -31316,7 +31599,7 @@ static void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, i
     snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + sleep);
 }
 
-static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
     if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
@@ -31337,13 +31620,13 @@ static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *wait
 }
 
 /* Leave channels that have been unused for a while. */
-static void snib__waitq_tick(struct snib__engine *e, snib__time now)
+void snib__waitq_tick(struct snib__engine *e, snib__time now)
 {
     while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)
         snib__waitq_free(e, e->idle_head);
 }
 
-static snib__time snib__waitq_deadline(const struct snib__engine *e)
+snib__time snib__waitq_deadline(const struct snib__engine *e)
 {
     return e->idle_head ? e->idle_head->idle_since + WAIT_LINGER : SNIB__NEVER;
 }
@@ -31406,7 +31689,7 @@ static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold
     list->n++;
 }
 
-static void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
+void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
     /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
@@ -31418,7 +31701,7 @@ static void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
         list->cursor = hold; /* those up to the former cursor are renewed once more */
 }
 
-static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
 {
     struct snib__renewals *list = watchdog_list(e, chain);
     struct snib__hold *at = list->head;
@@ -31436,7 +31719,7 @@ static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chai
     }
 }
 
-static void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
+void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
     if (list->cursor == hold)
@@ -31482,7 +31765,7 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
     return due > list->retry ? due : list->retry;
 }
 
-static snib__time snib__watchdog_deadline(const struct snib__engine *e)
+snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__node *node = e->nodes; node; node = node->next) {
@@ -31617,7 +31900,7 @@ static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
 }
 
 /* Renew one hold only, or (lease_ms 0) query whether it is still held. */
-static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
     struct snib__batch *batch = snib__batch_new(e, 1);
@@ -31668,7 +31951,7 @@ static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
 
 /* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
  * overtaken. */
-static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
+void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
     if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
         hold->unsure = true;
@@ -31678,7 +31961,7 @@ static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, sn
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
  * about a fixed lease unless the deadline is later, which an extension may have moved since. */
-static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
                             snib__time now)
 {
     bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
@@ -31710,7 +31993,7 @@ static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__
             }
 }
 
-static void snib__watchdog_tick(struct snib__engine *e, snib__time now)
+void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         for (int kind = 0; kind < SNIB__KINDS; kind++)
@@ -31751,7 +32034,7 @@ static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
            (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
 }
 
-static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
@@ -31775,7 +32058,7 @@ static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, sn
     snib__batch_recycle(e, batch);
 }
 
-static void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
@@ -31795,7 +32078,7 @@ static void snib__watchdog_again(struct snib__engine *e, struct snib__request *r
         watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 
-static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
@@ -31833,7 +32116,7 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
-static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
@@ -31898,7 +32181,7 @@ static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
  * server, or after a restart, those with a fixed lease are asked for. */
-static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
@@ -32083,15 +32366,15 @@ const struct snib__lock_kind snib__fair = {
 
 #define SNIB__MUTEX_CHANNEL "redisson_lock__channel"
 
-static size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker);
-static int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold);
-static int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold);
-static int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *from, const struct snib__hold *to);
-static int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
 #define SNIB__MUTEX_INFO                                                                           \
     {                                                                                              \
@@ -32106,16 +32389,16 @@ static int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *e
 #define SNIB__TOKEN_KEY "redisson_lock_token"
 /* A grant with a token is an array with the token as text.  Other
  * replies read as without tokens. */
-static void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n,
                          struct snib__verdict *verdict);
-static void snib__verdict_token_transfer(const struct snib__engine *engine,
+void snib__verdict_token_transfer(const struct snib__engine *engine,
                                   const struct snib__value *reply, uint32_t n,
                                   struct snib__verdict *verdict);
 
 #endif
 
-static void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
 {
     if (reply->type != SNIB__RESP_ARRAY || n < 2) {
@@ -32126,7 +32409,7 @@ static void snib__verdict_token(const struct snib__engine *engine, const struct 
     verdict->token = snib__reply_number(engine, &reply[1]);
 }
 
-static void snib__verdict_token_transfer(const struct snib__engine *engine,
+void snib__verdict_token_transfer(const struct snib__engine *engine,
                                   const struct snib__value *reply, uint32_t n,
                                   struct snib__verdict *verdict)
 {
@@ -32283,7 +32566,7 @@ static void group_ask(struct snib__group *group)
             group_want(group, i);
 }
 
-static void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
 {
     memset(group, 0, sizeof *group);
     group->majority = majority;
@@ -32356,7 +32639,7 @@ static void group_late(struct snib__group *group, uint32_t i, int32_t code)
         group_want(group, i);
 }
 
-static void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline)
 {
     struct snib__group_member *member = &group->members[i];
@@ -32394,7 +32677,7 @@ static int32_t group_lost_code(int32_t reason)
     return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }
 
-static void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
 {
     if (group->members[i].state != GROUP_HELD)
         return;
@@ -32416,13 +32699,13 @@ static void snib__group_member_lost(struct snib__group *group, uint32_t i, int32
     }
 }
 
-static void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
 {
     if (group->members[i].state == GROUP_HELD)
         group->members[i].deadline = deadline;
 }
 
-static void snib__group_given_out(struct snib__group *group)
+void snib__group_given_out(struct snib__group *group)
 {
     if (group->phase == SNIB__GROUP_TAKEN)
         group->phase = SNIB__GROUP_HELD;
@@ -32440,7 +32723,7 @@ static void group_judge(struct snib__group *group)
     group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;
 }
 
-static void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
 {
     if (group->members[i].state != GROUP_GIVING)
         return;
@@ -32455,31 +32738,31 @@ static bool group_seeks_majority(const struct snib__group *group)
     return group->majority && group->phase <= SNIB__GROUP_PAUSING;
 }
 
-static void snib__group_overdue(struct snib__group *group)
+void snib__group_overdue(struct snib__group *group)
 {
     int32_t known = group_known(group);
     if (group_seeks_majority(group) && known != 0)
         group_end(group, known > 0 ? SNIB_TIMEDOUT : known);
 }
 
-static void snib__group_silent(struct snib__group *group)
+void snib__group_silent(struct snib__group *group)
 {
     if (group_seeks_majority(group))
         group_end(group, group->error ? group->error : SNIB_EUNREACHABLE);
 }
 
-static void snib__group_abandon(struct snib__group *group)
+void snib__group_abandon(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_ENDED)
         group_end(group, SNIB_CANCELLED);
 }
 
-static void snib__group_fail(struct snib__group *group, int32_t code)
+void snib__group_fail(struct snib__group *group, int32_t code)
 {
     group_end(group, code);
 }
 
-static void snib__group_release(struct snib__group *group)
+void snib__group_release(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_HELD)
         return;
@@ -32503,7 +32786,7 @@ static uint32_t group_count_leased(const struct snib__group *group, int from, in
     return n;
 }
 
-static void snib__group_extend(struct snib__group *group)
+void snib__group_extend(struct snib__group *group)
 {
     group->extending = true;
     group->trouble = 0;
@@ -32512,14 +32795,14 @@ static void snib__group_extend(struct snib__group *group)
             group->members[i].state == GROUP_HELD ? GROUP_TO_EXTEND : GROUP_AS_BEFORE;
 }
 
-static void snib__group_unextend(struct snib__group *group)
+void snib__group_unextend(struct snib__group *group)
 {
     group->extending = false;
     for (uint32_t i = 0; i < group->n; i++)
         group->members[i].leased = GROUP_AS_BEFORE;
 }
 
-static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
+void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
 {
     struct snib__group_member *member = &group->members[i];
     if (member->leased != GROUP_EXTENDING)
@@ -32531,7 +32814,7 @@ static void snib__group_member_leased(struct snib__group *group, uint32_t i, int
         group->trouble = code;
 }
 
-static bool snib__group_leased(struct snib__group *group, int32_t *out_code)
+bool snib__group_leased(struct snib__group *group, int32_t *out_code)
 {
     uint32_t granted = group_count_leased(group, GROUP_EXTENDED, GROUP_EXTENDED);
     uint32_t hoped = group_count_leased(group, GROUP_TO_EXTEND, GROUP_EXTENDED);
@@ -32552,26 +32835,26 @@ static bool snib__group_leased(struct snib__group *group, int32_t *out_code)
 
 /* ---- votes, rounds, wishes ---- */
 
-static void snib__group_refill(struct snib__group *group)
+void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
         if (group->members[i].state != GROUP_HELD && group->members[i].state != GROUP_ASKED)
             group_want(group, i);
 }
 
-static bool snib__group_contested(const struct snib__group *group)
+bool snib__group_contested(const struct snib__group *group)
 {
     return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
            group->refusals > 0;
 }
 
-static void snib__group_give_up(struct snib__group *group)
+void snib__group_give_up(struct snib__group *group)
 {
     if (snib__group_contested(group))
         group_fail_round(group);
 }
 
-static void snib__group_pause_over(struct snib__group *group)
+void snib__group_pause_over(struct snib__group *group)
 {
     if (group->phase == SNIB__GROUP_PAUSING)
         group_ask(group);
@@ -32591,7 +32874,7 @@ static int group_lease_wish(struct snib__group_member *member)
     return SNIB__GROUP_NOTHING;
 }
 
-static int snib__group_wish(struct snib__group *group, uint32_t *out_member)
+int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 {
     static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
                                      [GROUP_UNWANTED] = SNIB__GROUP_DROP,
@@ -32615,7 +32898,7 @@ static int snib__group_wish(struct snib__group *group, uint32_t *out_member)
     return SNIB__GROUP_NOTHING;
 }
 
-static snib__time snib__group_deadline(const struct snib__group *group)
+snib__time snib__group_deadline(const struct snib__group *group)
 {
     /* The need-th largest deadline of the held members. */
     snib__time best = 0;
@@ -32633,7 +32916,7 @@ static snib__time snib__group_deadline(const struct snib__group *group)
     return best;
 }
 
-static snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
 {
     /* Long rounds must be rare: among many waiters one would always be in a long round, and keep
      * votes that the others need. */
@@ -32642,7 +32925,7 @@ static snib__time snib__group_patience(const struct snib__group *group, snib__ti
     return 3 * elapsed + times * GROUP_PATIENCE;
 }
 
-static snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
 {
     uint32_t doublings = group->round < 5 ? group->round : 5;
     snib__time most = GROUP_PAUSE << doublings;
@@ -32662,7 +32945,7 @@ static snib__time snib__group_pause(const struct snib__group *group, uint64_t ra
 const struct snib__lock_kind snib__outer = {
     .kind = SNIB__OUTER, .discipline = SNIB__SHARED, .traits = SNIB__POLLS};
 
-static const struct snib__lock_kind *snib__kind_of(int32_t kind)
+const struct snib__lock_kind *snib__kind_of(int32_t kind)
 {
     static const struct snib__lock_kind *const kinds[] = {
         &snib__mutex, &snib__fair,      &snib__read,    &snib__write, &snib__fenced, &snib__spin,
@@ -32688,7 +32971,7 @@ static size_t kind_braced(char *out, const char *name, size_t name_len)
     return n;
 }
 
-static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
+size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
 {
     size_t n = strlen(prefix);
     memcpy(out, prefix, n);
@@ -32696,7 +32979,7 @@ static size_t snib__name_prefix(char *out, const char *prefix, const char *name,
     return n + kind_braced(out + n, name, name_len);
 }
 
-static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
                          size_t suffix_len)
 {
     size_t n = kind_braced(out, name, name_len);
@@ -32707,18 +32990,18 @@ static size_t snib__name_suffix(char *out, const char *name, size_t name_len, co
 
 /* ---- arguments ---- */
 
-static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
+int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
 {
     return snib__resp_arg(out, gate->name, gate->name_len);
 }
 
-static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
+int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
 {
     char name[SNIB__CHANNEL_MAX];
     return snib__resp_arg(out, name, snib__name_prefix(name, prefix, gate->name, gate->name_len));
 }
 
-static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
                        size_t suffix_len)
 {
     char name[SNIB__CHANNEL_MAX];
@@ -32726,7 +33009,7 @@ static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *ga
                           snib__name_suffix(name, gate->name, gate->name_len, suffix, suffix_len));
 }
 
-static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
     char *owner = snib__resp_place(out, 64);
@@ -32736,7 +33019,7 @@ static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *eng
     return 0;
 }
 
-static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
@@ -32757,7 +33040,7 @@ static int kind_arg_word(struct snib__buf *out, const struct snib__gate *gate, c
     return snib__resp_arg(out, text, n);
 }
 
-static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
                              const struct snib__name_script *call)
 {
     bool twice = call->tag_adds_key && memchr(gate->name, '{', gate->name_len);
@@ -32774,7 +33057,7 @@ static int snib__name_script_encode(struct snib__buf *out, const struct snib__ga
     return call->script;
 }
 
-static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     if (snib__script_begin(out, script, n, 2 * n + 1) < 0)
@@ -32792,7 +33075,7 @@ static int snib__args_renew(struct snib__buf *out, int script, const struct snib
 
 /* ---- verdicts ---- */
 
-static int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
+int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
 {
     if (value->type == SNIB__RESP_INTEGER)
         return value->integer;
@@ -32801,7 +33084,7 @@ static int64_t snib__reply_number(const struct snib__engine *engine, const struc
     return 0;
 }
 
-static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
@@ -32809,7 +33092,7 @@ static void snib__verdict_left(const struct snib__engine *engine, const struct s
     verdict->left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1;
 }
 
-static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict)
 {
@@ -32821,7 +33104,7 @@ static void snib__verdict_receivers(const struct snib__engine *engine, const str
     verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }
 
-static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
                             uint32_t n, struct snib__verdict *verdict)
 {
     (void)engine, (void)n;
@@ -32933,10 +33216,10 @@ const struct snib__lock_kind snib__latch = {
 #define SNIB__RW_MARK                                                                              \
     "snib_writer_waits" /* exists while a preferred writer waits: new readers wait behind it */
 
-static size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                         uint32_t blocker);
 /* Append the key of a reader's lease, {name}:<owner>:rwlock_timeout:1. */
-static int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
                            const struct snib__hold *hold, const char *name, size_t name_len);
 
 #endif
@@ -33179,7 +33462,7 @@ const struct snib__lock_kind snib__multi = {
 
 #define MUTEX_EPOCH "snib_quorum_epoch" /* one key per node: since when its memory is complete */
 
-static size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
 {
     (void)engine, (void)blocker;
@@ -33200,7 +33483,7 @@ static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_QUORUM_ACQUIRE;
 }
 
-static int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     if (hold->vote_ms)
@@ -33212,7 +33495,7 @@ static int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine 
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-static int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
@@ -33222,7 +33505,7 @@ static int snib__mutex_release(struct snib__buf *out, const struct snib__engine 
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-static int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *from, const struct snib__hold *to)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
@@ -33232,7 +33515,7 @@ static int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-static int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
@@ -33509,14 +33792,14 @@ const struct snib__lock_kind snib__plain = {
 
 #include <string.h>
 
-static size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                         uint32_t blocker)
 {
     (void)engine, (void)blocker;
     return snib__name_prefix(out, SNIB__RW_CHANNEL, gate->name, gate->name_len);
 }
 
-static int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
                            const struct snib__hold *hold, const char *name, size_t name_len)
 {
     static const char tail[] = ":rwlock_timeout:1";
@@ -33820,7 +34103,7 @@ static bool address_is_host(const char *host, size_t n)
     return n > 0 && n <= SNIB__HOST_MAX;
 }
 
-static bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)
+bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)
 {
     if (port < 1 || port > 65535 || !address_is_host(host, n))
         return false;
@@ -33831,7 +34114,7 @@ static bool snib__address_host(struct snib__address *out, const char *host, size
     return true;
 }
 
-static bool snib__address_path(struct snib__address *out, const char *path, size_t n)
+bool snib__address_path(struct snib__address *out, const char *path, size_t n)
 {
     if (n < 2 || n > SNIB__PATH_MAX || path[0] != '/' || memchr(path, 0, n))
         return false;
@@ -33840,7 +34123,7 @@ static bool snib__address_path(struct snib__address *out, const char *path, size
     return true;
 }
 
-static bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
+bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
 {
     if (!snib__memory_is_name(name, n))
         return false;
@@ -33850,7 +34133,7 @@ static bool snib__address_memory(struct snib__address *out, const char *name, si
     return true;
 }
 
-static int snib__address_order(const struct snib__address *one, const struct snib__address *other)
+int snib__address_order(const struct snib__address *one, const struct snib__address *other)
 {
     int order = strcmp(one->path, other->path);
     for (size_t i = 0; order == 0; i++) {
@@ -33861,12 +34144,12 @@ static int snib__address_order(const struct snib__address *one, const struct sni
     return order ? order : one->port - other->port;
 }
 
-static bool snib__address_equal(const struct snib__address *one, const struct snib__address *other)
+bool snib__address_equal(const struct snib__address *one, const struct snib__address *other)
 {
     return snib__address_order(one, other) == 0;
 }
 
-static const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT])
+const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT])
 {
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
@@ -33905,7 +34188,7 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
 }
 
 /* There is no room to spare behind the bytes: move them to the front, or get more memory. */
-static char *snib__buf_grow(struct snib__buf *buf, size_t n)
+char *snib__buf_grow(struct snib__buf *buf, size_t n)
 {
     if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
         return buf->data + buf->len;
@@ -33933,7 +34216,7 @@ static char *snib__buf_grow(struct snib__buf *buf, size_t n)
     return data + buf->len;
 }
 
-static int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
+int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
 {
     char *place = snib__buf_reserve(buf, n);
     if (!place)
@@ -33944,7 +34227,7 @@ static int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
     return 0;
 }
 
-static void snib__buf_consume(struct snib__buf *buf, size_t n)
+void snib__buf_consume(struct snib__buf *buf, size_t n)
 {
     if (buf->secret && n > 0)
         explicit_bzero(buf->data + buf->head, n);
@@ -33953,7 +34236,7 @@ static void snib__buf_consume(struct snib__buf *buf, size_t n)
         snib__buf_drop(buf);
 }
 
-static void snib__buf_drop(struct snib__buf *buf)
+void snib__buf_drop(struct snib__buf *buf)
 {
     if (buf->secret && buf->len > 0)
         explicit_bzero(buf->data, buf->len);
@@ -33961,7 +34244,7 @@ static void snib__buf_drop(struct snib__buf *buf)
     buf->secret = false;
 }
 
-static void snib__buf_free(struct snib__buf *buf)
+void snib__buf_free(struct snib__buf *buf)
 {
     if (buf->secret && buf->cap > 0)
         explicit_bzero(buf->data, buf->cap);
@@ -34258,7 +34541,7 @@ static const struct {
     {"unknown command", SNIB_ENOTSUP},
 };
 
-static int32_t snib__conn_classify(const char *text, uint32_t n)
+int32_t snib__conn_classify(const char *text, uint32_t n)
 {
     const size_t words = sizeof conn_errors / sizeof conn_errors[0];
     for (size_t i = 0; i < words; i++) {
@@ -34272,12 +34555,12 @@ static int32_t snib__conn_classify(const char *text, uint32_t n)
     return SNIB_ESERVER;
 }
 
-static bool snib__conn_is_stranger(const char *text)
+bool snib__conn_is_stranger(const char *text)
 {
     return strncmp(text, "NOAUTH", 6) == 0;
 }
 
-static int snib__conn_init(struct snib__conn *conn, bool pubsub)
+int snib__conn_init(struct snib__conn *conn, bool pubsub)
 {
     *conn = (struct snib__conn){.pubsub = pubsub};
     conn->resp = snib__resp_new();
@@ -34319,7 +34602,7 @@ static int conn_remember(struct snib__conn *conn, const struct snib__login *logi
     return 0;
 }
 
-static void snib__conn_free(struct snib__conn *conn)
+void snib__conn_free(struct snib__conn *conn)
 {
     conn_forget(conn);
     snib__resp_free(conn->resp);
@@ -34328,7 +34611,7 @@ static void snib__conn_free(struct snib__conn *conn)
     *conn = (struct snib__conn){0};
 }
 
-static int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
 {
     if (conn->ring_count == conn->ring_cap) {
         uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : SNIB__ROOM(64);
@@ -34347,7 +34630,7 @@ static int snib__conn_expect(struct snib__conn *conn, const struct snib__request
     return 0;
 }
 
-static bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
 {
     while (conn->ring_count > 0) {
         *out = conn->ring[conn->ring_head];
@@ -34359,12 +34642,12 @@ static bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out
     return false;
 }
 
-static snib__time snib__conn_oldest(const struct snib__conn *conn)
+snib__time snib__conn_oldest(const struct snib__conn *conn)
 {
     return conn->ring_count ? conn->ring[conn->ring_head].sent_at : SNIB__NEVER;
 }
 
-static void snib__conn_reset(struct snib__conn *conn)
+void snib__conn_reset(struct snib__conn *conn)
 {
     bool left = conn->state == SNIB__CONN_READY && !conn->pubsub && conn->ring_count > 0;
     if (left && conn->server_id != 0 && conn->run_id[0] != 0) {
@@ -34400,12 +34683,12 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
-static bool snib__conn_loaded(const struct snib__conn *conn, int script)
+bool snib__conn_loaded(const struct snib__conn *conn, int script)
 {
     return conn->loaded[script / 8] & 1u << script % 8;
 }
 
-static int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
     const struct snib__script_text *text = snib__script_of(script, conn->publish);
     struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
@@ -34421,7 +34704,7 @@ static int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
     return 0;
 }
 
-static int snib__conn_asking(struct snib__conn *conn, snib__time now)
+int snib__conn_asking(struct snib__conn *conn, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     if (CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING") == 0)
@@ -34430,7 +34713,7 @@ static int snib__conn_asking(struct snib__conn *conn, snib__time now)
     return -1;
 }
 
-static int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
 {
     if (!conn->no_load)
         return snib__conn_load(conn, script, now);
@@ -34438,7 +34721,7 @@ static int snib__conn_unknown(struct snib__conn *conn, int script, snib__time no
     return 0;
 }
 
-static bool snib__conn_spells(struct snib__conn *conn, int script)
+bool snib__conn_spells(struct snib__conn *conn, int script)
 {
     bool spells = conn->spelled[script / 8] & 1u << script % 8;
     conn->spelled[script / 8] &= (uint8_t) ~(1u << script % 8);
@@ -34455,7 +34738,7 @@ static int conn_login(struct snib__conn *conn, int kind, const struct snib__logi
                            : CONN_SAY(conn, kind, now, "AUTH", login->password);
 }
 
-static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     if (!login->password || conn_remember(conn, login) < 0)
@@ -34469,7 +34752,7 @@ static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login 
     return 0;
 }
 
-static int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = conn_remember(conn, login);
     if (snib__resp_spoilt(conn->resp))
@@ -34561,7 +34844,7 @@ static size_t conn_border(const char *password, size_t n)
 
 /* Mask the password in error lines.  If two reads split it, the first part is masked at once, the rest with the
  * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
-static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
     const char *password = conn->password ? conn->password : "";
     const size_t len = strlen(password);
@@ -34623,7 +34906,7 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
                                                    : SNIB__MODE_UNKNOWN;
 }
 
-static int32_t snib__conn_replicas(const char *info)
+int32_t snib__conn_replicas(const char *info)
 {
     char value[48];
     int32_t in_step = 0;
@@ -34719,7 +35002,7 @@ static int conn_unasked(struct snib__conn *conn, const struct snib__value *reply
     return conn_refused(conn, said < 0 ? said : code, reply);
 }
 
-static int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n)
 {
     for (;;) {
@@ -34761,7 +35044,7 @@ static int snib__conn_next(struct snib__conn *conn, struct snib__request *reques
 #include <stdio.h>
 #include <string.h>
 
-static int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
     if (!err)
         return code;
@@ -34781,44 +35064,44 @@ static int snib__fail(snib_error *err, int32_t code, int os_error, const char *f
     return code;
 }
 
-static int snib__fail_null(snib_error *err, const char *argument)
+int snib__fail_null(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
 }
 
-static int snib__fail_wait(snib_error *err, const char *argument)
+int snib__fail_wait(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
                       "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
 }
 
-static int snib__fail_size(snib_error *err)
+int snib__fail_size(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
         "out is NULL or has no size; assign sizeof *out to out->size before the call");
 }
 
-static int snib__fail_queue(snib_error *err)
+int snib__fail_queue(snib_error *err)
 {
     return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
 }
 
-static int snib__fail_silent(snib_error *err)
+int snib__fail_silent(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
         "neither a queue nor out_op was given, so the result would be lost; pass one");
 }
 
-static int snib__fail_system(snib_error *err, const char *doing, int os_error)
+int snib__fail_system(snib_error *err, const char *doing, int os_error)
 {
     return snib__fail(err, SNIB_ESYSTEM, os_error,
                       "cannot %s: %s; check the limits of this process and of the system", doing,
                       strerror(os_error));
 }
 
-static const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
     assert(cap >= 16);
@@ -34975,7 +35258,7 @@ static redisReplyObjectFunctions resp_functions = {
     .freeObject = resp_free_object,
 };
 
-static struct snib__resp *snib__resp_new(void)
+struct snib__resp *snib__resp_new(void)
 {
     struct snib__resp *resp = calloc(1, sizeof *resp);
     if (!resp)
@@ -34990,7 +35273,7 @@ static struct snib__resp *snib__resp_new(void)
     return resp;
 }
 
-static void snib__resp_free(struct snib__resp *resp)
+void snib__resp_free(struct snib__resp *resp)
 {
     if (!resp)
         return;
@@ -35029,7 +35312,7 @@ static bool resp_idle(const struct snib__resp *resp)
            resp->cap > 0;
 }
 
-static int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
+int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
 {
     if (resp_idle(resp) && resp_simple(bytes, n, &resp->simple)) {
         resp->quick = true;
@@ -35039,7 +35322,7 @@ static int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
     return redisReaderFeed(resp->reader, bytes, n) == REDIS_OK ? 0 : -1;
 }
 
-static const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken)
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken)
 {
     void *object = NULL;
     *out_broken = 0;
@@ -35069,29 +35352,29 @@ static const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32
     return resp->values;
 }
 
-static void snib__resp_spoil(struct snib__resp *resp)
+void snib__resp_spoil(struct snib__resp *resp)
 {
     resp->quick = false;
     resp->reader->err = REDIS_ERR_OOM;
 }
 
-static bool snib__resp_spoilt(const struct snib__resp *resp)
+bool snib__resp_spoilt(const struct snib__resp *resp)
 {
     return resp->reader->err != 0;
 }
 
 /* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */
-static int32_t snib__resp_failure(const struct snib__resp *resp)
+int32_t snib__resp_failure(const struct snib__resp *resp)
 {
     return resp->reader->err == REDIS_ERR_OOM && !resp->excess ? SNIB_ENOMEM : SNIB_EPROTOCOL;
 }
 
-static const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)
+const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)
 {
     return resp->text.data + value->integer;
 }
 
-static size_t snib__decimal(char *out, int64_t number)
+size_t snib__decimal(char *out, int64_t number)
 {
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
     size_t n = 1;
@@ -35118,7 +35401,7 @@ static size_t resp_header(char *out, char mark, uint64_t number)
     return n;
 }
 
-static int snib__resp_begin(struct snib__buf *out, uint32_t argc)
+int snib__resp_begin(struct snib__buf *out, uint32_t argc)
 {
     char *place = snib__buf_reserve(out, 24);
     if (!place)
@@ -35127,7 +35410,7 @@ static int snib__resp_begin(struct snib__buf *out, uint32_t argc)
     return 0;
 }
 
-static int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
+int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
 {
     char *place = snib__buf_reserve(out, n + 26);
     if (!place)
@@ -35142,13 +35425,13 @@ static int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     return 0;
 }
 
-static char *snib__resp_place(struct snib__buf *out, size_t cap)
+char *snib__resp_place(struct snib__buf *out, size_t cap)
 {
     char *place = snib__buf_reserve(out, 5 + cap + 2);
     return place ? place + 5 : NULL;
 }
 
-static void snib__resp_placed(struct snib__buf *out, size_t n)
+void snib__resp_placed(struct snib__buf *out, size_t n)
 {
     char *place = out->data + out->len;
     memcpy(place, "$00\r\n", 5);
@@ -35158,7 +35441,7 @@ static void snib__resp_placed(struct snib__buf *out, size_t n)
     out->len += 5 + n + 2;
 }
 
-static int snib__resp_arg_int(struct snib__buf *out, int64_t number)
+int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 {
     char digits[20];
     return snib__resp_arg(out, digits, snib__decimal(digits, number));
@@ -35173,7 +35456,7 @@ static int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 
 #define SCRIPT_HASHED 60 /* bytes of "$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n" */
 
-static int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc)
+int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc)
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
@@ -35188,7 +35471,7 @@ static int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, 
     return keys == 1 ? 0 : snib__resp_arg_int(out, keys);
 }
 
-static int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
 {
     const struct snib__script_text *text = snib__script_of(script, publish);
     char head[48];
@@ -35208,7 +35491,7 @@ static int snib__script_spell(struct snib__buf *out, size_t at, int script, int 
     return 0;
 }
 
-static const struct snib__script_text *snib__script_of(int script, int publish)
+const struct snib__script_text *snib__script_of(int script, int publish)
 {
     const struct snib__script_text *text = publish == SNIB__SHARDED ? &snib__script_sharded[script]
                                            : publish == SNIB__BOTH  ? &snib__script_both[script]
@@ -35216,7 +35499,7 @@ static const struct snib__script_text *snib__script_of(int script, int publish)
     return text->text ? text : &snib__script_texts[script];
 }
 
-static void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
 {
     char *command = out->data + out->head + at;
     char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* after the number of arguments */
@@ -35244,7 +35527,7 @@ static uint16_t slot_crc16(const char *bytes, size_t n)
     return crc;
 }
 
-static uint16_t snib__slot(const char *key, size_t n)
+uint16_t snib__slot(const char *key, size_t n)
 {
     const char *open = memchr(key, '{', n);
     const char *close = open ? memchr(open, '}', n - (size_t)(open - key)) : NULL;
@@ -35261,7 +35544,7 @@ static uint16_t snib__slot(const char *key, size_t n)
 
 #include <string.h>
 
-static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
+size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *p = (const unsigned char *)s;
@@ -35282,12 +35565,12 @@ static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
     return len;
 }
 
-static int snib__is_control(uint32_t c)
+int snib__is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
-static size_t snib__text_clean(char *text, size_t n, bool is_cut)
+size_t snib__text_clean(char *text, size_t n, bool is_cut)
 {
     for (size_t i = 0; i < n;) {
         uint32_t c = 0;
@@ -35305,7 +35588,7 @@ static size_t snib__text_clean(char *text, size_t n, bool is_cut)
     return n;
 }
 
-static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
 {
     size_t kept = n < cap ? n : cap - 1;
     memcpy(out, bytes, kept);
@@ -35351,7 +35634,7 @@ static size_t words_secret(const char *text, size_t at, size_t n, const char *se
     return alone || same >= WORDS_SECRET_LONG ? same : 0;
 }
 
-static void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
+void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
 {
     size_t used = 0;
     n = words_before(text, n);

@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- Everything that the server knows about one name, for any kind of lock.
 -- KEYS[1] name   KEYS[2] the fair lock's queue, redisson_lock_queue   KEYS[3] its places' ends,
 -- redisson_lock_timeout   KEYS[4] counter of tokens, redisson_lock_token   KEYS[5] taken permits,
@@ -28,12 +29,11 @@ local function plain(owner)
     return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))
 end
 
+-- A whole number of 64 bits as it is.
 local function number(text)
-    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'
-end
-
-local function whole(number)
-    return string.format('%.0f', number)
+    local digits = string.match(text, '^%-?(%d+)$')
+    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))
+    return fits and text or '0'
 end
 
 local function remaining(key)
@@ -109,11 +109,11 @@ elseif what == 'hash' then
     hash()
 elseif what == 'string' then
     local text = redis.call('getrange', KEYS[1], 0, 127)
-    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then
-        permits(tonumber(text), time)
-    elseif string.find(text, '^%-?%d+$') then
+    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then
+        permits(counter(text), time)
+    elseif counter(text) then
         kind = 'counter'
-        fact('count', number(text))
+        fact('count', text)
     elseif redis.call('pttl', KEYS[1]) >= 0 then
         kind = 'plain'
         entry('holder', plain(text), remaining(KEYS[1]), 1)

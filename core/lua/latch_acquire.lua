@@ -1,8 +1,8 @@
+-- with _counter.lua
 -- Whether a latch is open.
 -- KEYS[1] latch
 -- Reply: nil open; -1 shut.
-local text = redis.call('get', KEYS[1]) or '0'
-local value = string.find(text, '^%-?%d+$') and tonumber(text)
+local value = counter(redis.call('get', KEYS[1]))
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a latch')
 end

@@ -1,10 +1,11 @@
+-- with _counter.lua
 -- Get or change the count of a latch, which exists only while it is shut.
 -- KEYS[1] latch   ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
 -- Reply: get: the count; init: 1 done, 0 it was set before; down: the remaining count.
 -- Messages: 1 shut, 0 open.
 local get, init = '1', '2'
 local text = redis.call('get', KEYS[1])
-local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
+local value = counter(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a latch')
 end

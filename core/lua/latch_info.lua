@@ -1,8 +1,8 @@
+-- with _counter.lua
 -- The count of a latch.
 -- KEYS[1] latch   ARGV[1] channel
 -- Reply: -2 open, -1 shut; no owner; the count; subscribed processes (-1 unknown); no token.
-local text = redis.call('get', KEYS[1]) or '0'
-local value = string.find(text, '^%-?%d+$') and tonumber(text)
+local value = counter(redis.call('get', KEYS[1]))
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a latch')
 end

@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- One step of a search for locks.
 -- ARGV[1] cursor   ARGV[2] pattern   ARGV[3] how many keys to examine
 -- Reply: the next cursor, then the names.  A lock is a hash with a field that is an owner, a string that is
@@ -29,7 +30,7 @@ local function lock(key)
         return false
     end
     local text = redis.call('getrange', key, 0, 63)
-    if string.find(text, '^%-?%d+$') then
+    if counter(text) then
         return taken(key)
     end
     return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil

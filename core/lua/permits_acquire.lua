@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- Take permits, each with an id and a lease: a number of free ones, and a sorted set of the taken ids by
 -- the end of their lease, in ms of the server's clock.
 -- KEYS[1] free permits   KEYS[2] taken ones
@@ -8,7 +9,7 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local text = redis.call('get', KEYS[1])
-local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
+local value = counter(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end
@@ -26,7 +27,7 @@ until #over < 1000
 
 local function done(reply)
     if more and value > 0 then
-        redis.pcall('publish', ARGV[2], value)
+        redis.pcall('publish', ARGV[2], whole(value))
     end
     return reply
 end

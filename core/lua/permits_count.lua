@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- Get or change the number of permits with a lease each; see permits_acquire for the keys.
 -- KEYS[1] free permits   KEYS[2] taken ones
 -- ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
@@ -9,7 +10,7 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local text = redis.call('get', KEYS[1])
-local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
+local value = counter(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end
@@ -27,7 +28,7 @@ until #over < 1000
 
 local function done(reply)
     if more and value > 0 then
-        redis.pcall('publish', ARGV[3], value)
+        redis.pcall('publish', ARGV[3], whole(value))
     end
     return reply
 end
@@ -43,6 +44,6 @@ local change = what == set and n - all or n
 if value + change > 2147483647 or value + change < -2147483648 then
     return redis.error_reply('ERR the number of permits would leave the range of 32 bits')
 end
-value = redis.call('incrby', KEYS[1], change)
+value = redis.call('incrby', KEYS[1], whole(change))
 more = more or change > 0
 return done(what == init and 1 or value)

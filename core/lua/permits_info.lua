@@ -1,11 +1,11 @@
+-- with _counter.lua
 -- How many permits are free and when the next lease ends; see permits_acquire for the keys.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel
 -- Reply: ms until the next lease ends (-2 none is taken, -1 none ends); no owner; free permits, including
 -- expired ones; subscribed processes (-1 unknown); no token.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local text = redis.call('get', KEYS[1]) or '0'
-local value = string.find(text, '^%-?%d+$') and tonumber(text)
+local value = counter(redis.call('get', KEYS[1]))
 if not value then
     return redis.error_reply('WRONGTYPE the string is no number of permits')
 end

@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- Release permits and wake as many waiters.
 -- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
 -- Reply: 0 none of them was there; -2 one of them was no longer held, the others are free; otherwise 1 + number of
@@ -13,7 +14,7 @@ local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))
 local receivers = 0
 if back > 0 then
     local value = redis.call('incrby', KEYS[1], back)
-    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0
+    receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0
 end
 if not held then
     return back > 0 and -2 or 0

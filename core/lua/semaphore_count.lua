@@ -1,3 +1,4 @@
+-- with _counter.lua
 -- Get or change the number of a semaphore.
 -- KEYS[1] semaphore   ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
 -- Reply: get, add, release: the number now; init: 1 done, 0 it was set before; drain: how many there were.
@@ -5,7 +6,7 @@
 local get, init, add, release, drain = '1', '2', '3', '6', '7'
 local what, n = ARGV[1], tonumber(ARGV[2])
 local text = redis.call('get', KEYS[1])
-local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)
+local value = counter(text)
 if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end
@@ -14,7 +15,7 @@ if what == get then
 end
 if what == drain then
     if value > 0 then
-        redis.call('decrby', KEYS[1], value)
+        redis.call('decrby', KEYS[1], text)
     end
     return math.max(value, 0)
 end
@@ -30,6 +31,6 @@ if what == release then
 end
 value = redis.call('incrby', KEYS[1], ARGV[2])
 if n > 0 and value > 0 then
-    redis.pcall('publish', ARGV[3], value)
+    redis.pcall('publish', ARGV[3], whole(value))
 end
 return what == init and 1 or value

@@ -63,6 +63,7 @@ class Scripts:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.before = ""  # Lua ahead of each script
         self.redis: Any = self.connect()
         self.listener: Any = self.redis.pubsub()
         self.listener.psubscribe("*")
@@ -88,7 +89,7 @@ class Scripts:
         keys = [keys] if isinstance(keys, str) else keys
         try:
             values = [arg.encode("latin-1") if isinstance(arg, str) else arg for arg in args]
-            return (by or self.redis).eval(text(name), len(keys), *keys, *values)
+            return (by or self.redis).eval(self.before + text(name), len(keys), *keys, *values)
         except redis.ResponseError as error:
             return error
 

@@ -71,8 +71,13 @@ def test_semaphore_refuses(run: Scripts) -> None:
     assert run("semaphore_force") == 0
 
 
-# Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data.
-NO_COUNT = ("text", "", "0.75", "nan", "inf", "0x10", "1e3", " 7", "7\n")
+# Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data; and with the last
+# ones Lua cannot count.
+NO_COUNT = (
+    *("text", "", "0.75", "nan", "-nan", "inf", "-inf", "0x10", "1e3", " 7", "7\n", "7\0", "+7", "007"),
+    *("9007199254740992", "9007199254740993", "-9007199254740992"),
+    *("9223372036854775807", "-9223372036854775808", "18446744073709551616", "9" * 400),
+)
 
 
 @pytest.mark.parametrize("data", NO_COUNT)
@@ -92,6 +97,50 @@ def test_counters_refuse_other_data(run: Scripts, data: str) -> None:
         refused(run(script, "k", *args), "WRONGTYPE")
     assert run.state() == {"k": data}
     assert run.heard() == []
+
+
+# Redis 7.2.0 to 7.2.4 give a script's numbers to commands in their shortest form.
+SHORTEN = """
+local server = redis
+local function short(what, ...)
+    local args = { ... }
+    for i, arg in ipairs(args) do
+        if type(arg) == 'number' and arg ~= 0 and arg % 100000000 == 0 then
+            args[i] = string.format('%.1e', arg)
+        end
+    end
+    return server[what](unpack(args))
+end
+local redis = {
+    call = function(...) return short('call', ...) end,
+    pcall = function(...) return short('pcall', ...) end,
+    error_reply = server.error_reply,
+}
+"""
+
+
+def test_counts_that_lua_could_shorten(run: Scripts) -> None:
+    run.before = SHORTEN
+    many = 1_200_000_000
+    assert sem(run, INIT, many) == 1
+    assert sem(run, RELEASE, 1) == many + 1
+    assert run("semaphore_acquire", "k", 2) is None
+    assert run("semaphore_release", "k", 1, SC) == TOLD
+    assert sem(run, DRAIN) == many
+    assert run.heard() == [(SC, str(many)), (SC, str(many + 1)), (SC, str(many))]
+    run.redis.delete("k")
+    assert permits(run, INIT, 5) == 1
+    assert take(run, 1, 2) is None
+    assert permits(run, SET, many + 5) == many + 3
+    assert permits(run, ADD, -4) == many - 1
+    assert give(run, 1) == TOLD
+    assert take(run, 3) is None
+    expire(run, 2)
+    assert permits(run, GET) == many
+    expire(run, 3)
+    assert take(run, 4) is None
+    assert run.heard() == [(SC, text) for text in ("5", str(many + 3), *[str(many)] * 3)]
+    assert permits(run, SET, 5) == 4
 
 
 def test_latch(run: Scripts) -> None:

@@ -86,6 +86,27 @@ def test_describe_permits(run: Scripts) -> None:
     ]
 
 
+def test_describe_numbers_of_many_digits(run: Scripts) -> None:
+    run("fenced_acquire", ["k", TOKEN], A, 30000)
+    for token in ("1000000000000000001", "9223372036854775807", "-9223372036854775807"):
+        run.redis.set(TOKEN, token)
+        assert describe(run)[2] == f"token {token}"
+    for token in ("9223372036854775808", "99999999999999999999", "1e3", "-", ""):
+        run.redis.set(TOKEN, token)
+        assert describe(run)[2] == "token 0"
+    run.redis.delete("k", TOKEN)
+    run.redis.set("k", "9007199254740991")
+    assert describe(run)[:2] == ["kind counter", "count 9007199254740991"]
+    permits(run, INIT, 1)
+    run.redis.zadd(TAKEN, {raw(1): "inf"})
+    assert describe(run)[2:4] == ["available 9007199254740991", "total 9007199254740992"]
+    # Beyond 2^53 it is no counter, but perhaps another library's holder of a plain lock.
+    run.redis.set("k", "9007199254740992")
+    assert describe(run)[0] == "kind other"
+    run.redis.set("k", "9007199254740992", px=30000)
+    assert describe(run)[:2] == ["kind plain", "holder 9007199254740992 T 1"]
+
+
 def test_describe_fair(run: Scripts) -> None:
     seconds, _ = run.redis.time()
     run.redis.rpush(QUEUE, B, C)
