@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "651e9c5e8f663f9a"
+#define SNIB_BUILD_ID "159bd3d3437c939e"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16424,6 +16424,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16445,7 +16455,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16590,7 +16604,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9769, "641d8f17e1820614a6d6264b370c50a87e957567"},
+     10217, "61c010bb9259d1fa251dc56a982a3285cacd8ef6"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16706,6 +16720,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16727,7 +16751,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16754,7 +16782,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5633, "61c7d5044f90176ec49ad942c780bf936f7cddae"},
+     6081, "776b4b4c7f4f49c2ac6420e7954cfbdee4155b96"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -16881,6 +16909,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16902,7 +16940,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16932,7 +16974,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5826, "faee17fc6fa7fdd683352e0a43a2d689d5b67807"},
+     6274, "98e7c0d3de78250f73e84c44b22ed77e2b8df634"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18488,6 +18530,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18509,7 +18561,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18654,7 +18710,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9776, "3a5fc84deba5491d77cb712e4d4bcf6a106fae9b"},
+     10225, "6e77a9147668fafeac6fdffba35526fcbb82312c"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18770,6 +18826,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18791,7 +18857,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18818,7 +18888,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5640, "da487ad2d592c082f177bc8d492d75eee602ba88"},
+     6089, "d90f23666db9080170639b5631bc57ef60177862"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -18935,6 +19005,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18956,7 +19036,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18986,7 +19070,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5833, "42ab6f823aade282fb4c60fa2c50e215002cdee5"},
+     6282, "630f7d7c96dbf69bc80762217cfe8dce107f7d09"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -19924,6 +20008,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -19945,7 +20039,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20090,7 +20188,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10083, "efa60006c20948b1862dbed314c208dd7355b658"},
+     10517, "1b0bce310ccffd6a87b0ba8450424ac8e8535eaa"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20214,6 +20312,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20235,7 +20343,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20262,7 +20374,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5947, "91f1022e4e24ceb489a36aa5b6d2b6d30d1a97ad"},
+     6381, "f6400cfceaa4b88f07527cf590618256aaf5b24f"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -20387,6 +20499,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20408,7 +20530,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20438,7 +20564,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6140, "7b0e280d78a5f320aa6798124b9b85ea0a85dfbf"},
+     6574, "99407e4ae4a7dfc9b1664b2817ad1320cbc803bc"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

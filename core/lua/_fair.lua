@@ -152,6 +152,20 @@ local function tell(channel, text)
     return heard
 end
 
+-- The client that was granted the lock may be on a machine that has vanished, with a connection that is still open.  Other
+-- Snib clients that wait find out, because they ask every second.  A Redisson waiter behind its waiters would sleep until
+-- the lease that it saw has ended, perhaps for hours: told now, it sees the first lease, and asks again at its end.
+local function warn(channel, granted)
+    local at, member = 0, redis.call('lindex', KEYS[2], 0)
+    while member and client(member) == granted and at < 4 do
+        at = at + 1
+        member = redis.call('lindex', KEYS[2], at)
+    end
+    if member and not ours(member) then
+        redis.pcall('publish', channel .. ':' .. member, '0')
+    end
+end
+
 -- The lock is free: grant it to the first Snib waiter that can be notified.  A Redisson waiter is only notified
 -- and takes the lock itself.  A winner of the client `mine` is returned, not notified: number, token.
 -- The message is "<number>:<token>:<first lease>:<now>".
@@ -177,7 +191,11 @@ local function grant(channel, mine)
         end
         if type(heard) == 'number' and heard > 0 then
             leave(waiter)
-            return client(waiter) == mine and number, token
+            if client(waiter) == mine then
+                return number, token
+            end
+            warn(channel, client(waiter))
+            return
         end
         -- Its process is not subscribed: it is dead or will ask again.  It keeps its place until then.
         redis.call('hdel', KEYS[1], waiter)

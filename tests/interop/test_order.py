@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
 import time
 from typing import Any
@@ -170,6 +171,27 @@ def test_fair_place_of_a_dead_process_of_ours(
     hold.release()
     waiter.get(60)
     theirs("unlock")
+
+
+def test_fair_place_of_a_vanished_process_of_ours(
+    java: JavaClient, server: SharedServer, client: snib.Client, name: str
+) -> None:
+    """It is granted the lock, because its connection is still open.  A Redisson waiter behind it would sleep until the
+    lease that it saw has ended, if it were not notified of the grant."""
+    hold = client.fair_lock(name, lease=600.0).hold()
+    vanishing = Program(WAIT_IN_LINE, server.url, name)
+    try:
+        assert vanishing.hear() == "here"
+        eventually(lambda: len(queue(server, name)) == 1)
+        theirs = java.object("fair", name)
+        waiter = java_joins(server, name, theirs)
+        vanishing.process.send_signal(signal.SIGSTOP)
+        hold.release()
+        waiter.get(60)
+        theirs("unlock")
+    finally:
+        vanishing.process.kill()
+        vanishing.process.communicate()
 
 
 # ---- Read and write ------------------------------------------------------------------------------

@@ -23,9 +23,10 @@ def release(run: Scripts, owner: str) -> Any:
     return run("fair_release", KEYS, owner, MUTEX)[:4]
 
 
-def granted(run: Scripts, owner: str, token: int) -> None:
-    """Check the only message: number, token, first lease and time."""
-    ((channel, text),) = run.heard()
+def granted(run: Scripts, owner: str, token: int, *warned: str) -> None:
+    """Check the only messages: number, token, first lease and time; and to a Redisson waiter right behind."""
+    (channel, text), *others = run.heard()
+    assert others == [(f"{MUTEX}:{other}", "0") for other in warned]
     assert channel == f"{MUTEX}:{owner[:36]}"
     assert text.split(":")[:3] == [owner[37:], str(token), str(FIRST)]
 
@@ -229,7 +230,7 @@ def test_a_stranger_behind_a_head_of_ours(run: Scripts, how: str, chain: bool) -
         assert acquire(run, B) == "0"
     else:
         assert release(run, A)[0] == 1
-        granted(run, B, 0)
+        granted(run, B, 0, JAVA)
         assert 1000 <= patience(run, JAVA) <= 4020, "the first lease"
         assert acquire(run, B) == "0", "it confirms"
     near(patience(run, JAVA), 30000 + 1100)
@@ -369,6 +370,28 @@ def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
     assert run.heard() == []
     assert "k" not in run.state()
     assert acquire(run, B) == "0"
+
+
+def test_a_stranger_behind_the_granted_is_told(run: Scripts) -> None:
+    """The granted client may never confirm, and its first lease is all that the stranger need wait for."""
+    acquire(run, A)
+    acquire(run, B)
+    for number in range(4):
+        acquire(run, f"{B[:36]}:{10 + number}")
+    stranger_waits(run, 60000)
+    assert release(run, A)[:2] == [1, 0]
+    granted(run, B, 0, JAVA)
+    run.near("k", FIRST)
+    # Behind others of the same client, but not behind clients that ask by themselves, and not if that client gives it.
+    assert release(run, f"{B[:36]}:10")[0] == 2
+    assert release(run, B)[1] == 11
+    assert run.heard() == []
+    run.redis.flushall()
+    for owner in (A, B, C):
+        acquire(run, owner)
+    stranger_waits(run, 60000)
+    assert release(run, A)[:2] == [1, 0]
+    granted(run, B, 0)
 
 
 def test_a_stranger_behind_the_dead_is_told(run: Scripts) -> None:

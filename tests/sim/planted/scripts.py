@@ -246,6 +246,20 @@ MUTANTS = [
         "traces/test_fair.py a_stranger_behind_the_dead",
     ),
     Mutant(
+        "a Redisson waiter behind a granted waiter of Snib is not told",
+        "lua/_fair.lua",
+        "            warn(channel, client(waiter))\n",
+        "",
+        "traces/test_fair.py a_stranger_behind_the_granted",
+    ),
+    Mutant(
+        "a Redisson waiter behind a granted client with several waiters is not told",
+        "lua/_fair.lua",
+        "client(member) == granted and at < 4",
+        "false",
+        "traces/test_fair.py a_stranger_behind_the_granted",
+    ),
+    Mutant(
         "the dead are waited for",
         "lua/_fair.lua",
         "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500,",
