@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "159bd3d3437c939e"
+#define SNIB_BUILD_ID "8ec099d10e1818da"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16542,6 +16542,9 @@ static const struct snib__script_text {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -16604,7 +16607,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10217, "61c010bb9259d1fa251dc56a982a3285cacd8ef6"},
+     10273, "e7c98b48c0b647495b4439fc090fb89387b07343"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18648,6 +18651,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -18710,7 +18716,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10225, "6e77a9147668fafeac6fdffba35526fcbb82312c"},
+     10281, "b86052e63f472b6502dadab4aa39d6ba90757fbc"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -20126,6 +20132,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -20188,7 +20197,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10517, "1b0bce310ccffd6a87b0ba8450424ac8e8535eaa"},
+     10573, "98fd688b74dc36aeeea04fdbfb6eb8d094bb835b"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"

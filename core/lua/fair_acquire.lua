@@ -84,6 +84,10 @@ if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     return refused or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
+if queued then
+    -- This write changes nothing and is never refused; after it, a server out of memory accepts what keeps the place.
+    redis.pcall('hdel', KEYS[4], '')
+end
 -- Lower numbers of the client are stale places: a replica that became the master has brought them back.
 for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do
     if client(member) == client(owner) then

@@ -257,6 +257,32 @@ def test_a_long_queue_costs_nobody_more(run: Scripts) -> None:
     assert "lrange" not in cost, "one call, but a look at all"
 
 
+def test_out_of_memory(run: Scripts) -> None:
+    """Nobody new comes in, but who waits keeps the place, and is granted the lock."""
+    acquire(run, A)
+    stranger_waits(run, 60000)
+    for owner in (B, D):
+        acquire(run, owner)
+    run.redis.hset(BEATS, mapping={B[:36]: 1000, "push": int(now(run)) - 1000})
+    before = run.state()
+    run.full()
+    refused(acquire(run, C), "maxmemory")
+    assert run.state() == before
+    acquire(run, B)
+    assert now(run) - int(run.redis.hget(BEATS, B[:36])) < 3000
+    assert run.redis.zscore(PLACES, D) - before[PLACES][D] >= 1000, "pushed"
+    run.redis.lrem(QUEUE, 0, JAVA)
+    run.redis.zrem(PLACES, JAVA)
+    assert release(run, A)[0] == 1
+    granted(run, B, 0)
+    assert run("fair_renew", ["k", QUEUE, PLACES], 40000, B) == []
+    run.redis.delete("k")
+    assert acquire(run, D) == "0"
+    assert release(run, D)[0] == 1
+    refused(acquire(run, C), "maxmemory")
+    assert run.state() == {}
+
+
 def test_a_head_without_a_place(run: Scripts) -> None:
     """Such a head would block Redisson for ever."""
     run.redis.rpush(QUEUE, JAVA, C)

@@ -246,6 +246,13 @@ MUTANTS = [
         "traces/test_fair.py a_stranger_behind_the_dead",
     ),
     Mutant(
+        "a fair waiter cannot keep its place when the server is out of memory",
+        "lua/fair_acquire.lua",
+        "    redis.pcall('hdel', KEYS[4], '')\n",
+        "",
+        "traces/test_fair.py out_of_memory",
+    ),
+    Mutant(
         "a Redisson waiter behind a granted waiter of Snib is not told",
         "lua/_fair.lua",
         "            warn(channel, client(waiter))\n",
