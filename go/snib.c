@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8ec099d10e1818da"
+#define SNIB_BUILD_ID "6438fc0eace03f53"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -34654,6 +34654,7 @@ static const struct {
     {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"Key should be of string type", SNIB_EWRONGTYPE}, /* DELEX */
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},

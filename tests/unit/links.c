@@ -379,6 +379,29 @@ static void refused_command_is_not_asked_again(void **state)
     snib__engine_free(engine);
 }
 
+/* Another program has written other data under the name: nothing of the hold is left, and nothing is sent again. */
+static void pair_finds_other_data(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {
+        "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+        "-ERR Key should be of string type if conditions are specified\r\n"};
+    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = held(engine, SNIB_PLAIN, "p", "$-1\r\n");
+        conn_of(engine)->delifeq = i == 0;
+        conn_of(engine)->delex = i == 1;
+        struct snib__op *op = release(engine, hold);
+        assert_int_equal(oldest_script(engine), SNIB__TWO_COMMANDS);
+        answer(engine, replies[i]);
+        answer(engine, ":0\r\n");
+        ended(engine, op, SNIB_EWRONGTYPE);
+        pass(engine, now + 5000 * SNIB__MS); /* longer than a refused release waits */
+        assert_int_equal(on_the_way(engine), 0);
+        snib__engine_free(engine);
+    }
+}
+
 /* The message that follows the release in a command of its own may be refused, which is told once. */
 static void refused_message_is_told(void **state)
 {
@@ -901,6 +924,7 @@ int main(void)
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
+        cmocka_unit_test(pair_finds_other_data),
         cmocka_unit_test(refused_message_is_told),
         cmocka_unit_test(pair_says_who_listens),
         cmocka_unit_test(listener_asks_seldom),

@@ -25,6 +25,13 @@ MUTANTS = [
         "unit_conn",
     ),
     Mutant(
+        "DELEX on other data ends no release",
+        "net/conn.c",
+        '{"Key should be of string type", SNIB_EWRONGTYPE}, /* DELEX */',
+        "",
+        "unit_links",
+    ),
+    Mutant(
         "a reply on the pub/sub link that answers nothing is passed over",
         "engine/chan.c",
         "reply[0].type != SNIB__RESP_ERROR && !pong) link->soiled = true;",
