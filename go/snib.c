@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6438fc0eace03f53"
+#define SNIB_BUILD_ID "9f073e3591bf5668"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -749,8 +749,8 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  *          others: 0.
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range, or the number would be; SNIB_ENOTSUP if the kind
+ *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -18091,13 +18091,13 @@ static const struct snib__script_text {
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     768, "58392d193d68d28ec1711fcb204932794f128ab1"},
+     779, "6921d215f3308506b3e818bd1d6f1cf8fa47dea5"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -19653,13 +19653,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     769, "d6126f589fae269fceb5124de6d3165e687c451a"},
+     780, "82c5d1a9436ecb072d04bd8820922974f86e63f4"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -21326,13 +21326,13 @@ static const struct snib__script_text snib__script_both[] = {
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1091, "4fe206288710d5311622572f069485123914d0a9"},
+     1102, "ac7846450c697ec01dc7a7f645d3f6908291a369"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -29110,8 +29110,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
-            /* it may have been carried out, and must not be carried out twice */
+        if ((gate->kind->traits & SNIB__UNOWNED) &&
+            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
+            /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
@@ -34654,7 +34655,8 @@ static const struct {
     {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
-    {"Key should be of string type", SNIB_EWRONGTYPE}, /* DELEX */
+    {"Key should be of string type", SNIB_EWRONGTYPE},    /* DELEX */
+    {"the number of permits would leave", SNIB_EPERMITS}, /* semaphore_*.lua, permits_count.lua */
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},

@@ -602,8 +602,8 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  *          others: 0.
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range, or the number would be; SNIB_ENOTSUP if the kind
+ *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);

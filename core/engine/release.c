@@ -286,8 +286,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
-            /* it may have been carried out, and must not be carried out twice */
+        if ((gate->kind->traits & SNIB__UNOWNED) &&
+            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
+            /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);

@@ -7,7 +7,7 @@ if not value then
     return redis.error_reply('WRONGTYPE the string is not a semaphore')
 end
 if value + tonumber(ARGV[1]) > 2147483647 then
-    return redis.error_reply('ERR the number of permits would pass 2147483647')
+    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')
 end
 -- This write changes nothing and is never refused; after it, a server out of memory accepts INCRBY too.
 redis.pcall('hdel', KEYS[1], '')

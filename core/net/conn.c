@@ -30,7 +30,8 @@ static const struct {
     {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
-    {"Key should be of string type", SNIB_EWRONGTYPE}, /* DELEX */
+    {"Key should be of string type", SNIB_EWRONGTYPE},    /* DELEX */
+    {"the number of permits would leave", SNIB_EPERMITS}, /* semaphore_*.lua, permits_count.lua */
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},

@@ -50,11 +50,12 @@ static void semaphore_release_is_sent_once(void **state)
     (void)state;
     static const struct {
         const char *error;
-        bool again; /* it was certainly not executed */
+        bool again; /* it was certainly not executed, but could be */
         int32_t code;
     } answers[] = {
         {"-ERR upstream failure\r\n", false, SNIB_ESERVER},
         {"-BACKEND timed out\r\n", false, SNIB_ESERVER},
+        {"-ERR the number of permits would leave the range of 32 bits\r\n", false, SNIB_EPERMITS},
         {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", true, SNIB_EOOM},
         {"-MISCONF Redis is configured to save RDB snapshots\r\n", true, SNIB_EMISCONF},
     };

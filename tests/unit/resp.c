@@ -251,6 +251,7 @@ static void errors_are_classified(void **state)
         {"WRONGPASS invalid username-password pair or user is disabled.", SNIB_EAUTH},
         {"ERR max number of clients reached", SNIB_EUNREACHABLE},
         {"ERR DB index is out of range", SNIB_EDATABASE},
+        {"ERR the number of permits would leave the range of 32 bits", SNIB_EPERMITS},
         {"ERR Key should be of string type if conditions are specified", SNIB_EWRONGTYPE},
         {"ERR something new", SNIB_ESERVER},
     };

@@ -27,8 +27,22 @@ MUTANTS = [
     Mutant(
         "DELEX on other data ends no release",
         "net/conn.c",
-        '{"Key should be of string type", SNIB_EWRONGTYPE}, /* DELEX */',
+        '{"Key should be of string type", SNIB_EWRONGTYPE},',
         "",
+        "unit_links",
+    ),
+    Mutant(
+        "a number of permits that has no room is told as a doubtful error",
+        "net/conn.c",
+        '{"the number of permits would leave", SNIB_EPERMITS},',
+        "",
+        "unit_links",
+    ),
+    Mutant(
+        "permits that their number has no room for are given back again and again",
+        "engine/release.c",
+        "(snib__doubtful(error) || error == SNIB_EPERMITS)",
+        "snib__doubtful(error)",
         "unit_links",
     ),
     Mutant(
