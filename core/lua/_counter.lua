@@ -5,8 +5,8 @@ local function whole(number)
     return string.format('%.0f', number)
 end
 
--- The number of a semaphore, of permits or of a latch, where nothing is 0; nil: other data.  tonumber() takes more texts
--- for numbers than those with which Redis counts, and Lua's numbers are exact only below 2^53.
+-- The number of a semaphore, of permits or of a latch, where nothing is 0; nil: other data.  tonumber() takes more
+-- texts for numbers than those with which Redis counts, and Lua's numbers are exact only below 2^53.
 local function counter(text)
     local number = tonumber(text or 0)
     local exact = number and math.abs(number) < 2 ^ 53

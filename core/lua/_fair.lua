@@ -152,9 +152,10 @@ local function tell(channel, text)
     return heard
 end
 
--- The client that was granted the lock may be on a machine that has vanished, with a connection that is still open.  Other
--- Snib clients that wait find out, because they ask every second.  A Redisson waiter behind its waiters would sleep until
--- the lease that it saw has ended, perhaps for hours: told now, it sees the first lease, and asks again at its end.
+-- The client that was granted the lock may be on a machine that has vanished, with a connection that is still open.
+-- Other Snib clients that wait find out, because they ask every second.  A Redisson waiter behind its waiters would
+-- sleep until the lease that it saw has ended, perhaps for hours: told now, it sees the first lease, and asks again
+-- at its end.
 local function warn(channel, granted)
     local at, member = 0, redis.call('lindex', KEYS[2], 0)
     while member and client(member) == granted and at < 4 do

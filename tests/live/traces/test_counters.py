@@ -71,8 +71,8 @@ def test_semaphore_refuses(run: Scripts) -> None:
     assert run("semaphore_force") == 0
 
 
-# Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data; and with the last
-# ones Lua cannot count.
+# Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data; and with the
+# last ones Lua cannot count.
 NO_COUNT = (
     *("text", "", "0.75", "nan", "-nan", "inf", "-inf", "0x10", "1e3", " 7", "7\n", "7\0", "+7", "007"),
     *("9007199254740992", "9007199254740993", "-9007199254740992"),
