@@ -27,6 +27,10 @@
  * COMMAND stops only snib; except a request for the terminal in the background, for which the kernel
  * stops the whole group, too.
  *
+ * While it is lent, another process of snib's group may ask for it, such as a pager: the kernel sends the
+ * whole group SIGTTIN or SIGTTOU.  After that stop it is not lent again before COMMAND asks again, or the
+ * pager would stop the group by each of its requests.
+ *
  * While snib is stopped the lock is not renewed, so the hold is checked before COMMAND is continued.
  * If it cannot stop, because no shell could continue it (process 1, or an orphaned process group),
  * COMMAND is continued; but if it asked for a terminal that nobody can give it, it gets SIGHUP.
@@ -70,8 +74,8 @@ struct run {
 
 static int open_signals(struct run *run)
 {
-    static const int handled[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
-                                  SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
+    static const int handled[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
+                                  SIGTSTP, SIGCONT, SIGTTIN, SIGTTOU, SIGWINCH};
     run->signals = signals_open(handled, sizeof handled / sizeof handled[0], &run->old_mask);
     return run->signals;
 }
@@ -153,6 +157,13 @@ static void on_stopped(struct run *run, int sig)
         tell_guard(run, GUARD_SIGNAL, SIGHUP);
     else
         continue_command(run);
+}
+
+/* Another process of the group asked for the terminal that COMMAND has, and the kernel stops the group. */
+static void on_request_of_others(struct run *run, int sig)
+{
+    run->wants_terminal = false;
+    signals_stop(getpid(), sig);
 }
 
 /* A key has ended COMMAND or the wait; to: what it ends besides, 0, the whole group, or only snib. */
@@ -299,6 +310,8 @@ static int take_signals(struct run *run)
             continue_command(run);
         } else if (sig == SIGTSTP && signals_is_first()) {
             continue; /* no shell could continue it */
+        } else if (sig == SIGTTIN || sig == SIGTTOU) {
+            on_request_of_others(run, sig);
         } else if (run->is_started) {
             if (sig == SIGINT || sig == SIGQUIT) {
                 run->forwarded = sig;

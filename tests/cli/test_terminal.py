@@ -99,11 +99,11 @@ class JobControl(CommandCase):
             file.write(script)
         return f"{PYTHON} {path}"
 
-    def on_terminal(self, script, job_control=True, shell="bash"):
+    def on_terminal(self, script, job_control=True, shell="bash", environment={}):
         """Run a shell's script on a private terminal."""
         pid, descriptor = pty.fork()
         if pid == 0:
-            os.environ.update(self.env)
+            os.environ.update({**self.env, **environment})
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.execvp(shell, [shell, "-mc" if job_control else "-c", script])
         self.addCleanup(os.close, descriptor)
@@ -153,6 +153,26 @@ class JobControl(CommandCase):
         terminal.expect("x")
         terminal.write(b"q\n")
         terminal.expect("pager got q")
+
+    def test_pager_that_asks_for_the_terminal(self):
+        """After the command had it: the pipeline stops once, and then the pager has it, not the command that asks no more."""
+        asker = ("import os, time\n"
+                 "with open('/dev/tty', 'r+b', buffering=0) as terminal: terminal.write(b'password?\\n'); terminal.readline()\n"
+                 "print('text', flush=True)\n"
+                 f"while not os.path.exists('{self.folder.name}/go'): time.sleep(.01)\n")
+        pager = ("import sys\nprint(sys.stdin.readline(), end='', flush=True)\n"
+                 "terminal = open('/dev/tty', 'rb', buffering=0)\n"
+                 "for i in range(3): print('key', terminal.readline().decode(), end='', flush=True)\n")
+        terminal = self.on_terminal(f"{SNIB} run a -- {self.python(asker)} | {PYTHON} -c \"$PAGER\"; echo stopped $?; fg; echo code $?",
+                                    environment={"PAGER": pager})
+        terminal.expect("password[?]\r\n")
+        terminal.write(b"secret\n")
+        terminal.expect(r"text\r\n(.*\r\n)*.*stopped \d+")
+        for line in b"one", b"two", b"three":
+            terminal.write(line + b"\n")
+            terminal.expect(f"key {line.decode()}")
+        self.go()
+        self.assertNotIn("stopped", terminal.expect("code 0"))
 
     def stop_and_continue(self, lease, while_stopped):
         script = ("import os, sys, time\n"
