@@ -133,8 +133,8 @@ int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error
 /* cli_close - report the remaining log records, and free the client. */
 void cli_close(const struct cli *cli, snib_client *client);
 
-/* cli_log - report a log record. */
-void cli_log(const struct cli *cli, const snib_event *record);
+/* cli_log - report a log record of the client of this URL, which is named if there are several. */
+void cli_log(const struct cli *cli, const char *url, const snib_event *record);
 
 /* cli_open_lock - a lock as the command line says, but of this kind and name; as cli_open(). */
 int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, const char *name,

@@ -80,7 +80,7 @@ void cli_close(const struct cli *cli, snib_client *client)
     int n;
     while (log_queue && (n = snib_queue_drain(log_queue, records, 8, NULL)) > 0)
         for (int i = 0; i < n; i++)
-            cli_log(cli, &records[i]);
+            cli_log(cli, cli->url, &records[i]);
     snib_queue_free(log_queue);
     snib_client_free(client);
 }

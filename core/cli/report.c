@@ -156,16 +156,21 @@ void cli_tell_waiting(const struct cli *cli, const char *text, const char *name,
     put(cli, object, text);
 }
 
-void cli_log(const struct cli *cli, const snib_event *record)
+void cli_log(const struct cli *cli, const char *url, const snib_event *record)
 {
     static const char *const levels[] = {"log", "error", "warning", "info"};
     const char *level = levels[record->reason >= 0 && record->reason <= 3 ? record->reason : 0];
-    char text[sizeof record->text + 16];
-    snprintf(text, sizeof text, "%s: %s", level, record->text);
-    if (cli->is_json)
-        tell(cli, "log", level, record->text);
-    else
-        tell(cli, "log", NULL, text);
+    char *address = cli->urls_n > 1 ? cli_address(url) : NULL;
+    cJSON *object = message("log", level, record->text);
+    char *text;
+    if (address)
+        cJSON_AddStringToObject(object, "server", address);
+    if (asprintf(&text, "%s: %s%s%s", level, address ? address : "", address ? ": " : "",
+                 record->text) < 0)
+        abort();
+    put(cli, object, text);
+    free(text);
+    free(address);
 }
 
 int cli_fail(const struct cli *cli, const snib_error *err)

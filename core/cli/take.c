@@ -138,10 +138,12 @@ static int on_done(struct take *take, const snib_event *event)
     return -1;
 }
 
-static int on_event(struct take *take, const snib_event *event)
+/* An event of the client i. */
+static int on_event(struct take *take, int i, const snib_event *event)
 {
+    const struct cli *cli = take->cli;
     if (event->kind == SNIB_EVENT_LOG)
-        cli_log(take->cli, event);
+        cli_log(cli, cli->urls_n > 0 ? cli->urls[i] : cli->url, event);
     else if (event->kind == SNIB_EVENT_LOST)
         take_lose(take, snib_reason_text(event->reason));
     else if (event->kind == SNIB_EVENT_DONE && event->token == TOKEN_WAITING)
@@ -161,7 +163,7 @@ int take_look(struct take *take)
         if (n < 0)
             return cli_fail(take->cli, &err);
         for (int k = 0; k < n; k++) {
-            int ended = on_event(take, &events[k]);
+            int ended = on_event(take, i, &events[k]);
             code = code < 0 ? ended : code;
         }
     }

@@ -216,7 +216,22 @@ class Quorum(CommandCase):
         code, text = self.end(process)
         self.assertEqual(code, 0)
         for server in self.servers:
-            self.assertIn(f"connected to {server.path}", text)
+            self.assertIn(f"snib: info: {server.url}: connected to {server.path}\n", text)
+
+    def test_log_names_the_server(self):
+        """Also where the library's own words do not: they are about the only server that the client knows."""
+        at = self.servers[1]
+        for options in [], ["--json"]:
+            process = self.start("hold", "q:member", "-v", "--lease", LEASE, *options, *self.urls())
+            wait_for(lambda: all(server("EXISTS", "q:member") for server in self.servers), "the lock on all servers")
+            at("SET", "q:member", "data of another program")
+            while "lost as a member" not in (line := process.stdout.readline()):
+                self.assertNotEqual(line, "")
+            self.assertEqual(json.loads(line)["server"] if options else line.split(": lock ")[0],
+                             at.url if options else f"snib: info: {at.url}")
+            process.terminate()
+            self.assertEqual(self.end(process)[0], 0)
+            at("DEL", "q:member")
 
     def test_most_servers_away(self):
         gone = [word for name in "xy" for word in ("--url", f"unix://{self.folder.name}/{name}")]
