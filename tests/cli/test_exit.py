@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The exit codes of snib run and snib hold: every case of the manual's EXIT STATUS, in one table."""
+"""The exit codes: every case of the manual's EXIT STATUS for snib run and snib hold, and those of the other commands, in tables."""
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import unittest
 
-from command import BUSY, LEASE, LOST, NOT_FOUND, NOT_RUNNABLE, SERVER, TIMEDOUT, USAGE, CommandCase
+from command import BUSY, LEASE, LOST, NOT_FOUND, NOT_RUNNABLE, SERVER, SNIB, TIMEDOUT, USAGE, CommandCase
 from server import Server, wait_for
 from test_guard import children
 
@@ -219,6 +220,65 @@ class Exit(CommandCase):
         self.assertLessEqual(named, {code for row in TABLE for code in row[1:]})
         said = self.snib("--help").stdout.partition("exit codes:")[2]
         self.assertEqual(named, {int(number) for number in re.findall(r"^ +(12\d) ", said, re.M)})
+
+
+# The other commands, each where there is nothing under the name; and the exit code, whether a server is asked, and whether
+# other data under the name is an error.
+OTHERS = (
+    ("info a", 0, True, False),
+    ("list", 0, True, False),
+    ("top --once", 0, True, False),
+    ("top --json --once", 0, True, False),
+    ("stats", 0, True, False),
+    ("release --force a", 1, True, True),
+    ("release --force --fair a", 1, True, True),
+    ("latch a", 0, True, True),
+    ("latch a set 3", 0, True, True),
+    ("latch a down", 0, True, True),
+    ("latch a wait --wait 0", 0, True, True),
+    ("doctor", 0, True, False),
+    ("acl a", 0, True, False),
+    ("scripts --kind latch", 0, True, False),
+    ("plan --rate 1", 0, False, False),
+    ("plan --rate 1000000", 1, False, False),
+)
+
+
+class Others(CommandCase):
+    def code(self, words, output=subprocess.DEVNULL, **variables):
+        done = subprocess.run([SNIB, *words.split()], env={**self.env, **variables}, stdin=subprocess.DEVNULL, stdout=output,
+                              stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual(bool(done.stderr), done.returncode > 1, (words, done.stderr))
+        return done.returncode
+
+    def test_table(self):
+        away = f"unix://{self.folder.name}/nobody?patience=100ms&try_timeout=100ms"
+        with open("/dev/full", "w") as full:
+            for words, code, asks, minds in OTHERS:
+                with self.subTest(words=words):
+                    self.server("FLUSHALL")
+                    self.server("HSET", "b", "00000000-0000-8000-8000-000000000000:1", 1) # for list
+                    self.assertEqual(self.code(words), code)
+                    self.assertEqual(self.code(words, output=full), USAGE)
+                    self.assertEqual(self.code(f"{words} --no-such-option"), USAGE)
+                    self.assertEqual(self.code(words, SNIB_URL=away), SERVER if asks else code)
+                    self.assertEqual(self.code(words, SNIB_PASSWORD="wrong"), SERVER if asks else code)
+                    self.server("FLUSHALL")
+                    self.server("SADD", "a", "data")
+                    self.assertEqual(self.code(words), SERVER if minds else code)
+
+    def test_busy(self):
+        for words in "latch a wait --wait 0", "latch a wait --wait 100ms":
+            self.server("SET", "a", "2")
+            self.assertEqual(self.code(words), BUSY if words.endswith(" 0") else TIMEDOUT)
+            self.assertEqual(self.code(f"{words} --busy-code 9"), 9)
+        self.assertEqual(self.code("latch a set 3"), 1) # it was set
+        self.assertEqual(self.code("release --force --latch a"), 0)
+
+    def test_every_command_is_in_the_tables(self):
+        usage = self.snib("--help").stdout.partition("\n\n")[0]
+        named = set(re.findall(r"snib ([a-z]+)", usage))
+        self.assertEqual(named, {words.split()[0] for words, *_ in OTHERS} | {"run", "hold"})
 
 
 if __name__ == "__main__":
