@@ -326,12 +326,8 @@ static int take_kind(int id, struct cli *cli)
 static int take_url(const char *value, struct cli *cli)
 {
     static const char too_many[] = "a quorum has at most 15 servers, so this --url is too many: ";
-    if (cli->urls_n == CLI_URLS_MAX) {
-        char *address = cli_address(value);
-        int code = cli_usage(cli, too_many, address);
-        free(address);
-        return code;
-    }
+    if (cli->urls_n == CLI_URLS_MAX)
+        return cli_usage(cli, too_many, value);
     cli->urls[cli->urls_n++] = value;
     cli->url = cli->urls[0];
     cli->has_url = true;

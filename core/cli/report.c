@@ -187,10 +187,26 @@ int cli_fail(const struct cli *cli, const snib_error *err)
     return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;
 }
 
-/* An argument as a message quotes it, to be freed: one long word must not push out the rest of the sentence. */
+/* A text without what may be a password in a URL, however wrong that is; to be freed. */
+static char *without_password(const char *text)
+{
+    const char *start = strstr(text, "://");
+    const char *at = start ? strrchr(start, '@') : NULL;
+    const char *rest = at ? at + 1 : start ? start + 3 : text;
+    char *out;
+    if (asprintf(&out, "%.*s%.*s", start ? (int)(start + 3 - text) : 0, text,
+                 (int)(start ? strcspn(rest, "?#") : strlen(rest)), rest) < 0)
+        abort();
+    return out;
+}
+
+/* An argument as a message quotes it, to be freed: one long word must not push out the rest of the sentence, and a URL may
+ * have been given in the wrong place. */
 static char *quoted(const char *text)
 {
-    char *printable = cli_printable(text);
+    char *shown = without_password(text);
+    char *printable = cli_printable(shown);
+    free(shown);
     if (strlen(printable) > QUOTED_MAX) {
         cli_copy(printable, QUOTED_MAX - 2, printable);
         strcat(printable, "...");

@@ -140,6 +140,15 @@ class Options(CommandCase):
         done = self.snib("--password=canary=canary", *command) # no value of such an option is shown
         self.assertEqual((done.returncode, done.stderr),
                          (USAGE, "snib: unknown or ambiguous option: --password; see snib --help\n"))
+        url = "redis://user:canary@host?password=canary" # --url was forgotten before it, or a value after another option
+        for words, text in (["info", "a", url], "too many arguments: "), ([url], "no such command: "), \
+                (["run", "a", "b", "--fenced", url], "--fenced is for one lock"), (["list", "--wait", url], "--wait needs a time"), \
+                (["run", "a", "--on-loss", url], "--on-loss needs"), (["acl", "a b" + url], "a rule has no spaces"), \
+                (["list", "--limit", "redis://user:can/ary?canary#canary@h"], "--limit needs a number"):
+            done = self.snib(*words)
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(text, done.stderr)
+            self.assertNotIn("canary", done.stderr)
         for option in ("wait", "lease", "max-hold", "kill-after", "busy-code", "permits", "on-loss", "rest", "url"):
             done = self.snib("run", "a", f"--{option}")
             self.assertEqual(done.stderr, f"snib: --{option} needs a value; see snib --help\n")
