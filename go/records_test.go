@@ -135,12 +135,12 @@ var provoke = map[string]func(*testing.T, recorder){
 		s.do(t, "ACL", "SETUSER", "endless", "on", "nopass", "~*", "&*", "+@all", "-client")
 		open(t, "unix://endless:none@"+s.path, log.option())
 	},
-	"server's clock has moved": func(t *testing.T, log recorder) {
+	"the clock of ": func(t *testing.T, log recorder) {
 		url := hastyClock(t, startServer(t))
 		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))
 		t.Cleanup(func() { _ = hold.Unlock(background) })
 	},
-	"has replicated from another one": func(t *testing.T, log recorder) {
+	"has replicated from another server": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		client := open(t, s.url(), log.option())
 		s.do(t, "REPLICAOF", "127.0.0.1", "1")

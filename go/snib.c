@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "23aeea10c4a88da9"
+#define SNIB_BUILD_ID "cfda5e36a4b7cb36"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -749,8 +749,8 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  *          others: 0.
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range, or the number would be; SNIB_ENOTSUP if the kind
- *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
+ *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -16166,14 +16166,6 @@ static const struct snib__script_text {
      "return now .. '\\n' .. table.concat(notes)\n",
      970, "c09cc79fbbfa3aaacdb02c80bb36889b23d5ca05"},
     {"describe",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -16193,9 +16185,10 @@ static const struct snib__script_text {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    local digits = string.match(text, '^%-?(%d+)$')\n"
-     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
-     "    return fits and text or '0'\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -16265,11 +16258,11 @@ static const struct snib__script_text {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(counter(text), time)\n"
-     "    elseif counter(text) then\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
      "        kind = 'counter'\n"
-     "        fact('count', text)\n"
+     "        fact('count', number(text))\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -16308,7 +16301,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5180, "36cd70337bf86dbf2309a9a0bc6bbe4c346db3c1"},
+     4915, "660a834ee5519acaec6a8067f4b2a0b5e4a664bb"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16424,16 +16417,6 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16455,11 +16438,7 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16542,9 +16521,6 @@ static const struct snib__script_text {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "if queued then\n"
-     "    redis.pcall('hdel', KEYS[4], '')\n"
-     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -16607,7 +16583,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10273, "e7c98b48c0b647495b4439fc090fb89387b07343"},
+     9769, "641d8f17e1820614a6d6264b370c50a87e957567"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16723,16 +16699,6 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16754,11 +16720,7 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16785,7 +16747,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6081, "776b4b4c7f4f49c2ac6420e7954cfbdee4155b96"},
+     5633, "61c7d5044f90176ec49ad942c780bf936f7cddae"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -16912,16 +16874,6 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16943,11 +16895,7 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16977,7 +16925,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6274, "98e7c0d3de78250f73e84c44b22ed77e2b8df634"},
+     5826, "faee17fc6fa7fdd683352e0a43a2d689d5b67807"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -17060,15 +17008,8 @@ static const struct snib__script_text {
      "return { redis.call('get', KEYS[2]) }\n",
      740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
     {"latch_acquire",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17076,19 +17017,11 @@ static const struct snib__script_text {
      "    return -1\n"
      "end\n"
      "return nil\n",
-     458, "509cf8f148e4d3fc496d663de95cdfd3ae229a1d"},
+     247, "4b02b708478cb907ce1cfc33cff3087dc2e54dff"},
     {"latch_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17113,17 +17046,10 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     869, "a202e286af594240328a5207722108b05fe12acc"},
+     645, "5ba2edbe26e4f3723fbfa513dd778f2521da3d92"},
     {"latch_force",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -17132,32 +17058,17 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     531, "4f42f4c2a9837920e79380be1cea990e3622e3e8"},
+     303, "556fe9d32b091e04b172618c71a273d1af07c21c"},
     {"latch_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     541, "3318e05eddf7fa121bcb983ff8bd43b70aa73490"},
+     330, "db3c809be14baa9072dd96fed60ff58436df7390"},
     {"list",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local function owned(key)\n"
      "    if redis.call('hlen', key) > 1000 then\n"
      "        return redis.call('hexists', key, 'mode') == 1\n"
@@ -17182,7 +17093,7 @@ static const struct snib__script_text {
      "        return false\n"
      "    end\n"
      "    local text = redis.call('getrange', key, 0, 63)\n"
-     "    if counter(text) then\n"
+     "    if string.find(text, '^%-?%d+$') then\n"
      "        return taken(key)\n"
      "    end\n"
      "    return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil\n"
@@ -17195,7 +17106,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1444, "4ab17f5a8d108ada9233263f5bd99dfec8d2a675"},
+     1189, "4d7b9b51bb83de70d756d097df7250db680b325d"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
@@ -17527,18 +17438,10 @@ static const struct snib__script_text {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      555, "503fa3cb49d013f030e9bcc0b0e21318ff5be1a2"},
     {"permits_acquire",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17553,7 +17456,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[2], whole(value))\n"
+     "        redis.pcall('publish', ARGV[2], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17590,22 +17493,14 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2072, "aad25197e8a0f79c94c151166ebb90601806d252"},
+     1841, "0474cecda695acd621fa6df9443332c4e9203e8a"},
     {"permits_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17620,7 +17515,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[3], whole(value))\n"
+     "        redis.pcall('publish', ARGV[3], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17635,38 +17530,23 @@ static const struct snib__script_text {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], whole(change))\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1592, "2a257a15ebd393e883a96b89a1d6dcfe4b8026a5"},
+     1354, "d72fa4c64780afed406394c6838278115bc18f56"},
     {"permits_force",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "redis.call('zcard', KEYS[2])\n"
-     "if not counter(text) then\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     503, "9cd7c061fb5adf46e387b32fffccc72f3b3c739d"},
+     257, "af5ae97d0cdbbca7d62676054b1d10a35794c5d0"},
     {"permits_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17679,16 +17559,8 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     893, "dbbab95a5ecb8ff2f45eee0e8656793392b8de28"},
+     682, "67b4f7b67a8411f92d7f93c9d6346ae7e9cef069"},
     {"permits_release",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -17700,13 +17572,13 @@ static const struct snib__script_text {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0\n"
+     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     853, "975f041bddc13026c2e3031830e0f6d3fefe0641"},
+     575, "2e6b736e2e152d58219436970b290896a7111477"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17988,15 +17860,8 @@ static const struct snib__script_text {
      "return lost\n",
      933, "777dd295253b7703b5c2cb071c05dc1f2cf360a7"},
     {"semaphore_acquire",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -18005,20 +17870,12 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     517, "2e694d7e27ebd38be6ecf74d3e0af9e6e584c54e"},
+     306, "a6aa4990eb2e7cc1c937e8aefd9225a5f42cb6f0"},
     {"semaphore_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -18027,7 +17884,7 @@ static const struct snib__script_text {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -18042,62 +17899,40 @@ static const struct snib__script_text {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('publish', ARGV[3], whole(value))\n"
+     "    redis.pcall('publish', ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1139, "c2a09d98924013fda1d7ebf63ca8302b1f90f985"},
+     909, "2a401bafd0052fab2c3f2d79932d6df17cd74218"},
     {"semaphore_force",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     429, "b21b3c9c6709533f227ea381cca417d50f14477e"},
+     201, "52103171f05a283a888a486ac9df2c560655ff61"},
     {"semaphore_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     572, "37f6d434087a989588a572447fabd6c494e27087"},
+     348, "7d85bcb26b23e4e0675dc3a9074fe5c0fac7dbb6"},
     {"semaphore_release",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
+     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     779, "6921d215f3308506b3e818bd1d6f1cf8fa47dea5"},
+     550, "768e5b2175964efd6d515d9b779b8d93b53f5754"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -18275,14 +18110,6 @@ static const struct snib__script_text {
 static const struct snib__script_text snib__script_sharded[] = {
     {"board", 0, 0, ""},
     {"describe",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -18302,9 +18129,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    local digits = string.match(text, '^%-?(%d+)$')\n"
-     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
-     "    return fits and text or '0'\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -18374,11 +18202,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(counter(text), time)\n"
-     "    elseif counter(text) then\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
      "        kind = 'counter'\n"
-     "        fact('count', text)\n"
+     "        fact('count', number(text))\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -18417,7 +18245,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5185, "9a45b80aa9956147ee48cf04ebb072b259be8f62"},
+     4920, "6b6f2ff7b240312a31356594048c35d11ea84ec1"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18533,16 +18361,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18564,11 +18382,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18651,9 +18465,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "if queued then\n"
-     "    redis.pcall('hdel', KEYS[4], '')\n"
-     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -18716,7 +18527,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10281, "b86052e63f472b6502dadab4aa39d6ba90757fbc"},
+     9776, "3a5fc84deba5491d77cb712e4d4bcf6a106fae9b"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18832,16 +18643,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18863,11 +18664,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18894,7 +18691,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6089, "d90f23666db9080170639b5631bc57ef60177862"},
+     5640, "da487ad2d592c082f177bc8d492d75eee602ba88"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -19011,16 +18808,6 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -19042,11 +18829,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -19076,7 +18859,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6282, "630f7d7c96dbf69bc80762217cfe8dce107f7d09"},
+     5833, "42ab6f823aade282fb4c60fa2c50e215002cdee5"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -19104,17 +18887,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      741, "19725edc94861a4935a370f769f6b866c19af534"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -19139,17 +18914,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     871, "8d360778a6dfcd87790f9c1099acbc6142b8df8d"},
+     647, "0000bf5f2e0d31e60b5292d9af3a2f07e79f99f1"},
     {"latch_force",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -19158,23 +18926,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     533, "655ed046acd7b6e283163f00304f561a195d0103"},
+     305, "7bd41ed3f241ad9e05b578a7f3e621bfb3b6aa4b"},
     {"latch_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     546, "5a6d6468b33c0c228914eb980de06bef8a10559c"},
+     335, "b3ca0f12d7b302c86d9f40eb655806f9e373c839"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -19292,18 +19053,10 @@ static const struct snib__script_text snib__script_sharded[] = {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      556, "bf16ea53b329cce2fac4cde17d2165eed3bd67bd"},
     {"permits_acquire",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19318,7 +19071,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[2], whole(value))\n"
+     "        redis.pcall('spublish', ARGV[2], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19355,22 +19108,14 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2073, "56a5b5ee646ba819c9e4ea72c7d81a123502e075"},
+     1842, "68cdaa1e21f4842f6d24a9559ad7127d53e8a6a5"},
     {"permits_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19385,7 +19130,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[3], whole(value))\n"
+     "        redis.pcall('spublish', ARGV[3], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19400,23 +19145,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], whole(change))\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1593, "4e3f7f41151df17e44fb93e8e0b871788b814bd1"},
+     1355, "73f47fff25f8415e6109c31368febb573ddf3dd3"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19429,16 +19167,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     898, "fd1846756ad77674ca2535152b69805b14af09dd"},
+     687, "83d83e3b0b863f04d8f329a970ba22086ead2ad7"},
     {"permits_release",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19450,13 +19180,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], whole(value)) or 0\n"
+     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     854, "edc492ad388f9b47518ff3ac61a81d3bb9972667"},
+     576, "effb1f90aa7dca07db51e6363d3ddb5d97c25e81"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19582,18 +19312,10 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -19602,7 +19324,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -19617,49 +19339,34 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('spublish', ARGV[3], whole(value))\n"
+     "    redis.pcall('spublish', ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1140, "fd428f11745cb1bea18763485cd7f269bebe6a65"},
+     910, "23c276442641cecd21c1e1971f33770e5314d0f7"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     577, "28d0166b8ba9c870c3524c2a5e25abca7dec8564"},
+     353, "8046a2381b8bca8d0de2a57d9b5bfc6a490f96b0"},
     {"semaphore_release",
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
+     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     780, "82c5d1a9436ecb072d04bd8820922974f86e63f4"},
+     551, "bbfb0a043dfc34f139c3e279d0fc5700391c2562"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -19748,14 +19455,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -19775,9 +19474,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    local digits = string.match(text, '^%-?(%d+)$')\n"
-     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
-     "    return fits and text or '0'\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -19847,11 +19547,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(counter(text), time)\n"
-     "    elseif counter(text) then\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
      "        kind = 'counter'\n"
-     "        fact('count', text)\n"
+     "        fact('count', number(text))\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -19890,7 +19590,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5522, "96af244057936aa9d8ec23030401ade06946134f"},
+     5257, "74eb5262b1b9071613ad2c22bccff93e937c4113"},
     {"fair_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20014,16 +19714,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        announce(channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20045,11 +19735,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20132,9 +19818,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "if queued then\n"
-     "    redis.pcall('hdel', KEYS[4], '')\n"
-     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -20197,7 +19880,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10573, "98fd688b74dc36aeeea04fdbfb6eb8d094bb835b"},
+     10083, "efa60006c20948b1862dbed314c208dd7355b658"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20321,16 +20004,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        announce(channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20352,11 +20025,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20383,7 +20052,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6381, "f6400cfceaa4b88f07527cf590618256aaf5b24f"},
+     5947, "91f1022e4e24ceb489a36aa5b6d2b6d30d1a97ad"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -20508,16 +20177,6 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
-     "local function warn(channel, granted)\n"
-     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
-     "    while member and client(member) == granted and at < 4 do\n"
-     "        at = at + 1\n"
-     "        member = redis.call('lindex', KEYS[2], at)\n"
-     "    end\n"
-     "    if member and not ours(member) then\n"
-     "        announce(channel .. ':' .. member, '0')\n"
-     "    end\n"
-     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20539,11 +20198,7 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            if client(waiter) == mine then\n"
-     "                return number, token\n"
-     "            end\n"
-     "            warn(channel, client(waiter))\n"
-     "            return\n"
+     "            return client(waiter) == mine and number, token\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20573,7 +20228,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6574, "99407e4ae4a7dfc9b1664b2817ad1320cbc803bc"},
+     6140, "7b0e280d78a5f320aa6798124b9b85ea0a85dfbf"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20617,17 +20272,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -20652,7 +20299,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     1178, "aa3089d457c802483907f23d8aa07d4bbb61d654"},
+     954, "1abec96eb6618baa8f46b1bedb2b965d6f12cf8e"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20662,15 +20309,8 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "if not counter(redis.call('get', KEYS[1])) then\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not string.find(text, '^%-?%d+$') then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -20679,7 +20319,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     840, "ca2a097d7967f3c51440329130084c98a975fcb2"},
+     612, "50e28e8104a02bd59a8dffb9f83c42c9836cb01f"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20689,21 +20329,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     883, "c8146090da39bee70fcc4a47c09f9b18c1336b7e"},
+     672, "4ad99bd3ea964a7c551ece93467c9f1f181d22cc"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -20869,18 +20502,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20895,7 +20520,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[2], whole(value))\n"
+     "        announce(ARGV[2], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20932,7 +20557,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2395, "1ab746333b61c5fc64604fc4d4bc342ca14de2eb"},
+     2164, "699f1c9dd96752db04123ba0ae6fc6900cdadd00"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20942,20 +20567,12 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20970,7 +20587,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[3], whole(value))\n"
+     "        announce(ARGV[3], value)\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20985,10 +20602,10 @@ static const struct snib__script_text snib__script_both[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], whole(change))\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1915, "e75da11ec91fffaf35387da7bd5bcef711d497b1"},
+     1677, "1ee026e8e1b2ecccca25239bb68d742dda7df21b"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -20999,17 +20616,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -21022,7 +20632,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     1235, "4538d03a2551bfa2c09ad4733ed08cc6511cb4bd"},
+     1024, "5c807f0e03866a8ac5a9d02311d7135b22014a1f"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21031,14 +20641,6 @@ static const struct snib__script_text snib__script_both[] = {
      "        return type(classic) == 'number' and classic or sharded\n"
      "    end\n"
      "    return math.max(classic, sharded)\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -21051,13 +20653,13 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and announce(ARGV[1], whole(value)) or 0\n"
+     "    receivers = value > 0 and announce(ARGV[1], value) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1176, "55e1e1db8a4cec7d90f7180b652f0d068cd500b2"},
+     898, "a6c7e6052760a37cbdfbfda44efeca2ae50a3922"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21239,18 +20841,10 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -21259,7 +20853,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], text)\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -21274,10 +20868,10 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    announce(ARGV[3], whole(value))\n"
+     "    announce(ARGV[3], value)\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1462, "44ef1b8e41556976cd28351f95ae8c7a9d9329c5"},
+     1232, "0cd9635b6d3d3e893b8ac4c1fc2ccfb99d63b473"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -21288,22 +20882,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = counter(text)\n"
+     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     914, "2106192976e7c49e3fab644d68fabb8b0247d629"},
+     690, "7ffebcc8d30e76c47b061faa444a7558ac0086eb"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21313,26 +20899,19 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
-     "end\n"
-     "local function counter(text)\n"
-     "    local number = tonumber(text or 0)\n"
-     "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
-     "end\n"
-     "local value = counter(redis.call('get', KEYS[1]))\n"
+     "local text = redis.call('get', KEYS[1]) or '0'\n"
+     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
+     "local receivers = value > 0 and announce(ARGV[2], value) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1102, "ac7846450c697ec01dc7a7f645d3f6908291a369"},
+     873, "0b82326008633e6b923f9f69ad0666309ddabc8f"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -22405,8 +21984,8 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
-            snib__engine_log(e, SNIB_LOG_WARNING,
-                             "the server refused a subscription: waiters poll instead");
+            snib__engine_log(e, SNIB_LOG_WARNING, "%s refused a subscription: waiters poll instead",
+                             snib__node_where(e, node));
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
                 if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
@@ -22596,9 +22175,9 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
-        "rate; leases may end early",
-        (long long)(moved / (int64_t)SNIB__MS));
+        "the clock of %s has moved by at least %+lld ms: it was set or runs at the wrong rate; "
+        "leases may end early",
+        snib__node_where(e, node), (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
@@ -22615,8 +22194,9 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not answer TIME: changes of its clock go unnoticed; "
-                         "allow this user +time");
+                         "%s does not answer TIME: changes of its clock go unnoticed; "
+                         "allow this user +time",
+                         snib__node_where(e, node));
         return;
     }
     int64_t moved =
@@ -27441,9 +27021,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
-        snib__engine_log(
-            e, SNIB_LOG_WARNING,
-            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s may evict locks when memory is short: set maxmemory-policy noeviction",
+                         snib__node_where(e, node));
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -27453,9 +27033,11 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
+        snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
+                         snib__node_where(e, node));
     if (replaced)
-        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
+        snib__engine_log(e, SNIB_LOG_INFO, "%s has replicated from another server meanwhile",
+                         snib__node_where(e, node));
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;
@@ -29110,9 +28692,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) &&
-            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
-            /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
+        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
+            /* it may have been carried out, and must not be carried out twice */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
@@ -34655,8 +34236,6 @@ static const struct {
     {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
-    {"Key should be of string type", SNIB_EWRONGTYPE},    /* DELEX */
-    {"the number of permits would leave", SNIB_EPERMITS}, /* semaphore_*.lua, permits_count.lua */
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},

@@ -384,8 +384,8 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
-            snib__engine_log(e, SNIB_LOG_WARNING,
-                             "the server refused a subscription: waiters poll instead");
+            snib__engine_log(e, SNIB_LOG_WARNING, "%s refused a subscription: waiters poll instead",
+                             snib__node_where(e, node));
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
                 if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)

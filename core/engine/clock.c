@@ -86,9 +86,9 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
-        "rate; leases may end early",
-        (long long)(moved / (int64_t)SNIB__MS));
+        "the clock of %s has moved by at least %+lld ms: it was set or runs at the wrong rate; "
+        "leases may end early",
+        snib__node_where(e, node), (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
@@ -105,8 +105,9 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not answer TIME: changes of its clock go unnoticed; "
-                         "allow this user +time");
+                         "%s does not answer TIME: changes of its clock go unnoticed; "
+                         "allow this user +time",
+                         snib__node_where(e, node));
         return;
     }
     int64_t moved =

@@ -394,9 +394,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
-        snib__engine_log(
-            e, SNIB_LOG_WARNING,
-            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s may evict locks when memory is short: set maxmemory-policy noeviction",
+                         snib__node_where(e, node));
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -406,9 +406,11 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
+        snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
+                         snib__node_where(e, node));
     if (replaced)
-        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
+        snib__engine_log(e, SNIB_LOG_INFO, "%s has replicated from another server meanwhile",
+                         snib__node_where(e, node));
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;

@@ -10,8 +10,8 @@ enum { LEASE_MS = 10000 };
 /* What the log says, to each client: once, or for POLLS once for each refused subscription. */
 enum { POLLS = 1, UNTIMED = 2, ENDLESS = 4, WHOLE = 8, UNHEARD = 16, TEXTS = 5 };
 static const char *const texts[TEXTS] = {
-    "the server refused a subscription: waiters poll instead",
-    "the server does not answer TIME",
+    "refused a subscription: waiters poll instead",
+    "does not answer TIME",
     "cannot be killed",
     "the server refused SCRIPT LOAD: a script that it does not know is sent whole",
     "the server refused to publish that a lock was released",

@@ -80,7 +80,7 @@ def test_other_data(server: Server, log: Records) -> None:
         server.admin.execute_command("REPLICAOF", "NO", "ONE")
         server.admin.delete("fixed")
         server.admin.client_kill_filter(_type="normal", skipme=True)
-        log.wait("replicated from another one", logging.INFO)
+        log.wait("replicated from another server", logging.INFO)
         eventually(lambda: hold.reason == "failover")
         with pytest.raises(snib.Lost):
             hold.release()
@@ -135,7 +135,7 @@ def test_subscriptions_that_are_refused(server: Server, log: Records) -> None:
             held = holder.lock("name").hold()
             waiter = threading.Thread(target=lambda: client.lock("name").hold(timeout=PATIENCE).release())
             waiter.start()
-            log.wait("refused a subscription: waiters poll", logging.WARNING)
+            log.wait(f"^{server.path} refused a subscription: waiters poll", logging.WARNING)
             held.release()
             waiter.join()
     finally:
@@ -221,7 +221,7 @@ def test_a_clock_that_moves(server: Server, tmp_path: Path, log: Records) -> Non
     threading.Thread(target=serve, daemon=True).start()
     try:
         with snib.connect(f"unix://{tmp_path}/hasty?{PATIENT}", lease=RENEWED) as client, client.lock("name"):
-            log.wait("server's clock has moved", logging.WARNING)
+            log.wait("the clock of .*/hasty has moved", logging.WARNING)
     finally:
         for end in ends:
             with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ def test_a_time_that_is_refused(server: Server, log: Records) -> None:
             snib.connect(server.url, username="timeless", password="pw", lease=RENEWED) as client,
             client.lock("name"),
         ):
-            log.wait("the server does not answer TIME", logging.INFO)
+            log.wait(f"^{server.path} does not answer TIME", logging.INFO)
     finally:
         server.admin.execute_command("ACL", "DELUSER", "timeless")
 
@@ -325,9 +325,14 @@ def test_sentinels(new_server: NewServer, tmp_path: Path, log: Records) -> None:
 
 # The test of each record that begins so: one here, or, where it takes more than a server, one of another file.
 TRIED = {
+    "%s does not answer TIME": "test_a_time_that_is_refused",
+    "%s has replicated from another server meanwhile": "test_other_data",
+    "%s may evict locks when memory is short": "test_a_server_that_evicts",
     "%s refused a renewed login; the connection keeps its previous login": "test_renewed_logins",
+    "%s refused a subscription": "test_subscriptions_that_are_refused",
     "%s refused the subscription to +switch-master": "test_sentinels",
     '%s says that the master of \\"%.60s\\" is %s': "test_sentinels",
+    "%s was restarted or replaced": "test_another_server",
     "a broken connection to %s could not be killed": "test_a_connection_that_cannot_be_ended",
     "a further connection to %s reached another server": "tests/unit/lanes.c: lane_to_another_server_is_refused",
     "a renewal is %lld ms late": "test_a_late_renewal",
@@ -343,16 +348,11 @@ TRIED = {
     "no connection to %s": "test_connections",
     'no sentinel knows the service \\"%.60s\\" any more (%u of %u answered)': "tests/unit/sentinel.c: "
     "service_that_is_gone_is_told_of",
-    "the server does not answer TIME": "test_a_time_that_is_refused",
+    "the clock of %s has moved by at least %+lld ms": "test_a_clock_that_moves",
     "the server does not take the orders of locks": "test_orders_that_are_refused",
     "the server does not take this client's identity": "test_an_identity_that_is_refused",
-    "the server has replicated from another one meanwhile": "test_other_data",
-    "the server may evict locks when memory is short": "test_a_server_that_evicts",
     "the server refused SCRIPT LOAD": "test_commands_that_are_refused",
-    "the server refused a subscription": "test_subscriptions_that_are_refused",
     "the server refused to publish that a lock was released": "test_commands_that_are_refused",
-    "the server was restarted or replaced": "test_another_server",
-    "the server's clock has moved by at least %+lld ms": "test_a_clock_that_moves",
     "tls_insecure": "tests/python/test_tls.py: test_no_check_of_certificates_is_told",
 }
 
