@@ -130,6 +130,9 @@ int cli_open_at(const struct cli *cli, const char *url, snib_client **out_client
  * SNIB_OK or the error's code. */
 int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err);
 
+/* cli_log_so_far - report the log records of cli_open()'s client that have come. */
+void cli_log_so_far(const struct cli *cli);
+
 /* cli_close - report the remaining log records, and free the client. */
 void cli_close(const struct cli *cli, snib_client *client);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define COUNT_MAX INT32_MAX
+#define SLICE_MS 100 /* between two looks for log records */
 
 enum verb { SHOW, SET, DOWN, WAIT };
 
@@ -51,6 +52,23 @@ static void print(const struct cli *cli, enum verb verb, int64_t count, bool is_
     cli_print_json(object);
 }
 
+/* Wait until it is open, and report meanwhile what is to be logged.  Returns the result. */
+static int wait_open(const struct cli *cli, snib_lock *latch, snib_error *err)
+{
+    snib_event event = {.size = sizeof event};
+    snib_op *op;
+    int result = snib_latch_wait_submit(latch, cli->wait_ms, NULL, 0, &op, err);
+    if (result != SNIB_OK)
+        return result;
+    while ((result = snib_op_wait(op, cli->is_verbose ? SLICE_MS : -1, &event, err)) == SNIB_AGAIN)
+        cli_log_so_far(cli);
+    if (result != SNIB_OK)
+        return result;
+    *err = (snib_error){.code = event.code, .os_error = event.os_error};
+    cli_copy(err->text, sizeof err->text, event.text);
+    return event.code;
+}
+
 /* Do it.  Returns the exit code. */
 static int act(const struct cli *cli, snib_lock *latch, enum verb verb, int64_t n)
 {
@@ -60,7 +78,7 @@ static int act(const struct cli *cli, snib_lock *latch, enum verb verb, int64_t 
     snib_error err;
     int result = SNIB_OK;
     if (verb == WAIT)
-        result = snib_latch_wait(latch, cli->wait_ms, &err);
+        result = wait_open(cli, latch, &err);
     else if (verb != SHOW)
         result = snib_latch_count(latch, changes[verb], n, &value, &err);
     bool is_set = verb == SET && result == SNIB_OK && value == 1;

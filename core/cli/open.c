@@ -74,13 +74,18 @@ int cli_open(const struct cli *cli, snib_client **out_client)
     return 0;
 }
 
-void cli_close(const struct cli *cli, snib_client *client)
+void cli_log_so_far(const struct cli *cli)
 {
     snib_event records[8];
     int n;
     while (log_queue && (n = snib_queue_drain(log_queue, records, 8, NULL)) > 0)
         for (int i = 0; i < n; i++)
             cli_log(cli, cli->url, &records[i]);
+}
+
+void cli_close(const struct cli *cli, snib_client *client)
+{
+    cli_log_so_far(cli);
     snib_queue_free(log_queue);
     snib_client_free(client);
 }

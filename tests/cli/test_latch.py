@@ -42,6 +42,19 @@ class Latch(CommandCase):
             wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscription to end")
             self.latch("set", "1")
 
+    def test_log_of_a_wait(self):
+        """It is told as it happens, not when the wait is over."""
+        self.latch("set", "1")
+        waiter = self.start("latch", "a", "wait", "-v")
+        self.assertEqual(waiter.stdout.readline(), f"snib: info: connected to {self.server.path}\n")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+        self.server("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        self.assertRegex(waiter.stdout.readline(), "^snib: warning: no connection to ")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+        self.latch("down")
+        code, text = self.end(waiter)
+        self.assertEqual((code, text.splitlines()[-1]), (0, "0"))
+
     def test_not_open_in_time(self):
         self.latch("set", "1")
         for wait, code in (("0", BUSY), ("100ms", TIMEDOUT)):
