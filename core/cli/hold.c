@@ -34,6 +34,17 @@ static void tell_held(const struct take *take)
     free(names);
 }
 
+/* The next signal that asks to end; 0: none. */
+static int next_signal(struct take *take, int signals)
+{
+    sigset_t pending;
+    sigpending(&pending); /* it may be behind others, and the loss is not to be told before */
+    if (sigismember(&pending, SIGCONT) == 1)
+        take_continued(take);
+    int sig = signals_next(signals, 0);
+    return sig == SIGCONT ? signals_next(signals, 0) : sig;
+}
+
 /* Wait for the lock, then for a signal.  Returns the exit code; out_sig: what ended the wait, else as it was. */
 static int loop(struct take *take, int signals, int *out_sig)
 {
@@ -44,13 +55,13 @@ static int loop(struct take *take, int signals, int *out_sig)
     while (code < 0) {
         if (poll(fds, 2, take_left_ms(take)) < 0 && errno != EINTR)
             return cli_fail_errno(take->cli, "poll");
+        int sig = next_signal(take, signals);
         code = take_look(take);
-        int sig = code < 0 ? signals_next(signals, 0) : 0;
         if (take->is_lost)
             code = EXIT_LOST;
-        else if (sig && take->hold)
+        else if (code < 0 && sig && take->hold)
             code = 0;
-        else if (sig)
+        else if (code < 0 && sig)
             code = EXIT_SIGNAL + (*out_sig = sig);
         else if (take->hold && !is_told)
             tell_held(take);
@@ -71,7 +82,7 @@ static int finish(struct take *take, int signals)
 
 int cli_hold(const struct cli *cli)
 {
-    static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCONT};
     struct take take;
     sigset_t old_mask;
     int signals = signals_open(handled, sizeof handled / sizeof handled[0], &old_mask);

@@ -305,7 +305,7 @@ static int take_signals(struct run *run)
     int sig;
     while (code < 0 && (sig = signals_next(run->signals, run->guard.pid)) != 0) {
         if (sig == SIGCONT) {
-            take_check(&run->take);
+            take_continued(&run->take);
             pass_loss_on(run);
             continue_command(run);
         } else if (sig == SIGTSTP && signals_is_first()) {

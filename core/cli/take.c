@@ -198,6 +198,16 @@ void take_check(struct take *take)
         lose_by(take, &err);
 }
 
+void take_continued(struct take *take)
+{
+    snib_error err;
+    int result = take->hold ? snib_hold_check(take->hold, &err) : SNIB_OK;
+    if (result == SNIB_LOST && err.reason == SNIB_REASON_UNREACHABLE)
+        take_lose(take, "snib was stopped, or the server unreachable, for too long");
+    else if (result == SNIB_LOST)
+        lose_by(take, &err);
+}
+
 static bool asks_to_end(int signals)
 {
     int sig;

@@ -39,6 +39,10 @@ int take_look(struct take *take);
 /* take_check - ask whether the hold is lost by now. */
 void take_check(struct take *take);
 
+/* take_continued - the same, after SIGCONT: a lease that has ended without an answer may have ended because this process
+ * was stopped. */
+void take_continued(struct take *take);
+
 /* take_lose - the lock is lost; report it, once. */
 void take_lose(struct take *take, const char *why);
 

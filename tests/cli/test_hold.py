@@ -129,6 +129,28 @@ class Hold(CommandCase):
         self.assertEqual(self.end(process), (LOST, "snib: lock lost: max hold\n"))
         self.assertFree("a")
 
+    def test_lost_while_it_was_stopped(self):
+        """It does not blame the server."""
+        process = self.held("a", "--lease", LEASE)
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end")
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.end(process), (LOST, "snib: lock lost: snib was stopped, or the server unreachable, for too long\n"))
+
+    def test_continued_in_time(self):
+        for held in True, False:
+            other = None if held else self.held("a")
+            process = self.held("a") if held else self.start("hold", "a")
+            wait_for(lambda: held or self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+            process.send_signal(signal.SIGSTOP)
+            process.send_signal(signal.SIGCONT)
+            if other:
+                other.terminate()
+                self.assertEqual(self.end(other)[0], 0)
+                self.assertIn("holding a", process.stdout.readline())
+            process.terminate()
+            self.assertEqual(self.end(process), (0, ""))
+
     def test_lost_found_at_the_release(self):
         process = self.held("a")
         self.server("DEL", "a")

@@ -198,7 +198,7 @@ class JobControl(CommandCase):
         # The command must not continue its work when it is resumed after its lease has ended.
         text = self.stop_and_continue(
             "2s", lambda: wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end"))
-        self.assertIn("lost", text)
+        self.assertIn("lock lost while the command ran: snib was stopped, ", text)
         self.assertNotIn("worked", text)
         self.assertIn("code 123", text)
 
