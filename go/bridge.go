@@ -53,7 +53,7 @@ func (c Code) name() string { return C.GoString(C.snib_code_name(C.int32_t(c))) 
 
 func (c Code) is(flag C.int32_t) bool { return C.snib_code_is(C.int32_t(c), flag) != 0 }
 
-// Retryable reports whether the same call may succeed later.
+// Retryable reports whether the same call may succeed later. A Code does not tell the call, see [Error.Retryable].
 func (c Code) Retryable() bool { return c.is(C.SNIB_IS_RETRYABLE) }
 
 // MaybeApplied reports whether the server may have carried out the request although the call failed.

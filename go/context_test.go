@@ -332,6 +332,31 @@ func TestDoThatCannotUnlock(t *testing.T) {
 	}
 }
 
+// Who retries while an error says so does the work once, and an Unlock never: a second one has nothing to release.
+func TestDoThatMayBeRetried(t *testing.T) {
+	s := startServer(t)
+	client, worked := open(t, s.url(), snib.ReplyTimeout(time.Second), snib.Patience(time.Second)), 0
+	var e *snib.Error
+	for again := true; again; {
+		err := client.Mutex("slow").Do(background, func(context.Context) error {
+			worked++
+			s.halt(t)
+			return nil
+		})
+		if again = errors.As(err, &e) && e.Retryable(); again && worked == 1 {
+			t.Fatal(err)
+		}
+	}
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	expect(t, "unlock", e, snib.ErrUnreachable)
+	hold := lock(t, client.Mutex("other"))
+	short, cancel := context.WithTimeout(background, 0)
+	defer cancel()
+	if err := hold.Unlock(short); !errors.Is(err, snib.ErrTimeout) || !errors.As(err, &e) || e.Retryable() || !e.MaybeApplied() {
+		t.Error(err)
+	}
+}
+
 // A context that has ended has one outcome: nothing starts, and Unlock does not wait. It does not depend on timing.
 func TestEndedContext(t *testing.T) {
 	s := startServer(t)

@@ -73,6 +73,7 @@ type Error struct {
 	context error         // the context's, if it ended the wait
 	maybe   bool          // cancelled after it may have been applied
 	told    bool          // the core wrote the text, which names the lock
+	unlock  bool          // of an Unlock
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {
@@ -176,8 +177,9 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// Retryable reports whether the same call may succeed later.
-func (e *Error) Retryable() bool { return e.Code.Retryable() }
+// Retryable reports whether the same call may succeed later, with a context that has not ended. It is false for an Unlock,
+// which is not called again (the client itself repeats what can be repeated), and so for a Do whose work was done.
+func (e *Error) Retryable() bool { return !e.unlock && e.Code.Retryable() }
 
 // MaybeApplied reports whether the server may have carried out the request although the call failed.
 func (e *Error) MaybeApplied() bool { return e.maybe || e.Code.MaybeApplied() }

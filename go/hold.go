@@ -197,10 +197,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return nil
 	}
 	var e *Error
-	if errors.As(err, &e) && h.lock.about(e).Code == ErrLost {
+	switch {
+	case !errors.As(err, &e):
+	case h.lock.about(e).Code == ErrLost:
 		h.mu.Lock()
 		h.why = e // later calls report the loss too
 		h.mu.Unlock()
+	default:
+		e.unlock = true
 	}
 	return err
 }

@@ -231,8 +231,8 @@ func (l locker) TryLock(ctx context.Context) (*Hold, error) { return l.hold(ctx,
 //
 // Do returns nil if work returned nil and the lock was held all the time. Otherwise the error is that of the wait,
 // of work, or of the Unlock, or joins the last two: it matches [ErrLost] if the lock was lost during the work,
-// whatever work returned. An Unlock that fails alone may have the same code as a wait that fails, so whoever repeats a Do
-// must note whether work has run; the text says it, too.
+// whatever work returned. An Unlock that fails alone may have the same code as a wait that fails, but then the text says
+// that the work was done, and [Error.Retryable] is false.
 func (l locker) Do(ctx context.Context, work func(context.Context) error) error {
 	return do(ctx, work, l.Lock)
 }

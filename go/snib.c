@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cfda5e36a4b7cb36"
+#define SNIB_BUILD_ID "6a2e8d84f5274204"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -265,7 +265,8 @@ enum snib_code {
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
 };
 
-/* What may be concluded from a code: see snib_code_is(). */
+/* What may be concluded from a code: see snib_code_is().  The first flag does not apply to a release:
+ * whatever its code, it is not called again, and the client itself repeats what can be repeated. */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
@@ -21984,8 +21985,8 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
-            snib__engine_log(e, SNIB_LOG_WARNING, "%s refused a subscription: waiters poll instead",
-                             snib__node_where(e, node));
+            snib__engine_log(e, SNIB_LOG_WARNING,
+                             "the server refused a subscription: waiters poll instead");
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
                 if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
@@ -22175,9 +22176,9 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the clock of %s has moved by at least %+lld ms: it was set or runs at the wrong rate; "
-        "leases may end early",
-        snib__node_where(e, node), (long long)(moved / (int64_t)SNIB__MS));
+        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
+        "rate; leases may end early",
+        (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
@@ -22194,9 +22195,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "%s does not answer TIME: changes of its clock go unnoticed; "
-                         "allow this user +time",
-                         snib__node_where(e, node));
+                         "the server does not answer TIME: changes of its clock go unnoticed; "
+                         "allow this user +time");
         return;
     }
     int64_t moved =
@@ -27021,9 +27021,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "%s may evict locks when memory is short: set maxmemory-policy noeviction",
-                         snib__node_where(e, node));
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -27033,11 +27033,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
-                         snib__node_where(e, node));
+        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
     if (replaced)
-        snib__engine_log(e, SNIB_LOG_INFO, "%s has replicated from another server meanwhile",
-                         snib__node_where(e, node));
+        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;

@@ -118,7 +118,8 @@ enum snib_code {
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
 };
 
-/* What may be concluded from a code: see snib_code_is(). */
+/* What may be concluded from a code: see snib_code_is().  The first flag does not apply to a release:
+ * whatever its code, it is not called again, and the client itself repeats what can be repeated. */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */

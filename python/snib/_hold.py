@@ -74,6 +74,12 @@ def _place() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def unrepeatable(error: E) -> E:
+    """The error of a release: whoever retries would do again the work that came before it."""
+    error.retryable = False
+    return error
+
+
 class BaseHold(_core.Droppable):
     """One successful acquisition, which the caller owns, inspects and releases.
 

@@ -27,7 +27,7 @@ from ._base import (
     WriteKind,
 )
 from ._error import Error
-from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
+from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from ._identity import make_identity
 from ._kept import block_at
 from ._times import acquire_ms, lease_ms, wait_ms
@@ -112,7 +112,7 @@ class Hold(_core.HeldScope, BaseHold):
         try:
             _core.release(self._handle)
         except Error as error:
-            raise self._named(error)
+            raise self._named(unrepeatable(error))
 
     def extend(self, lease: float | None = None) -> None:
         """Give the hold another lease, counted from now.

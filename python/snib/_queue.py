@@ -18,7 +18,7 @@ from ._base import BaseNamed
 from ._codes import Lost
 from ._error import Error
 from ._errors import make
-from ._hold import ARRIVING, GIVEN_BACK, OWNED
+from ._hold import ARRIVING, GIVEN_BACK, OWNED, unrepeatable
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
 from ._sync import Client
@@ -54,7 +54,7 @@ class Queue:
         self._handle = _core.queue_new(client._handle)
         self._tickets = itertools.count(1)
         self._running: dict[int, int] = {}
-        self._locks: dict[int, BaseNamed] = {}
+        self._locks: dict[int, BaseNamed | Hold] = {}  # of a release its hold
         self._holds: dict[int, KeyedRef[int, Hold]] = {}
         self._gone = functools.partial(_core.forget_dead, self._holds)  # runs no Python, see bindings/python_drop.c
         self._taken: dict[int, list[Any]] = {}  # out of the core's queue, by the thread that drains
@@ -87,7 +87,7 @@ class Queue:
         """
         if hold._stage == GIVEN_BACK:
             raise hold._given_back()
-        ticket = self._start(hold._lock, _core.hold_release_submit, hold._handle)
+        ticket = self._start(hold, _core.hold_release_submit, hold._handle)
         hold._stage = GIVEN_BACK
         return ticket
 
@@ -101,7 +101,7 @@ class Queue:
         submit = _core.hold_extend_submit
         return self._start(hold._lock, submit, hold._handle, lease_ms(lease))
 
-    def _start(self, lock: BaseNamed, submit: Callable[..., int], *arguments: object) -> int:
+    def _start(self, lock: BaseNamed | Hold, submit: Callable[..., int], *arguments: object) -> int:
         ticket = next(self._tickets)
         self._locks[ticket] = lock
         try:
@@ -165,6 +165,8 @@ class Queue:
     def _done(self, ticket: int, value: _core.Value) -> Event:
         lock = self._locks[ticket]
         if isinstance(value, Error):
+            if isinstance(lock, Hold):
+                value = unrepeatable(value)
             return Event(ticket, lock._named(value), False)
         if isinstance(value, MemoryError):  # the result could not be created; a hold was released
             return Event(ticket, cast("Error", value), False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import _core
-from support import TIDY, Server, brief, canned_server, eventually
+from support import PATIENCE, TIDY, Server, brief, canned_server, eventually
 
 BAD_NAMES = [
     "",
@@ -304,6 +306,29 @@ def test_a_server_that_never_answers(server: Server) -> None:
     with connect(server.url, 0.3) as client, server.stopped():
         with pytest.raises(snib.Unreachable):
             client.lock("x").acquire()
+
+
+def test_the_error_of_a_release_is_not_retryable(new_server: NewServer) -> None:
+    """A program that retries would do again what it did under the lock."""
+    server = new_server()
+    times = {"patience": 3, "reply_timeout": 1}
+
+    async def main() -> list[object]:
+        async with snib.aio.connect(server.url, **times) as waiting:
+            with snib.connect(server.url, **times) as client:
+                queue, queued = snib.Queue(client), client.lock("queued").hold()
+                plain, awaited = client.lock("plain").hold(), await waiting.lock("awaited").hold()
+                with server.stopped():
+                    queue.release(queued)
+                    releases = [asyncio.to_thread(plain.release), awaited.release()]
+                    errors = await asyncio.gather(*releases, return_exceptions=True)
+                    select.select([queue], [], [], PATIENCE)
+                    return [*errors, *(event.result for event in queue.drain())]
+
+    errors = asyncio.run(main())
+    assert [error.name for error in errors] == ["plain", "awaited", "queued"]
+    for error in errors:
+        assert isinstance(error, snib.Unreachable) and type(error).retryable and not error.retryable
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from .._base import (
 )
 from .._codes import InvalidArgument
 from .._error import Error
-from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info
+from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
 from .._kept import Block, block_at, may_move
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
@@ -174,7 +174,7 @@ class Hold(BaseHold):
                 loop.abandon(token, operation, future)
                 raise
             if code != OK:
-                raise value
+                raise unrepeatable(value)
         except Error as failure:
             if error is None:
                 raise self._named(failure)
