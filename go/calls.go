@@ -180,7 +180,7 @@ func (c *Client) run(ctx context.Context, timed, changes bool, start func(token 
 		ended.maybe = true
 		ended.Text += "; the server may have done what was asked"
 	}
-	return e, withDeadline(ctx, err)
+	return e, withContext(ctx, err)
 }
 
 // longestWait is the core's.

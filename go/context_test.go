@@ -448,6 +448,43 @@ func TestGrantedTooLate(t *testing.T) {
 	await(t, func() bool { return s.do(t, "GET", "semaphore") == "1" })
 }
 
+// endsLate is a context that ends while the server is asked, when Err has been called a number of times.
+type endsLate struct {
+	context.Context
+	before *int
+	err    error
+}
+
+func (c endsLate) Err() error {
+	if *c.before--; *c.before >= 0 {
+		return nil
+	}
+	return c.err
+}
+
+// An error that comes as the context ends matches the context's, too: whoever has cancelled need not know all others.
+func TestRefusedTooLate(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hold := lock(t, client.Mutex("held"))
+	var e *snib.Error
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		for before := range 3 {
+			limited, cancel := context.WithTimeout(background, time.Nanosecond) // which has passed, too
+			defer cancel()
+			for _, ctx := range []context.Context{background, limited} {
+				calls := before
+				_, err := client.Mutex("held").TryLock(endsLate{ctx, &calls, ended})
+				if !errors.Is(err, ended) || !errors.As(err, &e) || calls > 0 || e.MaybeApplied() {
+					t.Errorf("%d: %v", before, err)
+				}
+			}
+		}
+	}
+	expect(t, "refused", e, snib.ErrBusy)
+	must(t, hold.Unlock(background))
+}
+
 // A change that was applied is reported even if the context ends at that moment; otherwise MaybeApplied says so.
 func TestCountsThatAreCancelled(t *testing.T) {
 	s := startServer(t)

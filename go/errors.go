@@ -123,10 +123,14 @@ func contextError(ctx context.Context) *Error {
 	return err
 }
 
-// withDeadline makes a core error match the deadline of ctx, which the core was given or which has passed meanwhile.
-func withDeadline(ctx context.Context, err error) error {
+// withContext makes a core error match the error of ctx if that has ended meanwhile, and otherwise its deadline, which the
+// core was given or which has passed although nobody has told ctx yet.
+func withContext(ctx context.Context, err error) error {
 	e, ok := err.(*Error)
 	if !ok || e.context != nil {
+		return err
+	}
+	if e.context = ctx.Err(); e.context != nil {
 		return err
 	}
 	if end, limited := ctx.Deadline(); limited && (e.Code == ErrTimeout || time.Until(end) <= 0) {

@@ -141,7 +141,7 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, e
 		hold, err = 0, contextError(ctx)
 	}
 	if err != nil {
-		return 0, 0, l.fail(withDeadline(ctx, err))
+		return 0, 0, l.fail(withContext(ctx, err))
 	}
 	return hold, fencing, nil
 }
