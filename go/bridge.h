@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if SNIB_VERSION_NUMBER / 1000 != 1
 #error "this package is written for Snib 0.1"
@@ -68,7 +69,8 @@ static inline int32_t bridge_stats(uint64_t client, snib_client_stats_data *out,
     return snib_client_stats(BRIDGE_AS(snib_client, client), out, err);
 }
 
-/* The descriptor is a duplicate: Go's os.File closes its own. */
+/* The descriptor is a duplicate: Go's os.File closes its own.  Like the core's, it is no standard one, which the program
+ * may have closed and may open again in its place. */
 static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int32_t *out_fd, snib_error *err)
 {
     snib_queue *queue = NULL;
@@ -78,7 +80,7 @@ static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int
     }
     int fd = snib_queue_fd(queue, err);
     if (fd >= 0) {
-        *out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        *out_fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         code = *out_fd >= 0 ? SNIB_OK : SNIB_ESYSTEM;
         *err = (snib_error){.code = code, .os_error = code == SNIB_OK ? 0 : errno};
     } else {

@@ -185,5 +185,6 @@ func (e *Error) Unwrap() []error {
 // which is not called again (the client itself repeats what can be repeated), and so for a Do whose work was done.
 func (e *Error) Retryable() bool { return !e.unlock && e.Code.Retryable() }
 
-// MaybeApplied reports whether the server may have carried out the request although the call failed.
+// MaybeApplied reports whether the server may have carried out the request although the call failed. A change of a number
+// that is repeated then may count twice; what a call for a lock may have got is given back.
 func (e *Error) MaybeApplied() bool { return e.maybe || e.Code.MaybeApplied() }

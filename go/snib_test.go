@@ -473,6 +473,28 @@ func TestSecondCloseWaitsForReleases(t *testing.T) {
 	must(t, client.CloseTimeout(0))
 }
 
+// A daemon that has closed its standard descriptors gives their numbers to files of its own.
+func TestNoStandardDescriptors(t *testing.T) {
+	if url := os.Getenv("SNIB_TEST_MAIN"); url != "" {
+		reader, _, _ := os.Pipe() // the runtime takes the descriptors of its poller
+		_ = reader.SetDeadline(time.Time{})
+		for fd := range 3 {
+			_ = syscall.Close(fd)
+		}
+		_, err := snib.Open(background, url)
+		for fd := range 3 {
+			var stat syscall.Stat_t
+			if err != nil || syscall.Fstat(fd, &stat) != syscall.EBADF {
+				os.Exit(3 + fd)
+			}
+		}
+		os.Exit(0)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestNoStandardDescriptors$")
+	child.Env = append(os.Environ(), "SNIB_TEST_MAIN="+startServer(t).url())
+	must(t, child.Run())
+}
+
 // main returns while a lock is held, waited for and lost: no crash, no hang.
 func TestMainReturns(t *testing.T) {
 	if url := os.Getenv("SNIB_TEST_MAIN"); url != "" {
