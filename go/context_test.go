@@ -357,6 +357,30 @@ func TestDoThatMayBeRetried(t *testing.T) {
 	}
 }
 
+// The Unlock may be the first to learn that the lock is gone. Then nothing says that it was released.
+func TestLossFoundByUnlock(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	early, late := lock(t, client.Mutex("early")), lock(t, client.Mutex("late"))
+	lost := early.Lost()
+	s.do(t, "DEL", "early", "late")
+	expect(t, "early", early.Unlock(background), snib.ErrLost)
+	expect(t, "late", late.Unlock(background), snib.ErrLost)
+	soon(t, lost)
+	soon(t, late.Lost())
+	for _, hold := range []*snib.Hold{early, late} {
+		expect(t, "a context that begins after it", context.Cause(hold.Context(background)), snib.ErrLost)
+	}
+	released := lock(t, client.Mutex("released"))
+	lost = released.Lost()
+	must(t, released.Unlock(background))
+	select {
+	case <-lost:
+		t.Error("what was released is lost")
+	default:
+	}
+}
+
 // A context that has ended has one outcome: nothing starts, and Unlock does not wait. It does not depend on timing.
 func TestEndedContext(t *testing.T) {
 	s := startServer(t)

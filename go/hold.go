@@ -202,7 +202,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case h.lock.about(e).Code == ErrLost:
 		h.mu.Lock()
 		h.why = e // later calls report the loss too
+		w = h.watch
 		h.mu.Unlock()
+		if w != nil {
+			w.found(e)
+		}
 	default:
 		e.unlock = true
 	}

@@ -103,6 +103,16 @@ func (w *watch) end(loss error) {
 	w.contexts = nil
 }
 
+// found reports a loss that only the release has shown. The contexts have ended before it.
+func (w *watch) found(loss *Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cause == nil {
+		w.cause = loss
+		close(w.lost)
+	}
+}
+
 // add makes a context end with the hold, and returns a function to call when the context has ended otherwise.
 func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
 	w.mu.Lock()
@@ -119,8 +129,8 @@ func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
 	}
 }
 
-// Lost returns a channel that is closed when the hold is lost, and when it is dropped, see [Hold]. It stays
-// open after an Unlock.
+// Lost returns a channel that is closed when the hold is lost, even if only its Unlock finds that out, and when it is
+// dropped, see [Hold]. It stays open after a release.
 func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
 
 // Context returns a context for the work that is done under the hold. It has parent's values and is cancelled
