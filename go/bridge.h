@@ -272,7 +272,7 @@ static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, 
 static inline int32_t bridge_acquire_here(const char *place, size_t place_n, uint64_t actor, const bridge_wish *wish,
                                           int64_t slice_ms, uint64_t queue, uint64_t token, bridge_result *out)
 {
-    char text[256];
+    char text[1024]; /* see debug.go */
     bool fits = bridge_copy(text, sizeof text, place, place_n);
     text[fits ? place_n : 0] = 0;
     snib_debug_here(text, actor);

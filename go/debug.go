@@ -8,6 +8,7 @@ import (
 	"path"
 	"reflect"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -34,13 +35,28 @@ func (l *lock) here(ctx context.Context) here {
 	if l == nil || l.client == nil || !l.client.debug || ctx == nil {
 		return here{}
 	}
-	h := here{place: callerPlace()}
+	h := here{place: fmt.Sprintf("%.100s\n%.100s", callerPlace(), whose(ctx))}
 	if outer := HoldFrom(ctx); outer != nil && outer.actor != 0 {
 		h.actor = outer.actor
 	} else {
 		h.actor = lastActor.Add(1)
 	}
 	return h
+}
+
+// whose returns the profiler's labels of a context, such as "goroutine job=import", as pprof.Do sets them for a
+// goroutine too; otherwise goroutines have no names.
+func whose(ctx context.Context) string {
+	var labels []string
+	pprof.ForLabels(ctx, func(key, value string) bool {
+		labels = append(labels, key+"="+value)
+		return true
+	})
+	if labels == nil {
+		return ""
+	}
+	slices.Sort(labels)
+	return "goroutine " + strings.ReplaceAll(strings.Join(labels, ", "), "\x00", "?")
 }
 
 // callerPlace returns the innermost place outside these packages, such as "orders.go:31 in pay()".

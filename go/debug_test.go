@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,36 @@ func TestDebugHold(t *testing.T) {
 		log.until(t, "WARN", `mutex \"`+name+`\", acquired at `+place, "is still held after", "longer than debug_hold")
 		return nil
 	}))
+}
+
+func TestDebugWho(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	client, _ := debugged(t, s, snib.WatchdogLease(3*time.Second), snib.DebugHold(-1))
+	other := open(t, s.url())
+	var labelled, plain *snib.Hold
+	ctx := context.Background()
+	at := line(2)
+	pprof.Do(ctx, pprof.Labels("job", "import", "a", "x\x00\ny"), func(ctx context.Context) {
+		labelled, _ = client.Mutex("w1").Lock(ctx)
+	})
+	plain = lock(t, client.Mutex("w2"))
+	for want, hold := range map[string]*snib.Hold{"goroutine a=x??y, job=import": labelled, "": plain} {
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			who, err := other.Identity(ctx, hold.Owner())
+			must(t, err)
+			if who != nil && who.HeldAt != "" {
+				if who.HeldBy != want || (want != "" && !strings.HasPrefix(who.HeldAt, at)) || !strings.HasSuffix(who.HeldAt, ")") {
+					t.Errorf("%q: at %q by %q", want, who.HeldAt, who.HeldBy)
+				}
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("not told: %+v", who)
+			}
+		}
+		must(t, hold.Unlock(ctx))
+	}
 }
 
 func TestDebugNeverUnlocked(t *testing.T) {

@@ -20,6 +20,10 @@ type Identity struct {
 	// When the owner acquired its hold, by the same clock, if that is among the 16 oldest of its client.
 	HeldSince time.Time
 
+	// With its option [Debug]: where in the program that was, such as "orders.go:31 in pay()", and who did it: a thread or
+	// task, or the profiler's labels of a Go context, such as "goroutine job=import" (see [runtime/pprof.Do]).
+	HeldAt, HeldBy string
+
 	Losses uint64 // holds that its client has lost since it was opened
 }
 
@@ -74,6 +78,16 @@ func newIdentity(lines []string, owner string) *Identity {
 			number, err := strconv.ParseUint(seconds, 10, 63)
 			if held == owned && owned != "" && err == nil && number > 0 {
 				who.HeldSince = time.Unix(int64(number), 0)
+			}
+		case "at", "by":
+			held, told, _ := strings.Cut(rest, " ")
+			if held != owned || owned == "" || told == "" {
+				break
+			}
+			if word == "at" {
+				who.HeldAt = told
+			} else {
+				who.HeldBy = told
 			}
 		}
 	}

@@ -746,6 +746,9 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
  *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
+ *              at <number> <place>    by <number> <who>
+ *                  with the option debug, of these holds: where in the program it was acquired, and by which thread or
+ *                  task, see snib_debug_here(): of as many as there is room for in 2,048 bytes
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
@@ -1063,6 +1066,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
  *
+ * Reports about holds say who acquired them, too, and so do answers of snib_client_identity() about the client.
+ *
  * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
  *
  * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
@@ -1074,6 +1079,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * standard error when it exits.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
+ *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a
+ *        second line it is the calling thread, by its name and number: "thread worker (4711)".
  * actor  what acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  The actor
  *        that acquired a lock holds it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);

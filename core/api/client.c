@@ -236,6 +236,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     if (o->identity > 0 &&
         !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (snib__debug_begin(client) != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
                   .password = client->url.password,
@@ -256,6 +258,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
+        .taken = snib__debug_taken(client),
         .wall_offset = offset,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
@@ -282,8 +285,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
-    if (snib__debug_begin(client) != 0)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
 

@@ -18,6 +18,7 @@
 #include "locks/kind.h"
 #include "net/text.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -25,6 +26,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
@@ -33,6 +37,9 @@
 #define DEBUG_SLEEPS 500             /* of a millisecond */
 #define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
+#define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
+#define DEBUG_NOWHERE "an unknown place"
+#define DEBUG_LINES (DEBUG_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
 #define DEBUG_HASH 0xcbf29ce484222325U
 #define DEBUG_THREAD                                                                               \
@@ -42,9 +49,10 @@ struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
     uint64_t warnings;
-    snib__time look_at;              /* the next look at what lasts */
-    bool over;                       /* its end was told */
-    char process[SNIB__PROCESS_CAP]; /* for other processes */
+    snib__time look_at;                         /* the next look at what lasts */
+    bool over;                                  /* its end was told */
+    char process[SNIB__PROCESS_CAP];            /* for other processes */
+    char taken[SNIB__OLDEST_MAX * DEBUG_LINES]; /* for those who ask who holds it */
 };
 
 enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
@@ -60,6 +68,7 @@ struct debug_use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
+    char who[DEBUG_WHO_CAP];        /* "task Task-3"; empty: it has no name */
     char label[DEBUG_LABEL_CAP];    /* mutex "name" */
     uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
@@ -104,20 +113,25 @@ static _Atomic bool debug_exits;
 
 static _Thread_local struct {
     bool given;
+    bool named; /* who says who it is, or that it has no name */
     uint64_t actor;
     char place[SNIB__SITE_CAP];
+    char who[DEBUG_WHO_CAP];
 } debug_here;
 
 void snib_debug_here(const char *place, uint64_t actor)
 {
-    const char *text = place ? place : "", *base = text;
-    size_t n = strcspn(text, " "); /* folders come before the function */
+    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
+    size_t n = strcspn(text, " \n"); /* folders come before the function */
     for (size_t i = 0; i < n; i++)
         if (text[i] == '/')
             base = text + i + 1;
     debug_here.given = true;
+    debug_here.named = *end == '\n';
     debug_here.actor = actor;
-    snib__text_show(debug_here.place, sizeof debug_here.place, base, strlen(base));
+    snib__text_show(debug_here.place, sizeof debug_here.place, base, (size_t)(end - base));
+    end += debug_here.named;
+    snib__text_show(debug_here.who, sizeof debug_here.who, end, strlen(end));
 }
 
 static uint64_t debug_thread(void)
@@ -129,13 +143,26 @@ static uint64_t debug_thread(void)
     return number;
 }
 
+/* As a debugger and /proc call it. */
+static void debug_name_thread(char out[DEBUG_WHO_CAP])
+{
+    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
+    prctl(PR_GET_NAME, name);
+    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
+    snprintf(out, DEBUG_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
+}
+
 /* What the caller said about this call, once. */
 static void debug_take_here(struct debug_use *use)
 {
     bool given = debug_here.given;
     use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
     snprintf(use->place, sizeof use->place, "%s",
-             given && debug_here.place[0] ? debug_here.place : "an unknown place");
+             given && debug_here.place[0] ? debug_here.place : DEBUG_NOWHERE);
+    if (given && debug_here.named)
+        memcpy(use->who, debug_here.who, sizeof use->who);
+    else
+        debug_name_thread(use->who);
     debug_here.given = false;
 }
 
@@ -202,6 +229,9 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
     return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
 }
+
+/* " by thread main", for "%s%s". */
+#define BY(use) (use)->who[0] ? " by " : "", (use)->who
 
 /* ---- uses ---- */
 
@@ -504,7 +534,8 @@ void snib__debug_abandon(struct snib__client *client, const struct snib__hold *h
         return;
     const struct debug_use *use = *debug_find(hold);
     if (use && hold->phase == SNIB__HELD)
-        debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
+        debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
+                  BY(use));
     debug_unlock();
 }
 
@@ -519,9 +550,10 @@ static void debug_check_hold(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, ""))
         debug_say(use->client,
-                  "%s, acquired at %s, is still held after %.1f s, longer than debug_hold: release "
-                  "it sooner, or raise debug_hold",
-                  use->label, use->place, (double)(now - use->since) / (1000.0 * SNIB__MS));
+                  "%s, acquired at %s%s%s, is still held after %.1f s, longer than debug_hold: "
+                  "release it sooner, or raise debug_hold",
+                  use->label, use->place, BY(use),
+                  (double)(now - use->since) / (1000.0 * SNIB__MS));
 }
 
 static void debug_check_wait(struct debug_use *use, snib__time now)
@@ -537,9 +569,39 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, held->place))
         debug_say(use->client,
-                  "%s is awaited at %s by the caller that holds it since %s: it waits for itself; "
-                  "release it first, or use a re-entrant lock",
-                  use->label, use->place, held->place);
+                  "%s is awaited at %s by the caller%s%s%s that holds it since %s: it waits for "
+                  "itself; release it first, or use a re-entrant lock",
+                  use->label, use->place, use->who[0] ? " (" : "", use->who, use->who[0] ? ")" : "",
+                  held->place);
+}
+
+/* The first of those who have it; of a group's member, of those who have the group. */
+static const struct debug_use *debug_taker(const struct snib__hold *hold)
+{
+    const void *thing =
+        hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;
+    const struct debug_use *first = NULL;
+    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
+        if (use->thing == thing && use->what == DEBUG_HELD)
+            first = use;
+    return first;
+}
+
+/* "at <number> <place>" and "by <number> <who>", one a line, for the holds of which the client tells since when. */
+static void debug_note_takers(struct snib__client *client)
+{
+    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
+    char *out = client->debug->taken, *end = out + sizeof client->debug->taken;
+    uint32_t n = client->identity ? snib__engine_oldest(client->driver.engine, oldest) : 0;
+    *out = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct debug_use *use = debug_taker(oldest[i]);
+        uint64_t number = oldest[i]->number;
+        if (use && strcmp(use->place, DEBUG_NOWHERE) != 0)
+            out += snprintf(out, (size_t)(end - out), "at %" PRIu64 " %s\n", number, use->place);
+        if (use && use->who[0])
+            out += snprintf(out, (size_t)(end - out), "by %" PRIu64 " %s\n", number, use->who);
+    }
 }
 
 /* With other processes, unless nothing may be known about this one, or the server has no others: a test counts its requests. */
@@ -563,11 +625,13 @@ static void debug_look(struct snib__driver *driver)
     debug->look_at = now + driver->look_every;
     if (!debug_lock()) {
         debug->over = true;
+        debug->taken[0] = 0;
         debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
                           "in this process, until it is started again");
         return;
     }
     debug_exchange(client, now);
+    debug_note_takers(client);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             if (use->client != client || use->told)
@@ -595,9 +659,9 @@ void snib__debug_close(struct snib__client *client)
                 continue;
             if (debug_is_new(use, "closed"))
                 debug_say(client,
-                          "%s, acquired at %s, is still held when its client is closed: release it "
-                          "first",
-                          use->label, use->place);
+                          "%s, acquired at %s%s%s, is still held when its client is closed: "
+                          "release it first",
+                          use->label, use->place, BY(use));
         }
     debug_unlock();
 }
@@ -661,6 +725,11 @@ int snib__debug_begin(struct snib__client *client)
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
     return 0;
+}
+
+const char *snib__debug_taken(const struct snib__client *client)
+{
+    return client->debug ? client->debug->taken : NULL;
 }
 
 uint64_t snib__debug_warnings(const struct snib__client *client)

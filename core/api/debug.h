@@ -10,6 +10,8 @@
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
 int snib__debug_begin(struct snib__client *client);
 void snib__debug_end(struct snib__client *client);
+/* What it tells of where its oldest holds were taken, and by whom, while inside; NULL: without the option. */
+const char *snib__debug_taken(const struct snib__client *client);
 uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */

@@ -231,6 +231,11 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     carrier_list(driver, c, 0);
 }
 
+const void *snib__carrier_outer(const void *sink)
+{
+    return ((const struct snib__carrier *)sink)->outer.hold;
+}
+
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 {
     carrier_list(driver, (struct snib__carrier *)outer, 0);

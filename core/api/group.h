@@ -42,6 +42,9 @@ bool snib__carrier_doubts(struct snib__carrier *c);
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+/* What a member's hold, which reports to this sink, is held for: the group's hold, to be compared only.  Inside the
+ * member's client. */
+const void *snib__carrier_outer(const void *sink);
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 /* Outside: step the carriers that were listed inside. */
 void snib__carrier_steps(void *list);

@@ -222,10 +222,11 @@ struct identity {
     char host[128], program[128], label[160];
     int64_t pid, since; /* seconds since 1970 */
     int64_t losses;     /* of holds, since then */
-    struct {
+    struct held {
         uint64_t number; /* of the owner */
         int64_t since;
-    } holds[CLI_HOLDS_MAX]; /* the oldest */
+        char at[72], by[48]; /* where in the program, and by whom; empty: not known */
+    } holds[CLI_HOLDS_MAX];  /* the oldest */
     size_t holds_n;
     bool is_known;
 };
@@ -248,6 +249,14 @@ void cli_read_identity(const char *texts, size_t used, struct identity *out);
 /* cli_held_since - when the owner acquired its hold, in seconds since 1970; 0: that is not known.  identity: of its
  * client, or NULL. */
 int64_t cli_held_since(const struct identity *identity, const char *owner);
+
+/* cli_write_taken - where and by whom it was acquired, as "acquired at orders.py:31 in pay() by task Task-3"; empty:
+ * that is not known. */
+#define CLI_TAKEN_MAX 160
+void cli_write_taken(const struct identity *identity, const char *owner, char *out);
+
+/* cli_add_held - add what is known of these to a JSON object. */
+void cli_add_held(struct cJSON *item, const struct identity *identity, const char *owner);
 
 /* cli_write_time - such a time, as "2026-11-25 18:02:11 UTC"; empty for 0. */
 #define CLI_TIME_MAX 64

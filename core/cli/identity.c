@@ -36,6 +36,7 @@ static int64_t number_of(const char *value, int64_t max)
 static void read_holds(const char *texts, size_t used, struct identity *out)
 {
     out->holds_n = 0;
+    memset(out->holds, 0, sizeof out->holds);
     for (const char *at = texts; at < texts + used; at += strlen(at) + 1) {
         char *end;
         if (strncmp(at, "held ", 5) != 0 || out->holds_n == CLI_HOLDS_MAX)
@@ -49,6 +50,25 @@ static void read_holds(const char *texts, size_t used, struct identity *out)
     }
 }
 
+/* The lines "at <number> <place>" and "by <number> <who>" of these holds. */
+static void read_takers(const char *texts, size_t used, struct identity *out)
+{
+    for (const char *at = texts; at < texts + used; at += strlen(at) + 1) {
+        char *end;
+        bool is_place = strncmp(at, "at ", 3) == 0;
+        if (!is_place && strncmp(at, "by ", 3) != 0)
+            continue;
+        uint64_t number = strtoull(at + 3, &end, 10);
+        struct held *held = out->holds, *last = held + out->holds_n;
+        while (held < last && held->number != number)
+            held++;
+        if (held == last || *end != ' ')
+            continue;
+        copy_value(is_place ? held->at : held->by, is_place ? sizeof held->at : sizeof held->by,
+                   end + 1);
+    }
+}
+
 void cli_read_identity(const char *texts, size_t used, struct identity *out)
 {
     copy_value(out->host, sizeof out->host, value_of(texts, used, "host"));
@@ -58,6 +78,7 @@ void cli_read_identity(const char *texts, size_t used, struct identity *out)
     out->since = number_of(value_of(texts, used, "since"), TIME_MAX);
     out->losses = number_of(value_of(texts, used, "losses"), INT64_MAX);
     read_holds(texts, used, out);
+    read_takers(texts, used, out);
     out->is_known =
         out->host[0] || out->program[0] || out->label[0] || out->pid || out->since || out->losses;
 }
@@ -93,14 +114,41 @@ const struct identity *cli_identify(snib_client *client, struct identities *iden
     return one->is_known ? one : NULL;
 }
 
-int64_t cli_held_since(const struct identity *identity, const char *owner)
+static const struct held *held_of(const struct identity *identity, const char *owner)
 {
     const char *colon = owner ? strchr(owner, ':') : NULL;
     uint64_t number = colon ? strtoull(colon + 1, NULL, 10) : 0;
     for (size_t i = 0; identity && number && i < identity->holds_n; i++)
         if (identity->holds[i].number == number)
-            return identity->holds[i].since;
-    return 0;
+            return &identity->holds[i];
+    return NULL;
+}
+
+int64_t cli_held_since(const struct identity *identity, const char *owner)
+{
+    const struct held *held = held_of(identity, owner);
+    return held ? held->since : 0;
+}
+
+void cli_write_taken(const struct identity *identity, const char *owner, char *out)
+{
+    const struct held *held = held_of(identity, owner);
+    out[0] = '\0';
+    if (held && (held->at[0] || held->by[0]))
+        snprintf(out, CLI_TAKEN_MAX, "acquired%s%s%s%s", held->at[0] ? " at " : "", held->at,
+                 held->by[0] ? " by " : "", held->by);
+}
+
+void cli_add_held(cJSON *item, const struct identity *identity, const char *owner)
+{
+    const struct held *held = held_of(identity, owner);
+    if (!held)
+        return;
+    cli_add_number(item, "held_since", held->since);
+    if (held->at[0])
+        cJSON_AddStringToObject(item, "held_at", held->at);
+    if (held->by[0])
+        cJSON_AddStringToObject(item, "held_by", held->by);
 }
 
 void cli_write_time(int64_t seconds, char *out)

@@ -150,9 +150,7 @@ void cli_tell_waiting(const struct cli *cli, const char *text, const char *name,
         cJSON_AddStringToObject(object, "owner", owner);
     if (identity)
         cli_add_identity(object, "identity", identity);
-    int64_t since = cli_held_since(identity, owner);
-    if (since)
-        cli_add_number(object, "held_since", since);
+    cli_add_held(object, identity, owner);
     put(cli, object, text);
 }
 

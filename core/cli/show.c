@@ -52,9 +52,8 @@ static void add_rows(cJSON *object, const char *name, struct shown *shown, const
             cli_add_number(item, "count", row.count);
         if (identity)
             cli_add_identity(item, "identity", identity);
-        int64_t since = is_holder ? cli_held_since(identity, row.owner) : 0;
-        if (since)
-            cli_add_number(item, "held_since", since);
+        if (is_holder)
+            cli_add_held(item, identity, row.owner);
         cJSON_AddItemToArray(array, item);
     }
 }
@@ -106,6 +105,11 @@ static void print_row(const struct row *row, const struct identity *identity)
     if (!identity)
         return;
     cli_write_identity(identity, process, sizeof process);
+    printf("    ");
+    print_rest(process);
+    cli_write_taken(identity, row->owner, process);
+    if (is_waiter || !process[0])
+        return;
     printf("    ");
     print_rest(process);
 }

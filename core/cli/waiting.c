@@ -83,7 +83,7 @@ static void tell(struct waiting *waiting, const snib_texts *texts)
     const int64_t n = waiting->holders;
     struct identity identity = {.is_known = false};
     char lease[64] = "no lease";
-    char more[48] = "", process[CLI_IDENTITY_MAX] = "", since[CLI_TIME_MAX];
+    char more[48] = "", process[CLI_IDENTITY_MAX] = "", since[CLI_TIME_MAX], taken[CLI_TAKEN_MAX];
     char *text;
     if (texts)
         cli_read_identity(texts->text, texts->used, &identity);
@@ -93,12 +93,13 @@ static void tell(struct waiting *waiting, const snib_texts *texts)
         snprintf(lease, sizeof lease, "lease ends in %" PRId64 ".%03d s", holder->left_ms / 1000,
                  (int)(holder->left_ms % 1000));
     cli_write_time(cli_held_since(&identity, holder->owner), since);
+    cli_write_taken(&identity, holder->owner, taken);
     if (n > 1)
         snprintf(more, sizeof more, " and %" PRId64 " more", n - 1);
-    if (asprintf(&text, "waiting for %s, held by %s%s%s%s (%s%s%s)%s", name,
+    if (asprintf(&text, "waiting for %s, held by %s%s%s%s (%s%s%s%s%s)%s", name,
                  strcmp(holder->word, "permit") == 0 ? "permit " : "", holder->owner,
                  since[0] ? " since " : "", since, lease, process[0] ? "; " : "", process,
-                 more) < 0)
+                 taken[0] ? "; " : "", taken, more) < 0)
         abort();
     cli_tell_waiting(waiting->cli, text, name, holder->owner, identity.is_known ? &identity : NULL);
     free(text);

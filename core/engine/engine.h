@@ -32,6 +32,8 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 #define SNIB__IDENTITY_MAX 511
+#define SNIB__OLDEST_MAX                                                                           \
+    16 /* of so many holds, the oldest, a client tells since when they are held */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
@@ -52,6 +54,7 @@ struct snib__config {
     char uuid[37];       /* the client id */
     /* the lines of its key, see identity.c, up to SNIB__IDENTITY_MAX bytes; same ownership; NULL: none */
     const char *identity;
+    const char *taken;     /* more lines of it, as they are now; same ownership; NULL: none */
     int64_t wall_offset;   /* ns since 1970 at the engine's time 0, for people; 0: unknown */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
@@ -269,6 +272,8 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
 void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
+/* Those holds, the oldest first; 0: there are too many locks to look at. */
+uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);

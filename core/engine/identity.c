@@ -1,7 +1,8 @@
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
- *                                   when the oldest holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, since when
+ *                                   the oldest holds are held, and with the option debug where they were taken,
+ *                                   and by whom; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -18,9 +19,9 @@
 #define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
 #define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
 #define IDENTITY_BYTES "2047"                /* the last byte that is read of another client's */
+#define IDENTITY_ROOM 2048                   /* so many are */
 #define IDENTITY_UUID 36
-#define IDENTITY_HOLDS 16       /* of so many, the oldest, it is told since when they are held */
-#define IDENTITY_LOCKS_MAX 4096 /* ... unless there are more locks: all of them are looked at */
+#define IDENTITY_LOCKS_MAX 4096 /* with more, no oldest holds are told: all of them are looked at */
 
 enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
 
@@ -40,15 +41,17 @@ static struct snib__node *identity_node(struct snib__engine *e)
     return e->route->serves(e, key, identity_key(key, e->config.uuid));
 }
 
-/* The oldest holds, the oldest first. */
-static uint32_t identity_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
+uint32_t snib__engine_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
 {
+    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
     uint32_t n = 0;
+    if (e->gates_n > IDENTITY_LOCKS_MAX + ended || e->stats.held > IDENTITY_LOCKS_MAX)
+        return 0;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (const struct snib__hold *hold = snib__gate_first(gate); hold;
                  hold = snib__gate_next(gate, hold)) {
-                bool full = n == IDENTITY_HOLDS;
+                bool full = n == SNIB__OLDEST_MAX;
                 if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||
                     (gate->kind->traits & SNIB__UNOWNED) ||
                     (full && oldest[n - 1]->acquired_at <= hold->acquired_at))
@@ -79,10 +82,8 @@ static uint64_t identity_losses(const struct snib__engine *e)
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
-    const struct snib__hold *oldest[IDENTITY_HOLDS];
-    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
-    bool few = e->gates_n <= IDENTITY_LOCKS_MAX + ended && e->stats.held <= IDENTITY_LOCKS_MAX;
-    uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
+    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
+    uint32_t holds = e->config.wall_offset ? snib__engine_oldest(e, oldest) : 0;
     size_t n = 0;
     for (uint32_t i = 0; i < holds; i++) {
         int64_t since = e->config.wall_offset + (int64_t)oldest[i]->acquired_at;
@@ -95,14 +96,21 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
+    char text[IDENTITY_ROOM];
+    _Static_assert(SNIB__IDENTITY_MAX + 32 + SNIB__OLDEST_MAX * 48 <= sizeof text, "they fit");
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
     if (identity_losses(e) > 0) {
         n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
         text[n++] = '\n';
     }
-    return snib__resp_arg(out, text, n + identity_holds(e, text + n));
+    n += identity_holds(e, text + n);
+    const char *line = e->config.taken ? e->config.taken : "", *end;
+    for (; (end = strchr(line, '\n')) && n + (size_t)(++end - line) <= sizeof text; line = end) {
+        memcpy(text + n, line, (size_t)(end - line));
+        n += (size_t)(end - line);
+    }
+    return snib__resp_arg(out, text, n);
 }
 
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)

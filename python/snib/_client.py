@@ -148,11 +148,15 @@ class BaseClient(Options):
             self._ready = not self._debug
             _log.begin(self)
         if self._debug:
-            _core.debug_here(_debug.place(), self._actor())
+            _core.debug_here(_debug.here(self._who()), self._actor())
 
     def _actor(self) -> int:
         """A number for who acquires: threads are even, tasks are odd; 0: not known."""
         raise NotImplementedError
+
+    def _who(self) -> str | None:
+        """The name of who acquires; None: not known."""
+        return _debug.thread()
 
     def _after_fork(self) -> None:
         """In a forked child: let go of what belongs to the parent."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from types import FrameType
+from typing import Any
 
 _OUTSIDE = tuple(os.path.dirname(path) + os.sep for path in (__file__, asyncio.__file__))
 
@@ -27,5 +29,30 @@ def place() -> str | None:
         return None
     function = frame.f_code.co_name
     where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-    text = where if function == "<module>" else f"{where} in {function}()"
-    return text.encode("utf-8", "replace").decode()
+    return _clean(where if function == "<module>" else f"{where} in {function}()")
+
+
+def thread() -> str | None:
+    """Such as "thread MainThread"; None: Python has no name for it, as for a thread that C began."""
+    known = getattr(threading, "_active", {}).get(threading.get_ident())  # current_thread() would give it one
+    return None if known is None else _clean(f"thread {known.name}")
+
+
+def task(known: Any) -> str:
+    """Such as "task Task-3"; tasks of trio have a name, those of asyncio tell it."""
+    name = known.get_name() if hasattr(known, "get_name") else getattr(known, "name", "without a name")
+    return _clean(f"task {name}")
+
+
+def here(who: str | None) -> str | None:
+    """What the core is told."""
+    return place() if who is None else f"{place() or ''}\n{who}"
+
+
+def taken(who: str | None) -> str:
+    """The same for people."""
+    return (place() or "an unknown place") + (f" by {who}" if who else "")
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\n", "?").replace("\0", "?")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _core
+from . import _core, _debug
 from ._codes import Lost, NotHeld
 from ._error import Error
 from ._identity import Identity
@@ -93,7 +93,11 @@ class BaseHold(_core.Droppable):
         self._stage = ARRIVING
         self._handle = handle
         self._lock = lock  # the lock keeps its client open
-        self._place = _place() if is_tracing() else None
+        self._place: str | None = None
+        if lock._client._debug:
+            self._place = _debug.taken(lock._client._who())
+        elif is_tracing():
+            self._place = _place()
 
     __reduce_ex__ = stays
 

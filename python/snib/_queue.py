@@ -173,5 +173,7 @@ class Queue:
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)
         hold = Hold(lock, cast("_core.HoldHandle", value))
+        if lock._client._debug:
+            hold._place = None  # it was acquired elsewhere
         self._holds[ticket] = KeyedRef(hold, self._gone, ticket)
         return Event(ticket, hold, False)

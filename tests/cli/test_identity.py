@@ -115,6 +115,27 @@ class Identity(CommandCase):
         done = self.snib("info", "a")
         self.assertEqual((0, "", 2), (done.returncode, done.stderr, done.stdout.count("\n")))
 
+    def test_where_and_by_whom(self):
+        """With the option debug the holder tells it, if it knows."""
+        self.server("HSET", "a", f"{OWNER}:1", 1)
+        self.server("SET", KEY, "host h\nby 1 task \x1b7\nheld 1 1000000000\nat 1 orders.py:3 in pay()\nat 2 x\nby 1")
+        told = self.info("a")["holders"][0]  # is what the schema says
+        self.assertEqual(("orders.py:3 in pay()", "task ?7"), (told["held_at"], told["held_by"]))
+        self.assertEqual(["    host h", "    acquired at orders.py:3 in pay() by task ?7"],
+                         self.snib("info", "a").stdout.splitlines()[2:])
+        self.assertEqual(f"snib: waiting for a, held by {OWNER}:1 since 2001-09-09 01:46:40 UTC (no lease; host h; "
+                         "acquired at orders.py:3 in pay() by task ?7)\n", self.start("hold", "a").stdout.readline())
+        told = json.loads(self.start("hold", "a", "--json").stdout.readline())
+        SCHEMAS["message"].validate(told)
+        self.assertEqual(("orders.py:3 in pay()", "task ?7"), (told["held_at"], told["held_by"]))
+        self.server("SET", KEY, "host h\nheld 1 1000000000\nby 1 " + "x" * 200)
+        self.assertEqual("    acquired by " + "x" * 47, self.snib("info", "a").stdout.splitlines()[3])
+        holder = self.start("hold", "b", "--lease", "6s", "--url", f"{self.env['SNIB_URL']}&debug=yes")
+        holder.stdout.readline()
+        wait_for(lambda: "held_by" in self.info("b")["holders"][0], "the thread to be known")
+        told = self.info("b")["holders"][0]
+        self.assertEqual((f"thread snib ({holder.pid})", False), (told["held_by"], "held_at" in told))
+
     def test_not_said(self):
         """Redisson's clients do not say it, and are not looked for."""
         owner = "11111111-2222-4333-8444-555555555555"

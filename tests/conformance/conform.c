@@ -480,12 +480,13 @@ static const char *number_of(const char *text, uint32_t n, const char *word)
 }
 
 /* Since when this owner has its hold. */
-static const char *held_of(const char *text, uint32_t n, const char *owner)
+/* "held <number>", the beginning of a line about the owner's hold. */
+static const char *about(const char *what, const char *owner)
 {
-    char word[64];
+    static char word[64];
     const char *colon = strchr(owner, ':');
-    snprintf(word, sizeof word, "held %.20s", colon ? colon + 1 : "-");
-    return number_of(text, n, word);
+    snprintf(word, sizeof word, "%s %.20s", what, colon ? colon + 1 : "-");
+    return word;
 }
 
 static const char *now_or(const char *seconds)
@@ -500,7 +501,8 @@ static bool print_identity(const char *text, uint32_t n, const char *owner)
     const char *host = value_of(text, n, "host"), *pid = number_of(text, n, "pid"),
                *program = value_of(text, n, "program"), *since = number_of(text, n, "since"),
                *label = value_of(text, n, "label");
-    const char *held = held_of(text, n, owner), *losses = number_of(text, n, "losses");
+    const char *held = number_of(text, n, about("held", owner)),
+               *losses = number_of(text, n, "losses");
     bool ours = pid && atoll(pid) == (long long)getpid();
     gethostname(own, sizeof own - 1);
     if (host)
@@ -513,6 +515,14 @@ static bool print_identity(const char *text, uint32_t n, const char *owner)
         printf(" since=%s", now_or(since));
     if (held && option("held"))
         printf(" held=%s", now_or(held));
+    if (option("taken")) {
+        const char *at = value_of(text, n, about("at", owner));
+        const char *by = value_of(text, n, about("by", owner));
+        if (at)
+            printf(" at=%s", at);
+        if (by)
+            printf(" by=%s", by);
+    }
     if (losses)
         printf(" losses=%s", losses);
     if (label)

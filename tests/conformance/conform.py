@@ -464,6 +464,8 @@ class Interpreter:
             "program": "ours" if ours else who.program,
             "since": now_or(who.since),
             "held": now_or(who.held_since) if "held" in options else None,
+            "at": who.held_at if "taken" in options else None,
+            "by": who.held_by if "taken" in options else None,
             "losses": who.losses,
             "label": who.label,
         }

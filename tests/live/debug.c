@@ -1,5 +1,6 @@
 /* debug.c - the option debug: each mistake that it knows, made by a program and reported with file and line; and
  * programs without mistakes, of which nothing is reported. */
+#define _GNU_SOURCE /* gettid, pthread_setname_np */
 #define SNIB_DEBUG_PLACES
 #include "../support/support.h"
 
@@ -60,6 +61,14 @@ static void world_free(struct world *world)
 static bool is_expected(const snib_event *event)
 {
     return event->kind == SNIB_EVENT_LOG && !strstr(event->text, " ms late");
+}
+
+/* Who acquires, when nobody says so: this thread. */
+static const char *me(void)
+{
+    static char text[48];
+    snprintf(text, sizeof text, "thread live_debug (%d)", (int)gettid());
+    return text;
 }
 
 /* The next warning that the program is to blame for. */
@@ -230,10 +239,11 @@ static void itself(void **state)
     snib_op *op;
     EXPECT((AT(0), snib_lock_acquire(lock, 0, PROMPT_MS, &hold, err)), SNIB_OK);
     EXPECT((AT(1), snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err)), SNIB_OK);
-    snprintf(want, sizeof want,
-             "debug: mutex \"self\" is awaited at debug.c:%d by the caller that holds it since "
-             "debug.c:%d: it waits for itself; release it first, or use a re-entrant lock",
-             line_of[1], line_of[0]);
+    snprintf(
+        want, sizeof want,
+        "debug: mutex \"self\" is awaited at debug.c:%d by the caller (%s) that holds it since "
+        "debug.c:%d: it waits for itself; release it first, or use a re-entrant lock",
+        line_of[1], me(), line_of[0]);
     expect_warning(&world, want);
     snib_op_free(op);
     must_release(hold);
@@ -281,7 +291,8 @@ static void too_long(void **state)
     snib_hold *hold;
     EXPECT((AT(0), snib_lock_acquire(lock, 0, PROMPT_MS, &hold, err)), SNIB_OK);
     snprintf(want, sizeof want,
-             "debug: mutex \"long\", acquired at debug.c:%d, is still held after ", line_of[0]);
+             "debug: mutex \"long\", acquired at debug.c:%d by %s, is still held after ",
+             line_of[0], me());
     const char *text = warning(&world);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
     assert_non_null(strstr(text, " s, longer than debug_hold: release it sooner"));
@@ -300,13 +311,15 @@ static void held_at_the_close(void **state)
     EXPECT((AT(0), snib_lock_acquire(lock, 0, PROMPT_MS, &hold, err)), SNIB_OK);
     snprintf(
         want, sizeof want,
-        "debug: mutex \"left\", acquired at debug.c:%d, is still held when its client is closed: "
-        "release it first",
-        line_of[0]);
+        "debug: mutex \"left\", acquired at debug.c:%d by %s, is still held when its client is "
+        "closed: release it first",
+        line_of[0], me());
     snib_lock *other = must_lock(world.client, "dropped");
     EXPECT(snib_lock_acquire(other, 0, PROMPT_MS, &dropped, err), SNIB_OK);
     snib_hold_abandon(dropped);
-    assert_non_null(strstr(warning(&world), "\"dropped\" was acquired at debug.c:"));
+    const char *text = warning(&world);
+    assert_non_null(strstr(text, "\"dropped\" was acquired at debug.c:"));
+    assert_non_null(strstr(text, me()));
     assert_non_null(strstr(warning(&world), "dropped without a release"));
     EXPECT(snib_client_close(world.client, -1, err), SNIB_OK);
     expect_warning(&world, want);
@@ -358,6 +371,100 @@ static void never_freed(void **state)
     assert_non_null(strstr(text, ", is still held when its client is closed"));
     assert_non_null(strstr(text, "snib: debug: mutex \"leaked\", made at debug.c:"));
     assert_non_null(strstr(text, "snib: debug: a client, made at debug.c:"));
+}
+
+/* ---- Who -------------------------------------------------------------------------------------------- */
+
+/* Where the 16 oldest holds are from, and whose they are, is told to whoever asks who holds them: the calling thread
+ * unless the program says it, cleaned; in a group, of its members. */
+static bool tells(snib_client *client, const char *owner, const char *place, const char *who)
+{
+    static char buffer[65536];
+    char at[256], by[256];
+    size_t used = 0;
+    uint32_t count = 0;
+    bool has[2] = {false, false};
+    EXPECT(snib_client_identity(client, owner, strlen(owner), buffer, sizeof buffer, &used, &count,
+                                err),
+           SNIB_OK);
+    snprintf(at, sizeof at, "at %s %s", strchr(owner, ':') + 1, place);
+    snprintf(by, sizeof by, "by %s %s", strchr(owner, ':') + 1, who);
+    for (const char *line = buffer; line < buffer + used; line += strlen(line) + 1) {
+        has[0] |= strcmp(line, at) == 0;
+        has[1] |= strcmp(line, by) == 0;
+    }
+    return has[0] && (has[1] || !who[0]);
+}
+
+static const char *owner_of(snib_hold *hold)
+{
+    static char owner[128];
+    EXPECT(snib_hold_owner(hold, owner, err), SNIB_OK);
+    return owner;
+}
+
+struct named {
+    snib_lock *lock;
+    snib_hold *hold;
+    char who[48];
+};
+
+static void *acquire_named(void *argument)
+{
+    struct named *named = argument;
+    assert_int_equal(pthread_setname_np(pthread_self(), "work\ner"), 0);
+    snprintf(named->who, sizeof named->who, "thread work?er (%d)", (int)gettid());
+    EXPECT((AT(0), snib_lock_acquire(named->lock, 0, PROMPT_MS, &named->hold, err)), SNIB_OK);
+    return NULL;
+}
+
+static void who_holds_it(void **state)
+{
+    (void)state;
+    enum { LEASE_MS = 3000 };
+    char place[64];
+    snib_client_options options;
+    snib_client *client;
+    snib_client_options_init(&options, sizeof options);
+    options.debug = 1;
+    options.debug_hold_ms = -1;
+    options.lease_ms = LEASE_MS;
+    EXPECT(snib_client_open(server.url, &options, &client, err), SNIB_OK);
+    struct named named = {.lock = must_lock(client, "w1")};
+    snib_lock *task = must_lock(client, "w2"), *nobody = must_lock(client, "w3");
+    snib_lock *part = must_lock(client, "w4"), *queued = must_lock_kind(client, SNIB_FAIR, "w5"),
+              *all;
+    snib_hold *holds[3];
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, acquire_named, &named), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    snib_debug_here(
+        "/src/tasks.c:7 in run()\ntask 12\n\x1b[2J and a name that has no end, to be cut", 3);
+    EXPECT((snib_lock_acquire)(task, 0, PROMPT_MS, &holds[0], err), SNIB_OK);
+    snib_debug_here("tasks.c:8\n", 4);
+    EXPECT((snib_lock_acquire)(nobody, 0, PROMPT_MS, &holds[1], err), SNIB_OK);
+    snprintf(place, sizeof place, "debug.c:%d", line_of[0]);
+    AWAIT(tells(client, owner_of(named.hold), place, named.who), PROMPT_MS);
+    AWAIT(tells(client, owner_of(holds[0]), "tasks.c:7 in run()",
+                "task 12??[2J and a name that has no end, to be "),
+          PROMPT_MS);
+    AWAIT(tells(client, owner_of(holds[1]), "tasks.c:8", ""), PROMPT_MS);
+    EXPECT(snib_multi_new((snib_lock *[]){part, queued}, 2, NULL, &all, err), SNIB_OK);
+    EXPECT((AT(1), snib_lock_acquire(all, 0, PROMPT_MS, &holds[2], err)), SNIB_OK);
+    snib_lock_info_data info = {.size = sizeof info};
+    EXPECT(snib_lock_info(queued, &info, err), SNIB_OK);
+    snprintf(place, sizeof place, "debug.c:%d", line_of[1]);
+    AWAIT(tells(client, info.owner, place, me()), PROMPT_MS);
+    must_release(named.hold);
+    for (int i = 0; i < 3; i++)
+        must_release(holds[i]);
+    snib_lock_free(all);
+    snib_lock_free(part);
+    snib_lock_free(queued);
+    snib_lock_free(named.lock);
+    snib_lock_free(task);
+    snib_lock_free(nobody);
+    snib_client_free(client);
 }
 
 /* ---- No mistakes ----------------------------------------------------------------------------------- */
@@ -523,6 +630,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(too_long),
         cmocka_unit_test(held_at_the_close),
         cmocka_unit_test(never_freed),
+        cmocka_unit_test(who_holds_it),
         cmocka_unit_test(one_order),
         cmocka_unit_test(together),
         cmocka_unit_test(handed_over),

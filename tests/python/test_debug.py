@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import inspect
@@ -17,7 +18,7 @@ import pytest
 
 import snib
 from snib import aio
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, RENEWED, Server, eventually
 
 
 class Warnings(logging.Handler):
@@ -175,7 +176,7 @@ def test_a_thread_that_waits_for_itself(client: snib.Client, warned: Warnings) -
 
     twice()
     assert warned.one("self") == (
-        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller that holds it since '
+        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller (thread MainThread) that holds it since '
         f'{at(twice, "with")}: it waits for itself; release it first, or use a re-entrant lock'
     )
 
@@ -192,6 +193,7 @@ def test_a_task_that_waits_for_itself(server: Server, warned: Warnings) -> None:
     asyncio.run(main())
     text = warned.one("self")
     assert at(twice, "acquire") in text and at(twice, "async with") in text
+    assert "by the caller (task Task-" in text
 
 
 def test_held_too_long(server: Server, warned: Warnings) -> None:
@@ -200,8 +202,8 @@ def test_held_too_long(server: Server, warned: Warnings) -> None:
             text = warned.one("long")
     here = at(test_held_too_long, "client.lock")
     assert re.fullmatch(
-        rf'debug: mutex "long", acquired at {re.escape(here)}, is still held after \d+\.\d s, longer than '
-        "debug_hold: release it sooner, or raise debug_hold",
+        rf'debug: mutex "long", acquired at {re.escape(here)} by thread MainThread, is still held after \d+\.\d s, '
+        "longer than debug_hold: release it sooner, or raise debug_hold",
         text,
     )
 
@@ -210,14 +212,15 @@ def test_never_released(server: Server, warned: Warnings) -> None:
     with snib.connect(server.url, debug=True) as client:
         client.lock("kept").acquire()
         hold = client.lock("dropped").hold()
-        with pytest.warns(ResourceWarning):
+        here = at(test_never_released, "hold = client") + " by thread MainThread"
+        with pytest.warns(ResourceWarning, match=re.escape(f"a hold of 'dropped', acquired at {here}, was dropped")):
             del hold
-        here = at(test_never_released, "hold = client")
         assert warned.one("dropped") == f'debug: mutex "dropped" was acquired at {here} and never released'
         client.lock("dropped").force_release()
     here = at(test_never_released, "acquire()")
     assert warned.one("kept") == (
-        f'debug: mutex "kept", acquired at {here}, is still held when its client is closed: release it first'
+        f'debug: mutex "kept", acquired at {here} by thread MainThread, is still held when its client is closed: '
+        "release it first"
     )
 
 
@@ -230,8 +233,67 @@ def test_a_program_that_ends(server: Server, tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, program, server.url], capture_output=True, text=True)
     assert run.returncode == 0
-    want = 'debug: mutex "left", acquired at forgetful.py:3, is still held when its client is closed'
+    want = 'debug: mutex "left", acquired at forgetful.py:3 by thread MainThread, is still held when its client is closed'
     assert want in run.stderr and run.stderr.count("debug: ") == 1
+
+
+# ---- Who -----------------------------------------------------------------------------------------
+
+
+def test_who_holds_it(server: Server, client: snib.Client) -> None:
+    """Whoever asks is told the place and the thread; the name of a thread may be anything."""
+    holds: list[snib.Hold] = []
+
+    def take(number: int) -> None:
+        holds.append(holder.lock(f"w{number}").hold())
+
+    with snib.connect(server.url, debug=True, debug_hold="none", lease=RENEWED) as holder:
+        for number, name in enumerate(("worker 7", "a\0b\nc\x1b", "ä" * 40, "\ud800")):
+            thread = threading.Thread(target=take, args=(number,), name=name)
+            thread.start()
+            thread.join()
+        _thread.start_new_thread(take, (4,))  # one that threading does not know, and shall not get to know
+        eventually(lambda: len(holds) == 5)
+        who = [f"thread {name}" for name in ("worker 7", "a?b?c?", "ä" * 20, "?")]
+        for hold, name in zip(holds, who, strict=False):
+            eventually(lambda: (known := client.identity(hold.owner)) and known.held_by == name)  # noqa: B023
+            identity = client.identity(hold.owner)
+            assert identity is not None and identity.held_at == at(take, "holds.append")
+        identity = client.identity(holds[4].owner)
+        assert identity is not None and re.fullmatch(r"thread .+ \(\d+\)", identity.held_by or "")
+        assert client.lock("w0").info().identity == client.identity(holds[0].owner)
+        known = client.identity(holder.id)
+        assert known is not None and known.held_at is None and known.held_by is None
+        for hold in holds:
+            hold.release()
+
+
+def test_which_task_holds_it(server: Server, client: snib.Client) -> None:
+    async def work(holder: aio.Client) -> None:
+        async with holder.lock("t") as hold:
+            while not ((known := client.identity(hold.owner)) and known.held_by):
+                await asyncio.sleep(0.01)
+            assert (known.held_by, known.held_at) == ("task night shift", at(work, "async with"))
+
+    async def drop(holder: aio.Client) -> None:
+        hold = await holder.lock("dropped").hold()
+        del hold
+
+    async def main() -> None:
+        async with aio.connect(server.url, debug=True, debug_hold="none", lease=RENEWED) as holder:
+            await asyncio.create_task(work(holder), name="night shift")
+            with pytest.warns(ResourceWarning, match=r"by task careless, was dropped") as told:
+                await asyncio.create_task(drop(holder), name="careless")
+            assert at(drop, "hold = ") in str(told[0].message)
+
+    asyncio.run(main())
+
+
+def test_who_without_the_option(server: Server, client: snib.Client) -> None:
+    with snib.connect(server.url, lease=RENEWED) as holder, holder.lock("o").hold() as hold:
+        eventually(lambda: client.identity(hold.owner))
+        known = client.identity(hold.owner)
+        assert known is not None and known.held_since and known.held_at is None and known.held_by is None
 
 
 # ---- No mistakes ---------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ def test_what_others_wrote(server: Server, client: snib.Client) -> None:
     server.admin.hset("a", OWNER, 1)
     server.admin.set(KEY, "host \x1b[2J\npid 1e9\nlabel é\nsince now\nfuture x\n")
     assert client.lock("a").info().identity == snib.Identity(host="?[2J", label="é")
+    server.admin.set(KEY, "host h\nat 7 x.py:1 \x1b\nby 17 a\nby 7\nby 8 b\nat\n")
+    assert client.identity(OWNER) == snib.Identity(host="h", held_at="x.py:1 ?")
     server.admin.set(KEY, b"\xff\n" * 5000)
     assert client.identity(OWNER) is None
     server.admin.delete(KEY)

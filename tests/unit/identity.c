@@ -294,7 +294,7 @@ static void its_slot_moves(void **state)
 /* What the client would write now. */
 static const char *would_say(const struct snib__engine *engine)
 {
-    static char text[1024];
+    static char text[4096];
     struct snib__buf out = {.data = NULL};
     assert_int_equal(snib__identity_encode(engine, &out, 0), SNIB__NO_SCRIPT);
     assert_int_equal(snib__buf_append(&out, "", 1), 0);
@@ -340,6 +340,28 @@ static void oldest_holds(void **state)
         assert_memory_equal(strchr(at + 5, ' '), want, strlen(want));
     }
     assert_string_equal(at, "");
+    snib__engine_free(engine);
+}
+
+/* What else the caller has to say about them, in whole lines, as many as others read. */
+static void more_lines(void **state)
+{
+    (void)state;
+    enum { READ = 2048 };
+    char taken[4096] = "at 1 here\nby 1 me\n";
+    struct snib__engine *engine = begin_known();
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &any);
+    engine->config.taken = taken;
+    assert_string_equal(would_say(engine), TEXT "at 1 here\nby 1 me\n");
+    taken[0] = 0;
+    assert_string_equal(would_say(engine), TEXT);
+    memset(taken, 'x', READ - strlen(TEXT));
+    strcpy(taken + 1000, "\n");
+    memset(taken + 1001, 'x', READ - strlen(TEXT) - 1001);
+    taken[READ - strlen(TEXT) - 1] = '\n';
+    assert_int_equal(strlen(would_say(engine)), READ);
+    memmove(taken + 1002, taken + 1001, sizeof taken - 1002);
+    assert_int_equal(strlen(would_say(engine)), strlen(TEXT) + 1001);
     snib__engine_free(engine);
 }
 
@@ -530,6 +552,7 @@ int main(void)
         cmocka_unit_test(its_slot_moves),
         cmocka_unit_test(losses),
         cmocka_unit_test(oldest_holds),
+        cmocka_unit_test(more_lines),
         cmocka_unit_test(too_many_locks),
         cmocka_unit_test(after_many_short_locks),
         cmocka_unit_test(asked),

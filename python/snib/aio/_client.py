@@ -8,7 +8,7 @@ import weakref
 from asyncio import AbstractEventLoop, current_task, get_running_loop
 from types import TracebackType
 
-from .. import _core
+from .. import _core, _debug
 from .._client import BaseClient, in_thread
 from .._describe import Description, make_description
 from .._error import Error
@@ -59,6 +59,10 @@ class Client(
     def _actor(self) -> int:
         task = self._task()
         return 0 if task is None else 2 * task_owner(task) + 1
+
+    def _who(self) -> str | None:
+        task = self._task()
+        return super()._who() if task is None else _debug.task(task)
 
     def _running(self) -> AbstractEventLoop:
         return get_running_loop()

@@ -410,6 +410,10 @@ func (in *interpreter) who(l lock) string {
 	if _, given := in.options["held"]; given && !who.HeldSince.IsZero() {
 		add("held", strconv.FormatInt(who.HeldSince.Unix(), 10), time.Since(who.HeldSince).Abs() < time.Hour, "now")
 	}
+	if _, given := in.options["taken"]; given {
+		add("at", who.HeldAt, false, "")
+		add("by", who.HeldBy, false, "")
+	}
 	if who.Losses > 0 {
 		add("losses", strconv.FormatUint(who.Losses, 10), false, "")
 	}

@@ -20,8 +20,8 @@ MUTANTS = [
     Mutant(
         "all locks of a client are looked at, however many",
         "engine/identity.c",
-        "e->gates_n <= IDENTITY_LOCKS_MAX + ended && ",
-        "ended + 1 > 0 && ",
+        "e->gates_n > IDENTITY_LOCKS_MAX + ended || ",
+        "ended + 1 == 0 || ",
         "unit_identity",
     ),
     Mutant(
@@ -129,6 +129,27 @@ MUTANTS = [
         "e->identity.lost |= now < e->identity.until;",
         "e->identity.lost = true; e->identity.until = SNIB__NEVER;",
         "unit_identity losses",
+    ),
+    Mutant(
+        "a line that just has room in an identity is left out",
+        "engine/identity.c",
+        "n + (size_t)(++end - line) <= sizeof text",
+        "n + (size_t)(++end - line) < sizeof text",
+        "unit_identity more_lines",
+    ),
+    Mutant(
+        "the task's name is taken for the thread's",
+        "api/debug.c",
+        "debug_here.named = *end == '\\n';",
+        "debug_here.named = false;",
+        "live/debug who_holds_it",
+    ),
+    Mutant(
+        "nobody is said to have the members of a group",
+        "api/debug.c",
+        "hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;",
+        "(const void *)hold;",
+        "live/debug who_holds_it",
     ),
     Mutant(
         "each loss has a client say who it is",

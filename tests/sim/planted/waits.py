@@ -543,8 +543,8 @@ MUTANTS = [
     Mutant(
         "after many short locks the client does not say since when it has the others",
         "engine/identity.c",
-        "e->gates_n <= IDENTITY_LOCKS_MAX + ended",
-        "e->gates_n <= IDENTITY_LOCKS_MAX + 0 * ended",
+        "e->gates_n > IDENTITY_LOCKS_MAX + ended",
+        "e->gates_n > IDENTITY_LOCKS_MAX + 0 * ended",
         "unit_identity",
     ),
     Mutant(
