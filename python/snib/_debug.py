@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import os
 import sys
 import threading
 from types import FrameType
 from typing import Any
 
-_OUTSIDE = tuple(os.path.dirname(path) + os.sep for path in (__file__, asyncio.__file__))
+# What is between the program and a lock: this package, asyncio, and the stacks of contextlib.
+_BETWEEN = (*(os.path.dirname(path) + os.sep for path in (__file__, asyncio.__file__)), contextlib.__file__)
+_AWAITS = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def caller() -> FrameType | None:
-    """The innermost frame outside this package; None: a task runs the package's own coroutine."""
+    """The innermost frame of the program; None: a task runs the package's own coroutine."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OUTSIDE):
-        if frame.f_code.co_name == "_run" and frame.f_code.co_filename.endswith("events.py"):
+    while frame is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        within = frame.f_back
+        if frame.f_code.co_flags & inspect.CO_COROUTINE and _is_loop(within):
             return None
-        frame = frame.f_back
+        frame = within
     return frame
+
+
+def _is_loop(frame: FrameType | None) -> bool:
+    """Whether it runs a coroutine for nobody who awaits it; of tasks that start at once the maker is in the stack."""
+    if frame is None or frame.f_globals.get("__name__", "").startswith("trio."):
+        return True
+    return not (frame.f_code.co_flags & _AWAITS or frame.f_code.co_name in ("create_task", "factory"))
 
 
 def place() -> str | None:

@@ -176,8 +176,8 @@ def test_a_thread_that_waits_for_itself(client: snib.Client, warned: Warnings) -
 
     twice()
     assert warned.one("self") == (
-        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller (thread MainThread) that holds it since '
-        f'{at(twice, "with")}: it waits for itself; release it first, or use a re-entrant lock'
+        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller (thread MainThread) that holds it '
+        f'since {at(twice, "with")}: it waits for itself; release it first, or use a re-entrant lock'
     )
 
 
@@ -233,8 +233,59 @@ def test_a_program_that_ends(server: Server, tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, program, server.url], capture_output=True, text=True)
     assert run.returncode == 0
-    want = 'debug: mutex "left", acquired at forgetful.py:3 by thread MainThread, is still held when its client is closed'
+    want = 'debug: mutex "left", acquired at forgetful.py:3 by thread MainThread, is still held when its client is '
     assert want in run.stderr and run.stderr.count("debug: ") == 1
+
+
+# ---- Where ---------------------------------------------------------------------------------------
+
+
+def places(warned: Warnings) -> dict[str, str]:
+    """Where all that is held for too long was acquired, by the name of the lock."""
+    found = (re.match(r'debug: mutex "(.*)", acquired at (.*) by .* is still held', text) for text in warned.texts)
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_places_behind_the_standard_library(client: snib.Client, warned: Warnings) -> None:
+    stack = contextlib.ExitStack()
+    stack.enter_context(client.lock("stack"))
+    client.close()
+    assert places(warned) == {"stack": at(test_places_behind_the_standard_library, "enter_context")}
+
+
+def test_places_of_tasks(server: Server, warned: Warnings) -> None:
+    async def main() -> None:
+        want = {"task": "an unknown place"}
+        async with aio.connect(server.url, debug=True, debug_hold=0.1) as client, contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(client.lock("stack"))
+            want["stack"] = at(main, "enter_async_context")
+            await asyncio.wait_for(client.lock("timed").acquire(), PATIENCE)
+            want["timed"] = at(main, "wait_for")
+            await asyncio.gather(client.lock("task").acquire())  # nothing of the program runs it
+            if sys.version_info >= (3, 12):
+                asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+                await asyncio.create_task(client.lock("eager").acquire())
+                want["eager"] = at(main, "create_task")
+            while places(warned) != want:
+                await asyncio.sleep(0.01)
+            await client.lock("timed").release()
+            await client.lock("task").force_release()
+
+    asyncio.run(main())
+
+
+def test_places_of_trio(server: Server, warned: Warnings) -> None:
+    trio = pytest.importorskip("trio")
+    import snib.anyio
+
+    async def main() -> None:
+        async with snib.anyio.connect(server.url, debug=True) as client:
+            await client.lock("awaited").acquire()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.lock("loose").acquire)
+        assert places(warned) == {"awaited": at(main, "acquire()"), "loose": "an unknown place"}
+
+    trio.run(main)
 
 
 # ---- Who -----------------------------------------------------------------------------------------
