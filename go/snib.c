@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "718e5292136792cd"
+#define SNIB_BUILD_ID "ca57b214872c79c3"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -1207,7 +1207,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
  *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       semaphores; readers do not wait for readers, unless the process has a write lock of that name made with
+ *       SNIB_LOCK_PREFER_WRITER.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
@@ -3581,6 +3582,9 @@ void snib__debug_gone(const struct snib__hold *hold);
 /* The client is about to be closed, and its holds with it. */
 void snib__debug_close(struct snib__client *client);
 
+/* There is a lock whose waiting writers keep new readers out.  Outside. */
+void snib__debug_prefers(const struct snib__lock *lock);
+
 /* A client or lock was made, for a program that has to free it; and it is freed. */
 void snib__debug_made(struct snib__client *client, const void *object, const char *what);
 void snib__debug_freed(const void *object);
@@ -4923,7 +4927,7 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
 #define DEBUG_SLEEPS 500             /* of a millisecond */
-#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
+#define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
 #define DEBUG_NOWHERE "an unknown place"
@@ -4993,8 +4997,10 @@ static void debug_unlock(void)
     pthread_mutex_unlock(&debug_mutex);
 }
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
-static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
-static uint32_t debug_told_n;
+static struct debug_set {
+    uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
+    uint32_t n;
+} debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
 static _Atomic bool debug_exits;
 
 /* ---- where, and who ---- */
@@ -5091,23 +5097,23 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Its place among what has been told; 0 is there if it has not been. */
-static uint64_t *debug_told_at(uint64_t hash)
+/* Its place in the set; 0 is there if it is not in it. */
+static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
 {
-    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
-    while (debug_told[at] && debug_told[at] != hash)
-        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
-    return &debug_told[at];
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_SET_MAX);
+    while (set->hashes[at] && set->hashes[at] != (hash | 1))
+        at = (at + 1) % (2 * DEBUG_SET_MAX);
+    return &set->hashes[at];
 }
 
-/* Whether it is told for the first time; not if there is no room to remember that. */
-static bool debug_is_first(uint64_t hash)
+/* Whether it comes into the set now; not if there is no room for it. */
+static bool debug_set_add(struct debug_set *set, uint64_t hash)
 {
-    uint64_t *at = debug_told_at(hash | 1);
-    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
+    uint64_t *at = debug_set_at(set, hash);
+    if (*at || set->n >= DEBUG_SET_MAX)
         return false;
     *at = hash | 1;
-    debug_told_n++;
+    set->n++;
     return true;
 }
 
@@ -5115,7 +5121,8 @@ static bool debug_is_first(uint64_t hash)
 static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
+    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    return debug_set_add(&debug_told, hash);
 }
 
 /* " by thread main", for "%s%s". */
@@ -5225,6 +5232,31 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     return small ? small : use;
 }
 
+/* ---- preferred writers ---- */
+
+static uint64_t debug_lock_hash(const struct snib__order_name *name)
+{
+    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
+}
+
+void snib__debug_prefers(const struct snib__lock *lock)
+{
+    struct debug_use *use = debug_use(lock);
+    if (use && debug_lock()) {
+        debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
+        debug_unlock();
+    }
+    free(use);
+}
+
+/* A reader waits for other readers, too, if a writer that waits comes before it. */
+static void debug_mind_writers(struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++)
+        use->names[i].reads &=
+            *debug_set_at(&debug_preferred, debug_lock_hash(&use->names[i])) == 0;
+}
+
 /* ---- the order of locks ---- */
 
 /* Add what a caller does, in which process if there are several; how much of the text is used then. */
@@ -5275,7 +5307,8 @@ static void debug_say_circle(struct snib__client *client, const struct snib__ord
 static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
 {
     struct snib__client *client = context;
-    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
+    bool first = circle->foreign ? debug_set_add(&debug_told, circle->id)
+                                 : *debug_set_at(&debug_told, circle->id) == 0;
     if (first)
         debug_say_circle(client, circle);
 }
@@ -5371,6 +5404,7 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
         free(use);
         return;
     }
+    debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);
@@ -7366,6 +7400,8 @@ static void lock_made(struct snib__lock *lock)
     char label[128];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
+    if (lock->flags & SNIB_LOCK_PREFER_WRITER)
+        snib__debug_prefers(lock);
 }
 
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)

@@ -35,7 +35,7 @@
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
 #define DEBUG_SLEEPS 500             /* of a millisecond */
-#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
+#define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
 #define DEBUG_LABEL_CAP 112
 #define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
 #define DEBUG_NOWHERE "an unknown place"
@@ -105,8 +105,10 @@ static void debug_unlock(void)
     pthread_mutex_unlock(&debug_mutex);
 }
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
-static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
-static uint32_t debug_told_n;
+static struct debug_set {
+    uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
+    uint32_t n;
+} debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
 static _Atomic bool debug_exits;
 
 /* ---- where, and who ---- */
@@ -203,23 +205,23 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Its place among what has been told; 0 is there if it has not been. */
-static uint64_t *debug_told_at(uint64_t hash)
+/* Its place in the set; 0 is there if it is not in it. */
+static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
 {
-    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
-    while (debug_told[at] && debug_told[at] != hash)
-        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
-    return &debug_told[at];
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_SET_MAX);
+    while (set->hashes[at] && set->hashes[at] != (hash | 1))
+        at = (at + 1) % (2 * DEBUG_SET_MAX);
+    return &set->hashes[at];
 }
 
-/* Whether it is told for the first time; not if there is no room to remember that. */
-static bool debug_is_first(uint64_t hash)
+/* Whether it comes into the set now; not if there is no room for it. */
+static bool debug_set_add(struct debug_set *set, uint64_t hash)
 {
-    uint64_t *at = debug_told_at(hash | 1);
-    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
+    uint64_t *at = debug_set_at(set, hash);
+    if (*at || set->n >= DEBUG_SET_MAX)
         return false;
     *at = hash | 1;
-    debug_told_n++;
+    set->n++;
     return true;
 }
 
@@ -227,7 +229,8 @@ static bool debug_is_first(uint64_t hash)
 static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
+    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    return debug_set_add(&debug_told, hash);
 }
 
 /* " by thread main", for "%s%s". */
@@ -337,6 +340,31 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     return small ? small : use;
 }
 
+/* ---- preferred writers ---- */
+
+static uint64_t debug_lock_hash(const struct snib__order_name *name)
+{
+    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
+}
+
+void snib__debug_prefers(const struct snib__lock *lock)
+{
+    struct debug_use *use = debug_use(lock);
+    if (use && debug_lock()) {
+        debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
+        debug_unlock();
+    }
+    free(use);
+}
+
+/* A reader waits for other readers, too, if a writer that waits comes before it. */
+static void debug_mind_writers(struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++)
+        use->names[i].reads &=
+            *debug_set_at(&debug_preferred, debug_lock_hash(&use->names[i])) == 0;
+}
+
 /* ---- the order of locks ---- */
 
 /* Add what a caller does, in which process if there are several; how much of the text is used then. */
@@ -387,7 +415,8 @@ static void debug_say_circle(struct snib__client *client, const struct snib__ord
 static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
 {
     struct snib__client *client = context;
-    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
+    bool first = circle->foreign ? debug_set_add(&debug_told, circle->id)
+                                 : *debug_set_at(&debug_told, circle->id) == 0;
     if (first)
         debug_say_circle(client, circle);
 }
@@ -483,6 +512,7 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
         free(use);
         return;
     }
+    debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);

@@ -28,6 +28,9 @@ void snib__debug_gone(const struct snib__hold *hold);
 /* The client is about to be closed, and its holds with it. */
 void snib__debug_close(struct snib__client *client);
 
+/* There is a lock whose waiting writers keep new readers out.  Outside. */
+void snib__debug_prefers(const struct snib__lock *lock);
+
 /* A client or lock was made, for a program that has to free it; and it is freed. */
 void snib__debug_made(struct snib__client *client, const void *object, const char *what);
 void snib__debug_freed(const void *object);

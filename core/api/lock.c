@@ -93,6 +93,8 @@ static void lock_made(struct snib__lock *lock)
     char label[128];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
+    if (lock->flags & SNIB_LOCK_PREFER_WRITER)
+        snib__debug_prefers(lock);
 }
 
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)

@@ -1061,7 +1061,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
  *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       semaphores; readers do not wait for readers, unless the process has a write lock of that name made with
+ *       SNIB_LOCK_PREFER_WRITER.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned

@@ -204,6 +204,33 @@ static void members_of_several_parts(void **state)
     world_free(&world);
 }
 
+/* A reader waits behind a preferred writer, and that waits for other readers. */
+static void preferred_writers(void **state)
+{
+    (void)state;
+    struct world world = world_open(0);
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.flags = SNIB_LOCK_PREFER_WRITER;
+    snib_lock *a = must_lock_kind(world.client, SNIB_READ, "v1"),
+              *b = must_lock_kind(world.client, SNIB_READ, "v2"), *writes[2];
+    nest(a, 0, b, 1);
+    EXPECT(snib_lock_new(world.client, SNIB_WRITE, "v1", 2, &options, &writes[0], err), SNIB_OK);
+    nest(a, 0, b, 1);
+    nest(b, 2, a, 3);
+    expect_none(&world); /* v2 can be read at any time */
+    EXPECT(snib_lock_new(world.client, SNIB_WRITE, "v2", 2, &options, &writes[1], err), SNIB_OK);
+    nest(b, 2, a, 3);
+    const char *text = warning(&world);
+    assert_non_null(strstr(text, "lock order: \"v2\" (debug.c:"));
+    assert_non_null(strstr(text, "but \"v1\" (debug.c:"));
+    snib_lock_free(a);
+    snib_lock_free(b);
+    snib_lock_free(writes[0]);
+    snib_lock_free(writes[1]);
+    world_free(&world);
+}
+
 /* What one record has no room for comes in one for each pair. */
 static void long_circle(void **state)
 {
@@ -624,6 +651,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_order),
         cmocka_unit_test(circle_of_three),
         cmocka_unit_test(members_of_several_parts),
+        cmocka_unit_test(preferred_writers),
         cmocka_unit_test(long_circle),
         cmocka_unit_test(itself),
         cmocka_unit_test(lost_before),

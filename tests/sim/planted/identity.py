@@ -145,6 +145,13 @@ MUTANTS = [
         "live/debug who_holds_it",
     ),
     Mutant(
+        "readers are thought never to wait for readers",
+        "api/debug.c",
+        "    debug_mind_writers(use);\n",
+        "",
+        "live/debug preferred_writers",
+    ),
+    Mutant(
         "nobody is said to have the members of a group",
         "api/debug.c",
         "hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;",

@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "a circle with another process is told each time that it is heard of",
         "api/debug.c",
-        "bool first = circle->foreign ? debug_is_first(circle->id) :",
-        "bool first = circle->foreign ? true :",
+        "bool first = circle->foreign ? debug_set_add(&debug_told, circle->id)\n                                 :",
+        "bool first = circle->foreign ? true\n                                 :",
         "live/peers told_once",
     ),
     Mutant(
