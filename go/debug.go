@@ -65,9 +65,31 @@ func callerPlace() string {
 	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
 	for {
 		frame, more := frames.Next()
+		if frame.Function == "runtime.goexit" {
+			return goPlace()
+		}
 		if !isOwn(frame.Function) || !more {
-			_, function, _ := strings.Cut(path.Base(frame.Function), ".")
-			return fmt.Sprintf("%s:%d in %s()", path.Base(frame.File), frame.Line, function)
+			return showPlace(frame.Function, fmt.Sprintf("%s:%d", frame.File, frame.Line))
 		}
 	}
+}
+
+func showPlace(function, line string) string {
+	_, function, _ = strings.Cut(path.Base(function), ".")
+	return fmt.Sprintf("%s in %s()", path.Base(line), function)
+}
+
+// goPlace returns the place of the go statement, as in "go mutex.Do(ctx, work)", which is in no frame; "" if the text of
+// the stack has another form.
+func goPlace() string {
+	text := make([]byte, 1<<14)
+	text = text[:runtime.Stack(text, false)]
+	_, begun, _ := strings.Cut(string(text), "\ncreated by ")
+	function, rest, _ := strings.Cut(begun, "\n\t")
+	function, _, _ = strings.Cut(function, " in goroutine ")
+	line, _, found := strings.Cut(rest, " +0x")
+	if !found {
+		return ""
+	}
+	return showPlace(function, line)
 }

@@ -99,6 +99,20 @@ func TestDebugHold(t *testing.T) {
 	}))
 }
 
+// A goroutine that runs a method of this package has no frame of the program.
+func TestDebugGo(t *testing.T) {
+	t.Parallel()
+	client, log := debugged(t, startServer(t), snib.DebugHold(100*time.Millisecond))
+	name, done := once(client, "go"), make(chan struct{})
+	place := line(1)
+	go client.Mutex(name).Do(context.Background(), func(context.Context) error {
+		<-done
+		return nil
+	})
+	log.until(t, "WARN", `mutex \"`+name+`\", acquired at `+place+"TestDebugGo()", "is still held after")
+	close(done)
+}
+
 func TestDebugWho(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
