@@ -11,13 +11,18 @@ import threading
 from types import FrameType
 from typing import Any
 
-# What is between the program and a lock: this package, asyncio, and the stacks of contextlib.
-_BETWEEN = (*(os.path.dirname(path) + os.sep for path in (__file__, asyncio.__file__)), contextlib.__file__)
+# What is between the program and a lock: this package, asyncio, the stacks of contextlib, and what runs in threads.
+_BETWEEN = (
+    *(os.path.dirname(path) + os.sep for path in (__file__, asyncio.__file__)),
+    contextlib.__file__,
+    threading.__file__,
+    os.path.join(os.path.dirname(threading.__file__), "concurrent", "futures", "thread.py"),
+)
 _AWAITS = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def caller() -> FrameType | None:
-    """The innermost frame of the program; None: a task runs the package's own coroutine."""
+    """The innermost frame of the program; None: a task or thread runs a function of the package's own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         within = frame.f_back

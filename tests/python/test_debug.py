@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -249,8 +250,18 @@ def places(warned: Warnings) -> dict[str, str]:
 def test_places_behind_the_standard_library(client: snib.Client, warned: Warnings) -> None:
     stack = contextlib.ExitStack()
     stack.enter_context(client.lock("stack"))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(client.lock("pool").acquire).result()
+    thread = threading.Thread(target=client.lock("thread").acquire)
+    thread.start()
+    thread.join()
     client.close()
-    assert places(warned) == {"stack": at(test_places_behind_the_standard_library, "enter_context")}
+    want = {
+        "stack": at(test_places_behind_the_standard_library, "enter_context"),
+        "pool": "an unknown place",
+        "thread": "an unknown place",
+    }
+    eventually(lambda: places(warned) == want)
 
 
 def test_places_of_tasks(server: Server, warned: Warnings) -> None:
@@ -283,9 +294,9 @@ def test_places_of_trio(server: Server, warned: Warnings) -> None:
             await client.lock("awaited").acquire()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.lock("loose").acquire)
-        assert places(warned) == {"awaited": at(main, "acquire()"), "loose": "an unknown place"}
 
     trio.run(main)
+    eventually(lambda: places(warned) == {"awaited": at(main, "acquire()"), "loose": "an unknown place"})
 
 
 # ---- Who -----------------------------------------------------------------------------------------
