@@ -116,7 +116,7 @@ func TestDebugGo(t *testing.T) {
 func TestDebugWho(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	client, _ := debugged(t, s, snib.WatchdogLease(3*time.Second), snib.DebugHold(-1))
+	client, _ := debugged(t, s, snib.WatchdogLease(6*time.Second), snib.DebugHold(-1))
 	other := open(t, s.url())
 	var labelled, plain *snib.Hold
 	ctx := context.Background()

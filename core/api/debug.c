@@ -230,6 +230,13 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
     hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
+        debug_told.n++; /* for ever */
+        debug_say(use->client,
+                  "%d mistakes have been reported, which is the limit: further ones are not, but "
+                  "for orders of locks",
+                  DEBUG_SET_MAX);
+    }
     return debug_set_add(&debug_told, hash);
 }
 

@@ -448,7 +448,7 @@ static void *acquire_named(void *argument)
 static void who_holds_it(void **state)
 {
     (void)state;
-    enum { LEASE_MS = 3000 };
+    enum { LEASE_MS = 6000 };
     char place[64];
     snib_client_options options;
     snib_client *client;
@@ -645,6 +645,32 @@ static void many(void **state)
     world_free(&world);
 }
 
+/* More mistakes than are remembered: told once, and the others are no longer told.  So this is the last test. */
+static void too_many(void **state)
+{
+    (void)state;
+    enum { MANY = 4097 };
+    static snib_hold *holds[MANY];
+    struct world world = world_open(SHORT_MS);
+    snib_event event;
+    bool told = false;
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "m%d", i);
+        snib_lock *lock = must_lock(world.client, name);
+        EXPECT(snib_lock_acquire(lock, 0, 0, &holds[i], err), SNIB_OK); /* in no order */
+        snib_lock_free(lock);
+    }
+    while (!told) {
+        event = must_event(world.log, PROMPT_MS);
+        told = strstr(event.text, "mistakes have been reported, which is the limit") != NULL;
+    }
+    expect_none(&world);
+    for (int i = 0; i < MANY; i++)
+        snib_hold_free(holds[i]);
+    world_free(&world);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -664,6 +690,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(handed_over),
         cmocka_unit_test(off),
         cmocka_unit_test(many),
+        cmocka_unit_test(too_many),
     };
     if (argc == 3 && strcmp(argv[1], "leaky") == 0)
         return leaky(argv[2]);

@@ -152,6 +152,13 @@ MUTANTS = [
         "live/debug preferred_writers",
     ),
     Mutant(
+        "a process that has reported as many mistakes as it may falls silent",
+        "api/debug.c",
+        "if (debug_told.n == DEBUG_SET_MAX && ",
+        "if (false && ",
+        "live/debug too_many",
+    ),
+    Mutant(
         "nobody is said to have the members of a group",
         "api/debug.c",
         "hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;",
