@@ -114,6 +114,8 @@ class _Future:
 class _TrioLoop(_AsyncioLoop):
     """A client's queue in one run of trio, watched by a trio system task."""
 
+    corks = False
+
     def __init__(self, client: BaseClient, token: Any) -> None:
         import trio
 
@@ -123,7 +125,6 @@ class _TrioLoop(_AsyncioLoop):
         self.new_future: Any = _Future
         self.waiting: dict[int, Any] = {}
         self.losses = {}
-        self.corked = True  # so that _drain() never corks
         self._scope = trio.CancelScope()
         trio.lowlevel.spawn_system_task(self._watch)
 

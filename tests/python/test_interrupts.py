@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 import snib
 import snib.aio
+from snib import _core
 from snib._reader import Reader
 
 from support import PATIENCE, TIDY, Program, Server, eventually
@@ -234,6 +235,32 @@ def test_with_a_hold_in_a_task(server: Server) -> None:
         if not asyncio.run(interrupted(n)):
             break
     assert n > 20
+
+
+def test_an_interrupt_leaves_no_queue_corked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each later request of that loop would wait until the client's own thread happens to send it."""
+    corked: list[str] = []
+    cork, uncork = _core.queue_cork, _core.queue_uncork
+    monkeypatch.setattr(_core, "queue_cork", lambda queue: (cork(queue), corked.append("corked")))
+    monkeypatch.setattr(_core, "queue_uncork", lambda queue: (uncork(queue), corked.clear()))
+
+    async def drained(n: int) -> bool:
+        async with snib.aio.connect(server.url) as client:
+            await client.ping()
+            loop = client._loop()
+            with Interrupted(sys.maxsize, False):  # in some Pythons a function has steps only when it is traced again
+                loop._drain()
+            ping = asyncio.create_task(client.ping())
+            await asyncio.sleep(0)
+            select.select([_core.queue_fd(loop.queue)], [], [], PATIENCE)
+            with Interrupted(n, False) as steps, contextlib.suppress(Interrupt):
+                loop._drain()
+            await ping
+            await asyncio.sleep(0)
+            assert not corked, f"after an interrupt at step {n}"
+        return steps.fired
+
+    assert next(n for n in itertools.count() if not asyncio.run(drained(n))) >= 3
 
 
 def test_the_close_of_a_client(server: Server) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import _core
 from .._client import BaseClient
@@ -29,6 +29,8 @@ class Loop:
     they end when the client is closed or collected: see detach().
     """
 
+    corks: ClassVar[bool] = True
+
     def __init__(self, client: BaseClient, loop: AbstractEventLoop) -> None:
         self.loop = loop
         self.queue = _core.queue_new(client._handle)
@@ -36,7 +38,6 @@ class Loop:
         self.new_future: Callable[[], Future[Result]] = loop.create_future
         self.waiting: dict[int, Future[Result]] = {}
         self.losses: dict[int, list[tuple[Hold, Tell]]] = {}  # by hold_id()
-        self.corked = False
         loop.add_reader(_core.queue_fd(self.queue), self._drain)
 
     async def run(self, submit: Callable[..., int], *arguments: object) -> Result:
@@ -63,16 +64,12 @@ class Loop:
 
     def _drain(self) -> int:
         count = _core.queue_settle(self.queue, self.waiting, self.end_losses)
-        if count and not self.corked:
-            # The tasks woken above run before the uncork, so their requests leave in one write.
-            self.corked = True
+        if count and self.corks:
+            # The tasks woken above run before the uncork, so their requests leave in one write.  It is scheduled first
+            # and runs no Python: what a signal's handler raises meanwhile would leave the queue corked.
+            self.loop.call_soon(_core.queue_uncork, self.queue)
             _core.queue_cork(self.queue)
-            self.loop.call_soon(self._uncork)
         return count
-
-    def _uncork(self) -> None:
-        self.corked = False
-        _core.queue_uncork(self.queue)
 
     def watch(self, hold: Hold, tell: Tell) -> None:
         """Call tell once when the hold is lost (True) or released (False)."""
