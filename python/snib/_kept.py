@@ -11,7 +11,6 @@ import contextlib
 import functools
 import itertools
 import os
-import sys
 from collections.abc import Hashable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType, FrameType
@@ -23,41 +22,63 @@ from ._hold import LEAVING, OWNED, BaseHold
 
 H = TypeVar("H", bound=BaseHold)
 
-_Key = tuple[int, Hashable]
-
-# The frame of a `with`, by which the end of a block is told from that of another one on the same lock, and whether an
-# ExitStack is between.  The frame is not kept alive, and need not be: it lives for as long as the block.  (That of a
-# function which is given an ExitStack does not, but the code at the end is a different one.)
-Block = tuple[int, CodeType, bool]
+# By which the end of a block is told from that of another one on the same lock: the frame of the `with`, and whether
+# anything is between; then the context managers that are, the innermost first.  They are not kept alive, and need not
+# be: they live for as long as the block.  (The frame of a function which is given an ExitStack does not, nor does a
+# stack after pop_all(): then the others tell, and no block of another caller is taken for that of such a frame.)
+_Key = tuple[int, CodeType | None, bool]
+Block = tuple[_Key, ...]
 
 _HERE = os.path.dirname(__file__) + os.sep
 _STACKS = contextlib.ExitStack.enter_context.__code__.co_filename
-_LIBRARY = (_HERE, _STACKS)
+_MANAGING = {"__enter__", "__exit__", "__aenter__", "__aexit__", "enter_context", "enter_async_context"}
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def block_at() -> Block:
-    """The block of the program to which the caller, a step of a `with`, belongs."""
-    try:
-        frame = sys._getframe(2)
-    except ValueError:
-        frame = sys._getframe(1)  # a program in C calls the step
-    if not frame.f_code.co_filename.startswith(_LIBRARY):  # the usual case, first
-        return id(frame), frame.f_code, False
-    frame = _beyond(frame, _HERE)
-    block = _beyond(frame, _STACKS)
-    return id(block), block.f_code, block is not frame
-
-
-def _beyond(frame: FrameType, path: str) -> FrameType:
-    while frame.f_code.co_filename.startswith(path) and frame.f_back is not None:
+def block_at(step: FrameType) -> Block:
+    """The block of the program to which this step of a `with` belongs."""
+    frame = step.f_back or step  # none: a program in C calls it
+    code = frame.f_code
+    if code.co_name not in _MANAGING and not code.co_filename.startswith(_HERE):  # the usual case, first
+        return ((id(frame), code, False),)
+    managers: list[_Key] = []
+    while frame.f_back is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_HERE):
+            if code.co_name not in _MANAGING and code.co_filename != _STACKS:
+                break
+            manager = _manager_of(frame)
+            if manager not in managers:
+                managers.append(manager)
         frame = frame.f_back
-    return frame
+    return (id(frame), frame.f_code, bool(managers)), *managers
 
 
-def may_move(block: Block) -> bool:
-    """Whether it may end in another thread or task than it began in: that of a generator, say, which is collected."""
-    return bool(block[1].co_flags & _RESUMED)
+def _manager_of(frame: FrameType) -> _Key:
+    """The first argument of its method."""
+    code = frame.f_code
+    return id(frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None), None, True
+
+
+def likeness(begun: Block | None, ended: Block, own: bool) -> int:
+    """How certainly the block that ends is the one that began so, where 0 is not at all: the outermost context manager
+    counts most.  One of another caller may be it by its managers, or if it is that of a generator, say, which is
+    collected.
+    """
+    if begun is None:
+        return 0
+    if begun == ended and own:  # the usual case, first
+        return 1 << len(ended)
+    like = 0
+    for n, key in enumerate(ended):  # no generator: what a signal raises as one is dropped is lost
+        if key in begun and (own or _may_move(key)):
+            like += 1 << n
+    return like
+
+
+def _may_move(key: _Key) -> bool:
+    _, code, managed = key
+    return code is None or (not managed and bool(code.co_flags & _RESUMED))
 
 
 class Kept(Generic[H]):
@@ -96,20 +117,23 @@ class Kept(Generic[H]):
         return None
 
     def ending(self, caller: int, block: Block) -> H | None:
-        """What a block that ends gives back: its own hold, which need not be the caller's newest, or the caller's; or
-        else the caller's newest, rather one of `with`.  Without removing it.
+        """What a block that ends gives back: its own hold, which need be neither the caller's newest nor the
+        caller's; or else the caller's newest, rather one of `with`.  Without removing it.
         """
-        moved = within = other = None
+        found = within = other = None
+        best = 0
         for held_by, hold, _, taken_in in reversed(self._holds.copy().values()):
-            if held_by == caller:
-                if taken_in == block:
+            own = held_by == caller
+            like = 2 * likeness(taken_in, block, own) + own
+            if like > best and like > 1:
+                if taken_in == block and own:
                     return hold
+                found, best = hold, like
+            if own:
                 if taken_in is not None:
                     within = within or hold
                 other = other or hold
-            elif taken_in == block and may_move(block):
-                moved = moved or hold
-        return moved or within or other
+        return found or within or other
 
     def take_this(self, hold: H) -> bool:
         """This hold, unless it was already taken."""
@@ -194,7 +218,9 @@ _new_number = itertools.count().__next__
 # Keeps every Kept with holds alive, and with it the holds and their client.
 _strong: dict[int, Kept[Any]] = {}
 
-_names: dict[_Key, KeyedRef[_Key, Kept[Any]]] = {}
+_Name = tuple[int, Hashable]  # of a client's
+
+_names: dict[_Name, KeyedRef[_Name, Kept[Any]]] = {}
 
 
 _gone = functools.partial(_core.forget_dead, _names)  # runs no Python, see bindings/python_drop.c

@@ -47,7 +47,7 @@ from ._codes import Busy, Lost, Timeout
 from ._error import Error
 from ._figures import COUNTERS, GAUGES, REASONS, cumulated
 from ._hold import OWNED
-from ._kept import Block, block_at, may_move
+from ._kept import Block, block_at, likeness
 from ._links import Holder, Holders
 
 __all__ = [
@@ -219,10 +219,12 @@ class _Entered:
         Blocks need not end in the order of their nesting, nor in the context where they began.
         """
         here = [inside for inside in reversed(_BLOCKS.get()) if inside in self._inside]
-        for inside in (*here, *self._inside) if may_move(block) else here:
-            if inside._block == block:
-                return inside
-        return here[0] if here else self._inside[0]
+        found, best = here[0] if here else self._inside[0], 0
+        for inside in (*here, *reversed(self._inside)):
+            like = likeness(inside._block, block, inside in here)
+            if like > best:
+                found, best = inside, like
+        return found
 
     def _forget(self, inside: Any) -> Any:
         """May be called again."""

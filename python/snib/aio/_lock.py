@@ -29,7 +29,7 @@ from .._base import (
 from .._codes import InvalidArgument
 from .._error import Error
 from .._hold import GIVEN_BACK, LEAVING, OWNED, BaseHold, LockInfo, State, make_info, unrepeatable
-from .._kept import Block, block_at, may_move
+from .._kept import Block, block_at, likeness
 from .._times import acquire_ms, lease_ms, wait_ms
 from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
@@ -227,21 +227,16 @@ class _Blocks:
 
     def _find(self, caller: int, block: Block) -> tuple[int, int] | None:
         """The caller of this block, and its place among the caller's."""
-        at = self._place(caller, block)
-        if at is not None:
-            return caller, at
-        for other in [*self._begun] if may_move(block) else ():
-            at = self._place(other, block)
-            if at is not None:
-                return other, at
-        return None
-
-    def _place(self, caller: int, block: Block) -> int | None:
-        begun = self._begun.get(caller, ())
-        for at in range(len(begun) - 1, -1, -1):  # no generator: what a signal raises as one is dropped is lost
-            if begun[at][3] == block:
-                return at
-        return None
+        found, best = None, 0
+        for other in (caller, *self._begun):
+            begun, own = self._begun.get(other, ()), other == caller
+            for at in range(len(begun) - 1, -1, -1):  # no generator: what a signal raises there is lost
+                if own and begun[at][3] == block:
+                    return other, at
+                like = likeness(begun[at][3], block, own)
+                if like > best:  # the caller's newest of those that are as like
+                    found, best = (other, at), like
+        return found
 
     def _discarded(self, lock: Holdable) -> int:
         """The caller of a block that ends in another task: one that has ended, or else of this context, or the first."""

@@ -1,0 +1,297 @@
+"""The end of a block gives back the hold of that block, in whatever order, thread or task blocks on one lock end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import snib
+from snib import aio
+
+from support import Server
+
+# Each creates a new object for the same lock, of which one thread or task may have several holds.
+KINDS: dict[str, Callable] = {
+    "rlock": lambda client: client.rlock("name"),
+    "read": lambda client: client.rwlock("name").read,
+    "write": lambda client: client.rwlock("name").write,
+    "semaphore": lambda client: client.semaphore("name"),
+    "permits": lambda client: client.permits("name"),
+}
+COUNTED = ("semaphore", "permits")
+VALID, RELEASED = snib.State.VALID, snib.State.RELEASED
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def block(lock: snib.Lock) -> Iterator[snib.Hold]:
+    """Such blocks on one lock can end in any order, and in any thread."""
+    with lock as hold:
+        yield hold
+
+
+def block_of_a_stack(lock: snib.Lock) -> Iterator[snib.Hold]:
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(lock)
+
+
+both_forms = pytest.mark.parametrize("form", [block, block_of_a_stack])
+
+
+@both_forms
+@kinds
+def test_a_block_gives_back_its_own_hold(client: snib.Client, kind: str, form: Callable) -> None:
+    """Blocks of generators need not end in the order of their nesting."""
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(3)
+    first, second = form(lock), form(lock)
+    holds = next(first), next(second)
+    first.close()
+    assert [hold.state for hold in holds] == [RELEASED, VALID]
+    with lock as third:
+        second.close()
+        third.check()
+    assert holds[1].state is RELEASED and client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+@both_forms
+@kinds
+def test_a_block_that_ends_in_another_thread(client: snib.Client, kind: str, form: Callable) -> None:
+    """As that of a generator which is collected there: it gives back its own hold, and not one of that thread."""
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(2)
+    generator = form(lock)
+    hold = next(generator)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with lock if kind in (*COUNTED, "read") else contextlib.nullcontext(hold) as mine:
+                generator.close()
+                assert mine is hold or mine.state is VALID
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures and hold.state is RELEASED and client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+def test_blocks_of_an_exit_stack(client: snib.Client) -> None:
+    """Beside one of `with` in the same function, which ends before it."""
+    lock = client.rlock("name")
+    with contextlib.ExitStack() as stack:
+        outer = stack.enter_context(lock)
+        with lock as inner:
+            stack.enter_context(lock)
+        assert [outer.state, inner.state] == [VALID, RELEASED]
+    assert outer.state is RELEASED and client.stats().held == 0
+
+
+# ---- Blocks of objects: no frame of the program lives as long as they do -------------------------
+
+
+class Service:
+    """Takes the lock when it is started, and gives it back when it is stopped."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.stack = lock, contextlib.ExitStack()
+
+    def start(self) -> None:
+        self.hold = self.stack.enter_context(self.lock)
+
+    def stop(self) -> None:
+        self.stack.close()
+
+
+class Wrapper(contextlib.ContextDecorator):
+    """A context manager that calls another one."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def __enter__(self) -> None:
+        self.hold = self.lock.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.lock.__exit__(*error)
+
+    def start(self) -> None:
+        self.__enter__()
+
+    def stop(self) -> None:
+        self.__exit__(None, None, None)
+
+
+class Careful(Wrapper):
+    """Gives the lock back if it fails to start."""
+
+    def __enter__(self) -> None:
+        with contextlib.ExitStack() as stack:
+            self.hold = stack.enter_context(self.lock)
+            self.stack = stack.pop_all()
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+
+def states(*users: Any) -> list[snib.State]:
+    return [user.hold.state for user in users]
+
+
+objects = pytest.mark.parametrize("form", [Service, Wrapper, Careful])
+
+
+@objects
+@kinds
+def test_objects_end_in_any_order(client: snib.Client, kind: str, form: Callable) -> None:
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(4)
+    users = [form(lock) for _ in range(3)]
+    for user in users:
+        user.start()
+    with lock as hold:
+        users[1].stop()
+        assert states(*users) == [VALID, RELEASED, VALID]
+        users[0].stop()
+        assert states(*users) == [RELEASED, RELEASED, VALID]
+    assert hold.state is RELEASED and states(users[2]) == [VALID]
+    users[2].stop()
+    assert states(users[2]) == [RELEASED] and client.stats().held == 0
+    if kind in COUNTED:
+        lock.force_release()
+
+
+@objects
+@pytest.mark.parametrize("kind", COUNTED)
+def test_objects_end_in_any_thread(client: snib.Client, kind: str, form: Callable) -> None:
+    lock = KINDS[kind](client)
+    lock.init(3)
+    users = [form(lock) for _ in range(3)]
+    seen: list[list[snib.State]] = []
+
+    def work() -> None:
+        users[2].start()
+        users[1].stop()
+        seen.append(states(*users))
+        users[2].stop()
+        seen.append(states(*users))
+
+    users[0].start()
+    users[1].start()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [[VALID, RELEASED, VALID], [VALID, RELEASED, RELEASED]]
+    users[0].stop()
+    assert client.stats().held == 0
+    lock.force_release()
+
+
+@kinds
+def test_stacks_in_one_function(client: snib.Client, kind: str) -> None:
+    lock = KINDS[kind](client)
+    if kind in COUNTED:
+        lock.init(2)
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        holds = first.enter_context(lock), second.enter_context(lock)
+        first.close()
+        assert [hold.state for hold in holds] == [RELEASED, VALID]
+    if kind in COUNTED:
+        lock.force_release()
+
+
+def test_a_decorator_within_itself(client: snib.Client) -> None:
+    """One object, of which the innermost block ends first."""
+    locked = Wrapper(client.rlock("name"))
+    holds: list[Any] = []
+
+    @locked
+    def work(depth: int) -> None:
+        holds.append(locked.hold)
+        place = len(holds)
+        if depth:
+            work(depth - 1)
+        assert [hold.state for hold in holds] == [VALID] * place + [RELEASED] * (len(holds) - place)
+
+    work(2)
+    assert [hold.state for hold in holds] == [RELEASED] * 3
+
+
+class AsyncService(Service):
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.stack = lock, contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        self.hold = await self.stack.enter_async_context(self.lock)
+
+    async def stop(self) -> None:
+        await self.stack.aclose()
+
+
+class AsyncWrapper:
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    async def __aenter__(self) -> None:
+        self.hold = await self.lock.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.lock.__aexit__(*error)
+
+    async def start(self) -> None:
+        await self.__aenter__()
+
+    async def stop(self) -> None:
+        await self.__aexit__(None, None, None)
+
+
+class AsyncCareful(AsyncWrapper):
+    async def __aenter__(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            self.hold = await stack.enter_async_context(self.lock)
+            self.stack = stack.pop_all()
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.stack.__aexit__(*error)
+
+
+@pytest.mark.parametrize("form", [AsyncService, AsyncWrapper, AsyncCareful])
+@kinds
+def test_objects_end_in_any_order_in_asyncio(server: Server, kind: str, form: Callable) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = KINDS[kind](client)
+            if kind in COUNTED:
+                await lock.init(3)
+            first, second, third = users = [form(lock) for _ in range(3)]
+            await first.start()
+            await second.start()
+            await first.stop()
+            assert states(first, second) == [RELEASED, VALID]
+            if kind in COUNTED:  # other tasks may end them, too
+                await asyncio.create_task(first.start())
+                await third.start()
+                await asyncio.create_task(second.stop())
+                assert states(*users) == [VALID, RELEASED, VALID]
+                await first.stop()
+                assert states(*users) == [RELEASED, RELEASED, VALID]
+                await third.stop()
+                await lock.force_release()
+            else:
+                await second.stop()
+            assert client.stats().held == 0 and not client._loop().losses
+
+    asyncio.run(main())
