@@ -654,7 +654,7 @@ def test_free_threaded_pythons_are_refused() -> None:
     )
 
 
-def test_sub_interpreters_are_refused() -> None:
+def test_sub_interpreters_with_a_gil_of_their_own_are_refused() -> None:
     try:
         import _xxsubinterpreters as interpreters
     except ImportError:
