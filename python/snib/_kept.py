@@ -23,9 +23,10 @@ from ._hold import LEAVING, OWNED, BaseHold
 H = TypeVar("H", bound=BaseHold)
 
 # By which the end of a block is told from that of another one on the same lock: the frame of the `with`, and whether
-# anything is between; then the context managers that are, the innermost first.  They are not kept alive, and need not
-# be: they live for as long as the block.  (The frame of a function which is given an ExitStack does not, nor does a
-# stack after pop_all(): then the others tell, and no block of another caller is taken for that of such a frame.)
+# anything is between; then the context managers that are, the innermost first, and whether each is an ExitStack.  They
+# are not kept alive, and need not be: they live for as long as the block.  (The frame of a function which is given an
+# ExitStack does not, nor does a stack after pop_all(): then the others tell, and no block of another caller is taken
+# for that of such a frame.)
 _Key = tuple[int, CodeType | None, bool]
 Block = tuple[_Key, ...]
 
@@ -57,13 +58,14 @@ def block_at(step: FrameType) -> Block:
 def _manager_of(frame: FrameType) -> _Key:
     """The first argument of its method."""
     code = frame.f_code
-    return id(frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None), None, True
+    manager = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    return id(manager), None, code.co_filename == _STACKS
 
 
-def likeness(begun: Block | None, ended: Block, own: bool) -> int:
+def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) -> int:
     """How certainly the block that ends is the one that began so, where 0 is not at all: the outermost context manager
-    counts most.  One of another caller may be it by its managers, or if it is that of a generator, say, which is
-    collected.
+    counts most.  That of another caller may be it by its managers, or if it is that of a generator, say, which is
+    collected; where others may not release, not by a manager that callers may share.
     """
     if begun is None:
         return 0
@@ -71,14 +73,16 @@ def likeness(begun: Block | None, ended: Block, own: bool) -> int:
         return 1 << len(ended)
     like = 0
     for n, key in enumerate(ended):  # no generator: what a signal raises as one is dropped is lost
-        if key in begun and (own or _may_move(key)):
+        if key in begun and (own or _may_move(key, others)):
             like += 1 << n
     return like
 
 
-def _may_move(key: _Key) -> bool:
-    _, code, managed = key
-    return code is None or (not managed and bool(code.co_flags & _RESUMED))
+def _may_move(key: _Key, others: bool) -> bool:
+    _, code, between = key
+    if code is None:
+        return others or between
+    return not between and bool(code.co_flags & _RESUMED)
 
 
 class Kept(Generic[H]):
@@ -116,7 +120,7 @@ class Kept(Generic[H]):
                 return entry[1]
         return None
 
-    def ending(self, caller: int, block: Block) -> H | None:
+    def ending(self, caller: int, block: Block, others: bool) -> H | None:
         """What a block that ends gives back: its own hold, which need be neither the caller's newest nor the
         caller's; or else the caller's newest, rather one of `with`.  Without removing it.
         """
@@ -124,7 +128,7 @@ class Kept(Generic[H]):
         best = 0
         for held_by, hold, _, taken_in in reversed(self._holds.copy().values()):
             own = held_by == caller
-            like = 2 * likeness(taken_in, block, own) + own
+            like = 2 * likeness(taken_in, block, own, others) + own
             if like > best and like > 1:
                 if taken_in == block and own:
                     return hold

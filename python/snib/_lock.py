@@ -257,7 +257,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         try:
             again = bool(slot)  # an earlier call was interrupted
             if not again:
-                own = kept.ending(caller, block_at())
+                own = kept.ending(caller, block_at(), self._others)
                 slot.append(self._take(caller) if own is None else own)
             hold = slot[0]
             kept.take_this(hold)

@@ -12,7 +12,7 @@ import pytest
 import snib
 from snib import aio
 
-from support import Server
+from support import PATIENCE, Server
 
 # Each creates a new object for the same lock, of which one thread or task may have several holds.
 KINDS: dict[str, Callable] = {
@@ -198,6 +198,38 @@ def test_objects_end_in_any_thread(client: snib.Client, kind: str, form: Callabl
     users[0].stop()
     assert client.stats().held == 0
     lock.force_release()
+
+
+def test_a_shared_object_gives_back_no_hold_of_another_owner(client: snib.Client) -> None:
+    """What a body has released itself is not held at its end, as with the lock itself."""
+    lock = client.rlock("name")
+    shared = Wrapper(lock)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with shared:
+                lock.release()
+                threads[1].start()
+                assert taken.wait(PATIENCE)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    def work_meanwhile() -> None:
+        with shared:
+            taken.set()
+            assert ended.wait(PATIENCE)
+            shared.hold.check()
+
+    taken, ended = threading.Event(), threading.Event()
+    threads = [threading.Thread(target=call) for call in (work, work_meanwhile)]
+    threads[0].start()
+    for thread in threads:
+        thread.join()
+    [failure] = failures
+    assert isinstance(failure, snib.NotHeld)
 
 
 @kinds
