@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -327,3 +328,35 @@ def test_objects_end_in_any_order_in_asyncio(server: Server, kind: str, form: Ca
             assert client.stats().held == 0 and not client._loop().losses
 
     asyncio.run(main())
+
+
+def test_objects_of_several_loops(server: Server) -> None:
+    """Each thread looks for its blocks, which other tasks than those that began them end, while the others' go.
+
+    One in thousands meets the moment at which that failed.
+    """
+    failures: list[BaseException] = []
+
+    async def work(pool: Any) -> None:
+        for _ in range(500):
+            users = [AsyncWrapper(pool) for _ in range(8)]
+            await asyncio.gather(*(user.start() for user in users))
+            ended = await asyncio.gather(*(user.stop() for user in users), return_exceptions=True)
+            failures.extend(failure for failure in ended if failure)
+            assert states(*users) == [RELEASED] * 8
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            pool = client.permits("name")
+            await pool.init(24)
+            await asyncio.gather(*(asyncio.to_thread(asyncio.run, work(pool)) for _ in range(3)))
+            assert await pool.available() == 24 and not pool._blocks._begun
+            await pool.force_release()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        asyncio.run(main())
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures

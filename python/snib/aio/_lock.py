@@ -199,13 +199,19 @@ _Known = weakref.ref[Hold] | None
 _innermost: ContextVar[_Known] = ContextVar("snib-block", default=None)
 
 
+_Begun = tuple[Hold, Guard, _Known, Block]
+
+
 class _Blocks:
-    """The `async with` blocks on one object that have begun and not ended, by caller."""
+    """The `async with` blocks on one object that have begun and not ended, by caller.
+
+    Loops of several threads may use it at the same time: the blocks of other callers come and go at any step.
+    """
 
     __slots__ = ("_begun",)
 
     def __init__(self) -> None:
-        self._begun: dict[int, list[tuple[Hold, Guard, _Known, Block]]] = {}
+        self._begun: dict[int, list[_Begun]] = {}
 
     def begin(self, caller: int, hold: Hold, guard: Guard, block: Block) -> None:
         self._begun.setdefault(caller, []).append((hold, guard, _innermost.get(), block))
@@ -213,41 +219,42 @@ class _Blocks:
 
     def end(self, lock: Holdable, block: Block) -> tuple[int, Hold, Guard]:
         """The block that ends, with its caller; if its frame does not tell, the calling task's innermost one."""
-        caller, at = lock._caller(), -1
-        if (known := self._find(caller, block)) is not None:
-            caller, at = known
-        elif caller not in self._begun:
-            caller = self._discarded(lock)
-        hold, guard, outer, _ = self._begun[caller].pop(at)
-        if not self._begun[caller]:
+        caller, begun = self._find(lock, block)
+        blocks = self._begun[caller]
+        blocks.remove(begun)
+        if not blocks:
             del self._begun[caller]
+        hold, guard, outer, _ = begun
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
 
-    def _find(self, caller: int, block: Block) -> tuple[int, int] | None:
-        """The caller of this block, and its place among the caller's."""
-        found, best = None, 0
-        for other in (caller, *self._begun):
-            begun, own = self._begun.get(other, ()), other == caller
-            for at in range(len(begun) - 1, -1, -1):  # no generator: what a signal raises there is lost
-                if own and begun[at][3] == block:
-                    return other, at
-                like = likeness(begun[at][3], block, own)
-                if like > best:  # the caller's newest of those that are as like
-                    found, best = (other, at), like
-        return found
+    def _find(self, lock: Holdable, block: Block) -> tuple[int, _Begun]:
+        caller, best = lock._caller(), 0
+        own = self._begun.get(caller, [])
+        found = (caller, own[-1]) if own else None
+        for begun in own[::-1]:  # no generator: what a signal raises as one is dropped is lost
+            if begun[3] == block:  # the usual case, first
+                return caller, begun
+        for other, blocks in [*self._begun.items()]:
+            for begun in blocks[::-1]:
+                like = 2 * likeness(begun[3], block, other == caller) + (other == caller)
+                if like > best and like > 1:  # the caller's newest of those that are as like
+                    found, best = (other, begun), like
+        return found or self._discarded(lock)
 
-    def _discarded(self, lock: Holdable) -> int:
-        """The caller of a block that ends in another task: one that has ended, or else of this context, or the first."""
-        for caller, blocks in self._begun.items():
-            if blocks[-1][1].is_over():
-                return caller
-        for caller, blocks in self._begun.items():
-            if self._is_here(blocks[-1][0]):
-                return caller
-        for caller in self._begun:
-            return caller
+    def _discarded(self, lock: Holdable) -> tuple[int, _Begun]:
+        """A block that ends in another task: of one that has ended, or else of this context, or the first."""
+        newest = [(caller, blocks[-1:]) for caller, blocks in [*self._begun.items()]]
+        begun = [(caller, block) for caller, blocks in newest for block in blocks]
+        for caller, block in begun:
+            if block[1].is_over():
+                return caller, block
+        for caller, block in begun:
+            if self._is_here(block[0]):
+                return caller, block
+        if begun:
+            return begun[0]
         raise lock._not_held()
 
     def _is_here(self, hold: Hold) -> bool:
