@@ -219,6 +219,9 @@ class _Entered:
         Blocks need not end in the order of their nesting, nor in the context where they began.
         """
         here = [inside for inside in reversed(_BLOCKS.get()) if inside in self._inside]
+        for inside in here:
+            if inside._block == block:  # the usual case, first
+                return inside
         found, best = here[0] if here else self._inside[0], 0
         for inside in (*here, *reversed(self._inside)):
             like = likeness(inside._block, block, inside in here)

@@ -14,19 +14,12 @@ import snib
 from snib import aio
 
 from support import PATIENCE, Server
+from test_ownership import COUNTED, KINDS
 
-# Each creates a new object for the same lock, of which one thread or task may have several holds.
-KINDS: dict[str, Callable] = {
-    "rlock": lambda client: client.rlock("name"),
-    "read": lambda client: client.rwlock("name").read,
-    "write": lambda client: client.rwlock("name").write,
-    "semaphore": lambda client: client.semaphore("name"),
-    "permits": lambda client: client.permits("name"),
-}
-COUNTED = ("semaphore", "permits")
 VALID, RELEASED = snib.State.VALID, snib.State.RELEASED
 
-kinds = pytest.mark.parametrize("kind", KINDS)
+# Of which one thread or task may have several holds.
+kinds = pytest.mark.parametrize("kind", ["rlock", "read", "write", *COUNTED])
 
 
 def block(lock: snib.Lock) -> Iterator[snib.Hold]:
