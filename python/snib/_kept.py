@@ -48,18 +48,12 @@ def block_at(step: FrameType) -> Block:
         if not code.co_filename.startswith(_HERE):
             if code.co_name not in _MANAGING and code.co_filename != _STACKS:
                 break
-            manager = _manager_of(frame)
-            if manager not in managers:
-                managers.append(manager)
+            if code.co_argcount:  # it is a method
+                manager = id(frame.f_locals.get(code.co_varnames[0])), None, code.co_filename == _STACKS
+                if manager not in managers:
+                    managers.append(manager)
         frame = frame.f_back
     return (id(frame), frame.f_code, bool(managers)), *managers
-
-
-def _manager_of(frame: FrameType) -> _Key:
-    """The first argument of its method."""
-    code = frame.f_code
-    manager = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    return id(manager), None, code.co_filename == _STACKS
 
 
 def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) -> int:

@@ -256,6 +256,35 @@ def test_a_decorator_within_itself(client: snib.Client) -> None:
     assert [hold.state for hold in holds] == [RELEASED] * 3
 
 
+@pytest.mark.parametrize("kind", COUNTED)
+def test_decorators_of_several_threads(client: snib.Client, kind: str) -> None:
+    """A body that has released its permit itself gives back another one of its thread, and none of another thread."""
+    pool = KINDS[kind](client)
+    pool.init(3)
+    begun, ended = threading.Event(), threading.Event()
+    seen: list[snib.State] = []
+
+    @Wrapper(pool)
+    def work() -> None:
+        begun.set()
+        assert ended.wait(PATIENCE)
+
+    @Wrapper(pool)
+    def release() -> None:
+        pool.release()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(PATIENCE)
+    with pytest.raises(snib.NotHeld), pool as hold:
+        release()
+        seen.append(hold.state)
+        ended.set()
+        thread.join()
+    assert seen == [RELEASED] and client.stats().held == 0
+    pool.force_release()
+
+
 class AsyncService(Service):
     def __init__(self, lock: Any) -> None:
         self.lock, self.stack = lock, contextlib.AsyncExitStack()
