@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
-from weakref import KeyedRef, _remove_dead_weakref  # type: ignore[attr-defined]
+from weakref import KeyedRef, _remove_dead_weakref, ref  # type: ignore[attr-defined]
 
 from . import _core
 from ._hold import LEAVING, OWNED, BaseHold
@@ -24,10 +24,10 @@ H = TypeVar("H", bound=BaseHold)
 
 # By which the end of a block is told from that of another one on the same lock: the frame of the `with`, and whether
 # anything is between; then the context managers that are, the innermost first, and whether each is an ExitStack.  They
-# are not kept alive, and need not be: they live for as long as the block.  (The frame of a function which is given an
-# ExitStack does not, nor does a stack after pop_all(): then the others tell, and no block of another caller is taken
-# for that of such a frame.)
-_Key = tuple[int, CodeType | None, bool]
+# are not kept alive.  A frame need not be: it lives for as long as the block.  (That of a function which is given an
+# ExitStack does not; then the others tell, and no block of another caller is taken for that of such a frame.)  A stack
+# does not survive pop_all(), and another manager may get its address: so there is a weak reference, if it can have one.
+_Key = tuple[int, CodeType | None, bool, "ref[object] | None"]
 Block = tuple[_Key, ...]
 
 _HERE = os.path.dirname(__file__) + os.sep
@@ -41,7 +41,7 @@ def block_at(step: FrameType) -> Block:
     frame = step.f_back or step  # none: a program in C calls it
     code = frame.f_code
     if code.co_name not in _MANAGING and not code.co_filename.startswith(_HERE):  # the usual case, first
-        return ((id(frame), code, False),)
+        return ((id(frame), code, False, None),)
     managers: list[_Key] = []
     while frame.f_back is not None:
         code = frame.f_code
@@ -49,11 +49,19 @@ def block_at(step: FrameType) -> Block:
             if code.co_name not in _MANAGING and code.co_filename != _STACKS:
                 break
             if code.co_argcount:  # it is a method
-                manager = id(frame.f_locals.get(code.co_varnames[0])), None, code.co_filename == _STACKS
+                manager = _manager(frame.f_locals.get(code.co_varnames[0]), code.co_filename == _STACKS)
                 if manager not in managers:
                     managers.append(manager)
         frame = frame.f_back
-    return (id(frame), frame.f_code, bool(managers)), *managers
+    return (id(frame), frame.f_code, bool(managers), None), *managers
+
+
+def _manager(manager: object, is_stack: bool) -> _Key:
+    """Two are equal only if they are of the same object: as long as it lives, it has one such reference."""
+    try:
+        return id(manager), None, is_stack, ref(manager)
+    except TypeError:  # its class has slots
+        return id(manager), None, is_stack, None
 
 
 def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) -> int:
@@ -73,7 +81,7 @@ def likeness(begun: Block | None, ended: Block, own: bool, others: bool = True) 
 
 
 def _may_move(key: _Key, others: bool) -> bool:
-    _, code, between = key
+    _, code, between, _ = key
     if code is None:
         return others or between
     return not between and bool(code.co_flags & _RESUMED)
@@ -227,12 +235,12 @@ _gone = functools.partial(_core.forget_dead, _names)  # runs no Python, see bind
 def kept_for(client: int, key: Hashable) -> Kept[Any]:
     """The Kept of a lock; it lives while it is in use or has holds."""
     new: Kept[Any] = Kept(client)
-    ref = KeyedRef(new, _gone, (client, key))
+    known = KeyedRef(new, _gone, (client, key))
     while True:
-        found = _names.setdefault(ref.key, ref)()
+        found = _names.setdefault(known.key, known)()
         if found is not None:
             return found
-        _remove_dead_weakref(_names, ref.key)  # only if it is still dead
+        _remove_dead_weakref(_names, known.key)  # only if it is still dead
 
 
 def forget(client: int) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -166,6 +167,33 @@ def test_objects_end_in_any_order(client: snib.Client, kind: str, form: Callable
     assert states(users[2]) == [RELEASED] and client.stats().held == 0
     if kind in COUNTED:
         lock.force_release()
+
+
+class Popped(Service):
+    """Its manager is of a stack that does not live as long as the block, so that others may get the address."""
+
+    def start(self) -> None:
+        with contextlib.ExitStack() as stack:
+            wrapper = Wrapper(self.lock)
+            stack.enter_context(wrapper)
+            self.hold, self.stack = wrapper.hold, stack.pop_all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_objects_in_random_orders(client: snib.Client, seed: int) -> None:
+    random, lock = Random(seed), client.rlock("name")
+    for _ in range(40):
+        users: list[Any] = []
+        for _ in range(40):
+            if users and random.random() < 0.5:
+                users.pop(random.randrange(len(users))).stop()
+            else:
+                users.append(random.choice([Service, Wrapper, Careful, Popped])(lock))
+                users[-1].start()
+            assert states(*users) == [VALID] * len(users)
+        for user in users:
+            user.stop()
+        assert client.stats().held == 0
 
 
 @objects
