@@ -131,6 +131,36 @@ def test_loops_that_are_closed(server: Server) -> None:
     asyncio.run(client.close())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+@pytest.mark.parametrize("form", ["a lock", "hold()"])
+def test_a_block_that_goes_with_its_loop(server: Server, kind: str, form: str) -> None:
+    """As after a Ctrl-C that came out of the loop, while the client and its lock are used on."""
+    client = snib.aio.connect(server.url)
+    lock = getattr(client, kind)("x")
+
+    async def work() -> None:
+        async with lock if form == "a lock" else lock.hold():
+            asyncio.get_running_loop().stop()
+            await asyncio.sleep(PATIENCE)
+
+    async def use() -> None:
+        async with lock.hold(timeout=PATIENCE) as hold:
+            hold.check()
+        await client.close()
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work())
+    loop.run_forever()
+    assert client.stats().held == 1
+    loop.call_exception_handler = lambda context: None  # type: ignore[method-assign]  # "was destroyed"
+    loop.close()
+    del task, loop
+    gc.collect()
+    assert not lock._blocks._begun
+    asyncio.run(use())
+
+
 def test_a_hold_outlives_its_client(server: Server) -> None:
     """A hold keeps its client alive, and the queue reports its loss."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import CancelledError, Handle, Task, current_task
+from weakref import ref
 from typing import TYPE_CHECKING, Any
 
 from .._codes import Lost
@@ -28,7 +29,8 @@ class Guard:
         task = current_task()
         assert task is not None
         self._hold = hold
-        self._task: Task[Any] = task
+        # Weak: the lock has this object, and would keep a task whose loop is gone, and with it the hold, for ever.
+        self._task: ref[Task[Any]] = ref(task)
         self._before = 0
         if sys.version_info >= (3, 11):
             self._before = task.cancelling()
@@ -48,20 +50,26 @@ class Guard:
         if not lost:
             return
         self._lost = self._hold._loss()
-        if current_task() is self._task:  # the task itself closes the client
-            self._later = self._task.get_loop().call_soon(self._cancel)
+        task = self._task()
+        if task is not None and task is current_task():  # the task itself closes the client
+            self._later = task.get_loop().call_soon(self._cancel)
         else:
             self._cancel()
 
     def _cancel(self) -> None:
         self._later = None
-        self._message = str(self._lost)
-        self._task.cancel(self._message)
+        task = self._task()
+        if task is not None:
+            self._message = str(self._lost)
+            task.cancel(self._message)
 
     def is_over(self) -> bool:
         """Whether the task has ended, though not this block, as far as that is known."""
-        task: Task[Any] | None = getattr(self, "_task", None)
-        return task is not None and task.done()
+        known: ref[Task[Any]] | None = getattr(self, "_task", None)
+        if known is None:
+            return False
+        task = known()
+        return task is None or task.done()
 
     def _unwatch(self) -> None:
         loop = self._hold._loop
@@ -87,7 +95,8 @@ class Guard:
     def _alone(self, error: BaseException | None) -> bool:
         """Whether the task was not cancelled from elsewhere."""
         if sys.version_info >= (3, 11):
-            return self._task.uncancel() <= self._before
+            task = self._task()
+            return task is None or task.uncancel() <= self._before
         while error is not None:
             if error.args and error.args[0] is self._message:
                 return True

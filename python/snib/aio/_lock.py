@@ -160,7 +160,12 @@ class Hold(BaseHold):
             if self._stage == GIVEN_BACK:
                 raise self._given_back()
             self._stage = LEAVING  # until the release has begun: if it cannot, it may be tried again
-            loop = self._lock._client._loop()
+            try:
+                loop = self._lock._client._loop()
+            except RuntimeError:  # none runs: the block of a task that is dropped with its loop
+                self._stage = GIVEN_BACK
+                _core.hold_drop(self._handle)
+                raise
             token = loop.new_token()
             operation = _hold_release_submit(self._handle, loop.queue, token)
             self._stage = GIVEN_BACK
