@@ -11,9 +11,10 @@ import contextlib
 import functools
 import itertools
 import os
+import sys
 from collections.abc import Hashable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Generic, TypeVar
 from weakref import KeyedRef, _remove_dead_weakref, ref  # type: ignore[attr-defined]
 
@@ -36,9 +37,12 @@ _MANAGING = {"__enter__", "__exit__", "__aenter__", "__aexit__", "enter_context"
 _RESUMED = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def block_at(step: FrameType) -> Block:
-    """The block of the program to which this step of a `with` belongs."""
-    frame = step.f_back or step  # none: a program in C calls it
+def block_at() -> Block:
+    """The block of the program to which the caller, a step of a `with`, belongs."""
+    try:
+        frame = sys._getframe(2)
+    except ValueError:
+        frame = sys._getframe(1)  # a program in C calls the step
     code = frame.f_code
     if code.co_name not in _MANAGING and not code.co_filename.startswith(_HERE):  # the usual case, first
         return ((id(frame), code, False, None),)
