@@ -58,6 +58,9 @@ static const char *const event_names[WALK_EVENTS] = {
     [WALK_CARRIED] = "carried",
     [WALK_REDIRECT] = "redirects",
     [WALK_NOWHERE] = "served nowhere",
+    [WALK_KNOWN] = "known at a step",
+    [WALK_FORGOT] = "forgotten",
+    [WALK_UNSEEN] = "carried out unseen",
     [WALK_LEFT] = "foreign ends",
     [WALK_SERVED] = "served at last",
 };
@@ -229,6 +232,7 @@ static void begin(uint64_t seed, bool trace)
     walk.now = WALK_START;
     plan_gates();
     plan_engine();
+    walk.honest = walk_chance(2);
     walk.replicas = !walk_chance(4);
     walk.commands = walk_chance(3);
     walk.refuses = 1U << (3 + walk_draw(6));
@@ -299,6 +303,7 @@ static void step(void)
     outer_go_on();
     call_results();
     end_check();
+    truth_check();
     walk.hash = (walk.hash ^ walk.now ^ walk.op_count) * 0x100000001b3ULL;
 }
 

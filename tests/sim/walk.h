@@ -9,6 +9,7 @@
  * walk_message.c  subscriptions, and messages
  * walk_cluster.c  maps, redirects, and what no node serves
  * walk_outer.c    locks on several servers
+ * walk_truth.c    who has an exclusive lock in truth, in walks whose servers are honest about that
  * walk_end.c      the end: all that waits is served, and nothing is left
  */
 #ifndef SNIB_TESTS_WALK_H
@@ -23,6 +24,7 @@
 #define WALK_OPS 32
 #define WALK_HOLDS 32
 #define WALK_OUTERS 64
+#define WALK_FORGOTTEN 8
 #define WALK_TEXT 1024 /* bytes of a reply */
 
 /* What happens in walks, all of it in every thousand. */
@@ -60,15 +62,30 @@ enum walk_event {
     WALK_CARRIED,  /* a lock on several servers was granted */
     WALK_REDIRECT, /* to any node of a cluster */
     WALK_NOWHERE,  /* no node of it serves the request */
+    WALK_KNOWN,    /* a valid hold is one in truth, at a step */
+    WALK_FORGOT,   /* ... and no more */
+    WALK_UNSEEN,   /* a request was carried out whose reply was lost with the connection */
     WALK_LEFT,     /* at the end somebody else still had the locks */
     WALK_SERVED,   /* what still waited then has got its lock */
     WALK_EVENTS
+};
+
+struct walk_truth {
+    uint64_t number;
+    snib__time until;   /* its lease ends; it is free since */
+    snib__time changed; /* the last request was carried out */
+    struct {
+        uint64_t number;
+        snib__time until; /* its lease would have ended */
+    } forgotten[WALK_FORGOTTEN];
+    unsigned forgotten_n;
 };
 
 struct walk_gate {
     int kind;
     const char *name;
     size_t length;
+    struct walk_truth truth;
 };
 
 struct walk_outer {
@@ -94,6 +111,7 @@ struct walk {
     struct walk_outer outers[WALK_OUTERS];
     uint32_t server;  /* which one answers */
     int64_t clock;    /* by how much its clock was set, in seconds */
+    bool honest;      /* about exclusive locks */
     bool replicas;    /* it has some */
     bool commands;    /* it has DELEX */
     bool cluster;     /* the servers are its nodes */
@@ -153,6 +171,15 @@ const char *cluster_misplaced(const char *channel);
 struct snib__outer *outer_new(void); /* NULL: there are too many */
 void outer_unused(struct snib__outer *outer);
 void outer_go_on(void);
+
+/* walk_truth.c */
+bool truth_is_told(int kind);
+bool truth_acquire(const struct snib__hold *hold, snib__time sent_at);
+bool truth_release(const struct snib__hold *hold, snib__time sent_at);
+bool truth_transfer(const struct snib__hold *from, const struct snib__hold *to, snib__time sent_at);
+bool truth_renew(int kind, uint64_t number, snib__time lease, bool exact, snib__time sent_at);
+void truth_forget(const struct snib__gate *one); /* NULL: all */
+void truth_check(void);
 
 /* walk_end.c */
 void end_check(void);

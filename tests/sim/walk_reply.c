@@ -2,6 +2,7 @@
  *
  * A reply need not fit the others: each is one that some server gives in some state.  Once it is calm, all locks are free
  * but for those that the client itself has, and until walk.until those that somebody else has. */
+#include "engine/ask.h"
 #include "net/script.h"
 #include "walk.h"
 
@@ -69,11 +70,11 @@ static int64_t left_ms(void)
     return walk_chance(4) ? -1 : (int64_t)walk_draw(4000);
 }
 
-static void to_acquire(const struct snib__hold *hold, char *out)
+static void to_acquire(const struct snib__hold *hold, snib__time sent_at, char *out)
 {
     int kind = hold->gate->kind->kind;
     unsigned foreign = !walk.calm && walk_chance(4);
-    if (is_free(hold)) {
+    if (truth_is_told(hold->gate->kind->kind) ? truth_acquire(hold, sent_at) : is_free(hold)) {
         snprintf(out, WALK_TEXT, "%s",
                  kind == SNIB_FAIR ? (fenced(hold) ? "$1\r\n7" : "$1\r\n0")
                  : fenced(hold)    ? "*1\r\n$1\r\n5"
@@ -117,9 +118,16 @@ static void to_fair_release(const struct snib__gate *gate, bool gone, char *out)
 static void to_release(const struct snib__request *request, char *out)
 {
     const struct snib__hold *hold = request->subject;
-    bool gone = !walk.calm && walk_chance(6);
+    bool gone = !walk.calm && walk_chance(6),
+         told = truth_is_told(hold->gate->kind->kind) && !request->half;
+    if (told && hold->passed) {
+        gone = !truth_renew(hold->gate->kind->kind, hold->number, 0, false, request->sent_at);
+    } else if (told) {
+        gone = !truth_release(hold, request->sent_at);
+    }
     if (request->script == SNIB__TWO_COMMANDS) {
-        snprintf(out, WALK_TEXT, ":%u", gone ? 0 : (unsigned)walk_draw(3));
+        unsigned found = told ? 1 : (unsigned)walk_draw(3);
+        snprintf(out, WALK_TEXT, ":%u", gone ? 0 : found);
     } else if (hold->passed) { /* it only asks, see tenure.c */
         snprintf(out, WALK_TEXT, "%s", gone ? walk_one("*2\r\n:1\r\n:0", "*2\r\n:1\r\n:1") : "*0");
     } else if (hold->gate->kind->kind == SNIB_FAIR) {
@@ -135,13 +143,45 @@ static void to_release(const struct snib__request *request, char *out)
 }
 
 /* A transfer, or a renewal, or a question about one hold. */
-static void to_transfer(const struct snib__hold *hold, char *out)
+static void to_transfer(const struct snib__hold *hold, snib__time sent_at, char *out)
 {
-    bool fails = !walk.calm && walk_chance(4);
+    const struct snib__hold *next = hold->gate->waitq->incoming;
+    bool told = truth_is_told(hold->gate->kind->kind);
+    bool fails = told ? !truth_transfer(hold, next, sent_at) : !walk.calm && walk_chance(4);
     snprintf(out, WALK_TEXT, "%s",
-             fails          ? walk_one(":0", ":2")
+             fails && told  ? ":0"
+             : fails        ? walk_one(":0", ":2")
              : fenced(hold) ? "*1\r\n$1\r\n7"
                             : ":1");
+}
+
+/* A renewal by servers that are honest about exclusive locks, if it is about these. */
+static bool to_honest(const struct snib__batch *batch, snib__time sent_at, char *out)
+{
+    unsigned missing[SNIB__BATCH_MAX], n = 0;
+    if (!truth_is_told(batch->kind)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < batch->n; i++) {
+        snib__time lease = (snib__time)batch->lease_ms * SNIB__MS;
+        if (!truth_renew(batch->kind, batch->of[i].number, lease, batch->exact, sent_at)) {
+            missing[n++] = i + 1;
+        }
+    }
+    int at = snprintf(out, WALK_TEXT, "*%u", 2 * n);
+    for (uint32_t i = 0; i < n; i++) {
+        at += snprintf(out + at, WALK_TEXT - (size_t)at, "\r\n:%u\r\n:%u", missing[i],
+                       (unsigned)walk_draw(2));
+    }
+    return true;
+}
+
+static void to_extension(const struct snib__op *op, snib__time sent_at, char *out)
+{
+    snib__time lease =
+        op->asked->n ? (snib__time)op->asked->n * SNIB__MS : walk.engine->config.lease;
+    bool found = truth_renew(op->gate->kind->kind, op->asked->number, lease, false, sent_at);
+    snprintf(out, WALK_TEXT, "%s", found ? "*0" : walk_one("*2\r\n:1\r\n:0", "*2\r\n:1\r\n:1"));
 }
 
 static void to_renewal(uint32_t n, char *out)
@@ -154,15 +194,22 @@ static void to_renewal(uint32_t n, char *out)
     }
 }
 
-static void to_question(const struct snib__op *op, char *out)
+static void to_question(const struct snib__op *op, snib__time sent_at, char *out)
 {
+    if (op->kind == SNIB__OP_FORCE && truth_is_told(op->gate->kind->kind)) {
+        truth_forget(op->gate);
+    }
     switch (op->kind) {
     case SNIB__OP_INFO:
         snprintf(out, WALK_TEXT, "*5\r\n:%d\r\n$3\r\nabc\r\n:1\r\n:2\r\n$1\r\n0",
                  (int)walk_draw(1000) - 2);
         break;
     case SNIB__OP_EXTEND:
-        to_renewal(1, out);
+        if (truth_is_told(op->gate->kind->kind)) {
+            to_extension(op, sent_at, out);
+        } else {
+            to_renewal(1, out);
+        }
         break;
     case SNIB__OP_PING:
         snprintf(out, WALK_TEXT, "+PONG");
@@ -190,19 +237,21 @@ static void to_request(const struct snib__node *node, const struct snib__request
     const struct snib__batch *batch = request->subject;
     switch (batch ? request->kind : 0) { /* nobody wants it any more */
     case SNIB__REQ_ACQUIRE:
-        to_acquire(request->subject, out);
+        to_acquire(request->subject, request->sent_at, out);
         break;
     case SNIB__REQ_RELEASE:
         to_release(request, out);
         break;
     case SNIB__REQ_TRANSFER:
-        to_transfer(request->subject, out);
+        to_transfer(request->subject, request->sent_at, out);
         break;
     case SNIB__REQ_RENEW:
-        to_renewal(batch->n, out);
+        if (!to_honest(batch, request->sent_at, out)) {
+            to_renewal(batch->n, out);
+        }
         break;
     case SNIB__REQ_ASK:
-        to_question(request->subject, out);
+        to_question(request->subject, request->sent_at, out);
         break;
     case SNIB__REQ_TIME:
         snprintf(out, WALK_TEXT, "*2\r\n$10\r\n%010llu\r\n$6\r\n%06llu",
@@ -272,7 +321,11 @@ static void answer(struct snib__link *link)
     if (elsewhere) {
         snprintf(text, sizeof text, "%s", elsewhere);
     } else if (!walk.calm && walk_chance(odds)) {
-        snprintf(text, sizeof text, "%s", refusal());
+        const char *why = refusal();
+        if (strncmp(why, "-ERR", 4) == 0 && request->kind > 0 && walk_chance(2)) {
+            to_request(link->node, request, text); /* it was carried out all the same */
+        }
+        snprintf(text, sizeof text, "%s", why);
     } else if (request->kind < 0) {
         to_greeting(link, request, text);
     } else {
@@ -333,6 +386,7 @@ static void connect(struct snib__link *link)
         walk_happens(WALK_SERVER);
         walk_trace("another server");
         walk.server++;
+        truth_forget(NULL);
     }
     snib__engine_link_up(walk.engine, link, walk.now);
 }
@@ -391,6 +445,23 @@ static void note_cut(const struct snib__link *link)
     }
 }
 
+/* The first of the requests on a connection that ends are carried out. */
+static void go_unseen(const struct snib__link *link)
+{
+    const struct snib__conn *conn = &link->conn;
+    char text[WALK_TEXT];
+    uint32_t n = link->kind == SNIB__COMMAND ? (uint32_t)walk_draw(conn->ring_count + 1) : 0;
+    for (uint32_t i = 0; i < n && walk.honest; i++) {
+        const struct snib__request *request =
+            &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        bool known = request->kind > 0 && request->subject && !cluster_refusal(request);
+        if (known) {
+            to_request(link->node, request, text);
+            walk_happens(WALK_UNSEEN);
+        }
+    }
+}
+
 /* Lanes with something on them most of all. */
 static uint64_t cut_weight(const struct snib__link *link)
 {
@@ -411,6 +482,7 @@ void reply_cut(void)
     if (some) {
         walk_trace("link %d%s is cut", some->kind, snib__lane_is(some) ? " (a lane)" : "");
         note_cut(some);
+        go_unseen(some);
         snib__engine_link_down(walk.engine, some, SNIB_EUNREACHABLE, 0, walk.now);
     }
 }

@@ -525,4 +525,11 @@ MUTANTS = [
         "if (watchdog_has_fixed(hold) && now == 0) watchdog_ask_later(hold, now); return true;",
         "unit_former",
     ),
+    Mutant(
+        "a hand-over counts from its reply",
+        "engine/sole.c",
+        "if (snib__gate_grant(e, next, verdict.token, sent_at, now))",
+        "if (snib__gate_grant(e, next, verdict.token, now, now))",
+        "sim/walk",
+    ),
 ]
