@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "022bfbe92228e416"
+#define SNIB_BUILD_ID "aadac29fd79b1dcb"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -892,9 +892,6 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
  *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
- *              at <number> <place>    by <number> <who>
- *                  with the option debug, of these holds: where in the program it was acquired, and by which thread or
- *                  task, see snib_debug_here(): of as many as there is room for in 2,048 bytes
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
@@ -1207,13 +1204,10 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
  *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers, unless the process has a write lock of that name made with
- *       SNIB_LOCK_PREFER_WRITER.
+ *       semaphores; readers do not wait for readers.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
- *
- * Reports about holds say who acquired them, too, and so do answers of snib_client_identity() about the client.
  *
  * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
  *
@@ -1226,8 +1220,6 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * standard error when it exits.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
- *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a
- *        second line it is the calling thread, by its name and number: "thread worker (4711)".
  * actor  what acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  The actor
  *        that acquired a lock holds it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);
@@ -2212,8 +2204,6 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 #define SNIB__IDENTITY_MAX 511
-#define SNIB__OLDEST_MAX                                                                           \
-    16 /* of so many holds, the oldest, a client tells since when they are held */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
@@ -2234,7 +2224,6 @@ struct snib__config {
     char uuid[37];       /* the client id */
     /* the lines of its key, see identity.c, up to SNIB__IDENTITY_MAX bytes; same ownership; NULL: none */
     const char *identity;
-    const char *taken;     /* more lines of it, as they are now; same ownership; NULL: none */
     int64_t wall_offset;   /* ns since 1970 at the engine's time 0, for people; 0: unknown */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
@@ -2452,8 +2441,6 @@ struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__ga
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
 void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
-/* Those holds, the oldest first; 0: there are too many locks to look at. */
-uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
 struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
@@ -3158,9 +3145,6 @@ bool snib__carrier_doubts(struct snib__carrier *c);
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
-/* What a member's hold, which reports to this sink, is held for: the group's hold, to be compared only.  Inside the
- * member's client. */
-const void *snib__carrier_outer(const void *sink);
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 /* Outside: step the carriers that were listed inside. */
 void snib__carrier_steps(void *list);
@@ -3564,8 +3548,6 @@ bool snib__carrier_wish(struct snib__carrier *c)
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
 int snib__debug_begin(struct snib__client *client);
 void snib__debug_end(struct snib__client *client);
-/* What it tells of where its oldest holds were taken, and by whom, while inside; NULL: without the option. */
-const char *snib__debug_taken(const struct snib__client *client);
 uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
@@ -3581,9 +3563,6 @@ void snib__debug_abandon(struct snib__client *client, const struct snib__hold *h
 void snib__debug_gone(const struct snib__hold *hold);
 /* The client is about to be closed, and its holds with it. */
 void snib__debug_close(struct snib__client *client);
-
-/* There is a lock whose waiting writers keep new readers out.  Outside. */
-void snib__debug_prefers(const struct snib__lock *lock);
 
 /* A client or lock was made, for a program that has to free it; and it is freed. */
 void snib__debug_made(struct snib__client *client, const void *object, const char *what);
@@ -3896,8 +3875,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
     if (o->identity > 0 &&
         !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    if (snib__debug_begin(client) != 0)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
                   .password = client->url.password,
@@ -3918,7 +3895,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
-        .taken = snib__debug_taken(client),
         .wall_offset = offset,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
@@ -3945,6 +3921,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
+    if (snib__debug_begin(client) != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
 
@@ -4910,7 +4888,6 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -4918,20 +4895,14 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
 #define DEBUG_SLEEPS 500             /* of a millisecond */
-#define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
+#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
 #define DEBUG_LABEL_CAP 112
-#define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
-#define DEBUG_NOWHERE "an unknown place"
-#define DEBUG_LINES (DEBUG_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
 #define DEBUG_HASH 0xcbf29ce484222325U
 #define DEBUG_THREAD                                                                               \
@@ -4941,10 +4912,9 @@ struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
     uint64_t warnings;
-    snib__time look_at;                         /* the next look at what lasts */
-    bool over;                                  /* its end was told */
-    char process[SNIB__PROCESS_CAP];            /* for other processes */
-    char taken[SNIB__OLDEST_MAX * DEBUG_LINES]; /* for those who ask who holds it */
+    snib__time look_at;              /* the next look at what lasts */
+    bool over;                       /* its end was told */
+    char process[SNIB__PROCESS_CAP]; /* for other processes */
 };
 
 enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
@@ -4960,7 +4930,6 @@ struct debug_use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];        /* "task Task-3"; empty: it has no name */
     char label[DEBUG_LABEL_CAP];    /* mutex "name" */
     uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
@@ -4997,35 +4966,28 @@ static void debug_unlock(void)
     pthread_mutex_unlock(&debug_mutex);
 }
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
-static struct debug_set {
-    uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
-    uint32_t n;
-} debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
+static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
+static uint32_t debug_told_n;
 static _Atomic bool debug_exits;
 
 /* ---- where, and who ---- */
 
 static _Thread_local struct {
     bool given;
-    bool named; /* who says who it is, or that it has no name */
     uint64_t actor;
     char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];
 } debug_here;
 
 void snib_debug_here(const char *place, uint64_t actor)
 {
-    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
-    size_t n = strcspn(text, " \n"); /* folders come before the function */
+    const char *text = place ? place : "", *base = text;
+    size_t n = strcspn(text, " "); /* folders come before the function */
     for (size_t i = 0; i < n; i++)
         if (text[i] == '/')
             base = text + i + 1;
     debug_here.given = true;
-    debug_here.named = *end == '\n';
     debug_here.actor = actor;
-    snib__text_show(debug_here.place, sizeof debug_here.place, base, (size_t)(end - base));
-    end += debug_here.named;
-    snib__text_show(debug_here.who, sizeof debug_here.who, end, strlen(end));
+    snib__text_show(debug_here.place, sizeof debug_here.place, base, strlen(base));
 }
 
 static uint64_t debug_thread(void)
@@ -5037,26 +4999,13 @@ static uint64_t debug_thread(void)
     return number;
 }
 
-/* As a debugger and /proc call it. */
-static void debug_name_thread(char out[DEBUG_WHO_CAP])
-{
-    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
-    prctl(PR_GET_NAME, name);
-    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
-    snprintf(out, DEBUG_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
-}
-
 /* What the caller said about this call, once. */
 static void debug_take_here(struct debug_use *use)
 {
     bool given = debug_here.given;
     use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
     snprintf(use->place, sizeof use->place, "%s",
-             given && debug_here.place[0] ? debug_here.place : DEBUG_NOWHERE);
-    if (given && debug_here.named)
-        memcpy(use->who, debug_here.who, sizeof use->who);
-    else
-        debug_name_thread(use->who);
+             given && debug_here.place[0] ? debug_here.place : "an unknown place");
     debug_here.given = false;
 }
 
@@ -5097,23 +5046,23 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Its place in the set; 0 is there if it is not in it. */
-static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
+/* Its place among what has been told; 0 is there if it has not been. */
+static uint64_t *debug_told_at(uint64_t hash)
 {
-    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_SET_MAX);
-    while (set->hashes[at] && set->hashes[at] != (hash | 1))
-        at = (at + 1) % (2 * DEBUG_SET_MAX);
-    return &set->hashes[at];
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
+    while (debug_told[at] && debug_told[at] != hash)
+        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
+    return &debug_told[at];
 }
 
-/* Whether it comes into the set now; not if there is no room for it. */
-static bool debug_set_add(struct debug_set *set, uint64_t hash)
+/* Whether it is told for the first time; not if there is no room to remember that. */
+static bool debug_is_first(uint64_t hash)
 {
-    uint64_t *at = debug_set_at(set, hash);
-    if (*at || set->n >= DEBUG_SET_MAX)
+    uint64_t *at = debug_told_at(hash | 1);
+    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
         return false;
     *at = hash | 1;
-    set->n++;
+    debug_told_n++;
     return true;
 }
 
@@ -5121,19 +5070,8 @@ static bool debug_set_add(struct debug_set *set, uint64_t hash)
 static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
-    if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
-        debug_told.n++; /* for ever */
-        debug_say(use->client,
-                  "%d mistakes have been reported, which is the limit: further ones are not, but "
-                  "for orders of locks",
-                  DEBUG_SET_MAX);
-    }
-    return debug_set_add(&debug_told, hash);
+    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
 }
-
-/* " by thread main", for "%s%s". */
-#define BY(use) (use)->who[0] ? " by " : "", (use)->who
 
 /* ---- uses ---- */
 
@@ -5239,31 +5177,6 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     return small ? small : use;
 }
 
-/* ---- preferred writers ---- */
-
-static uint64_t debug_lock_hash(const struct snib__order_name *name)
-{
-    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
-}
-
-void snib__debug_prefers(const struct snib__lock *lock)
-{
-    struct debug_use *use = debug_use(lock);
-    if (use && debug_lock()) {
-        debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
-        debug_unlock();
-    }
-    free(use);
-}
-
-/* A reader waits for other readers, too, if a writer that waits comes before it. */
-static void debug_mind_writers(struct debug_use *use)
-{
-    for (uint32_t i = 0; i < use->n; i++)
-        use->names[i].reads &=
-            *debug_set_at(&debug_preferred, debug_lock_hash(&use->names[i])) == 0;
-}
-
 /* ---- the order of locks ---- */
 
 /* Add what a caller does, in which process if there are several; how much of the text is used then. */
@@ -5314,8 +5227,7 @@ static void debug_say_circle(struct snib__client *client, const struct snib__ord
 static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
 {
     struct snib__client *client = context;
-    bool first = circle->foreign ? debug_set_add(&debug_told, circle->id)
-                                 : *debug_set_at(&debug_told, circle->id) == 0;
+    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
     if (first)
         debug_say_circle(client, circle);
 }
@@ -5411,7 +5323,6 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
         free(use);
         return;
     }
-    debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);
@@ -5463,8 +5374,7 @@ void snib__debug_abandon(struct snib__client *client, const struct snib__hold *h
         return;
     const struct debug_use *use = *debug_find(hold);
     if (use && hold->phase == SNIB__HELD)
-        debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
-                  BY(use));
+        debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
     debug_unlock();
 }
 
@@ -5479,10 +5389,9 @@ static void debug_check_hold(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, ""))
         debug_say(use->client,
-                  "%s, acquired at %s%s%s, is still held after %.1f s, longer than debug_hold: "
-                  "release it sooner, or raise debug_hold",
-                  use->label, use->place, BY(use),
-                  (double)(now - use->since) / (1000.0 * SNIB__MS));
+                  "%s, acquired at %s, is still held after %.1f s, longer than debug_hold: release "
+                  "it sooner, or raise debug_hold",
+                  use->label, use->place, (double)(now - use->since) / (1000.0 * SNIB__MS));
 }
 
 static void debug_check_wait(struct debug_use *use, snib__time now)
@@ -5498,39 +5407,9 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, held->place))
         debug_say(use->client,
-                  "%s is awaited at %s by the caller%s%s%s that holds it since %s: it waits for "
-                  "itself; release it first, or use a re-entrant lock",
-                  use->label, use->place, use->who[0] ? " (" : "", use->who, use->who[0] ? ")" : "",
-                  held->place);
-}
-
-/* The first of those who have it; of a group's member, of those who have the group. */
-static const struct debug_use *debug_taker(const struct snib__hold *hold)
-{
-    const void *thing =
-        hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;
-    const struct debug_use *first = NULL;
-    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
-        if (use->thing == thing && use->what == DEBUG_HELD)
-            first = use;
-    return first;
-}
-
-/* "at <number> <place>" and "by <number> <who>", one a line, for the holds of which the client tells since when. */
-static void debug_note_takers(struct snib__client *client)
-{
-    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
-    char *out = client->debug->taken, *end = out + sizeof client->debug->taken;
-    uint32_t n = client->identity ? snib__engine_oldest(client->driver.engine, oldest) : 0;
-    *out = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct debug_use *use = debug_taker(oldest[i]);
-        uint64_t number = oldest[i]->number;
-        if (use && strcmp(use->place, DEBUG_NOWHERE) != 0)
-            out += snprintf(out, (size_t)(end - out), "at %" PRIu64 " %s\n", number, use->place);
-        if (use && use->who[0])
-            out += snprintf(out, (size_t)(end - out), "by %" PRIu64 " %s\n", number, use->who);
-    }
+                  "%s is awaited at %s by the caller that holds it since %s: it waits for itself; "
+                  "release it first, or use a re-entrant lock",
+                  use->label, use->place, held->place);
 }
 
 /* With other processes, unless nothing may be known about this one, or the server has no others: a test counts its requests. */
@@ -5554,13 +5433,11 @@ static void debug_look(struct snib__driver *driver)
     debug->look_at = now + driver->look_every;
     if (!debug_lock()) {
         debug->over = true;
-        debug->taken[0] = 0;
         debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
                           "in this process, until it is started again");
         return;
     }
     debug_exchange(client, now);
-    debug_note_takers(client);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             if (use->client != client || use->told)
@@ -5588,9 +5465,9 @@ void snib__debug_close(struct snib__client *client)
                 continue;
             if (debug_is_new(use, "closed"))
                 debug_say(client,
-                          "%s, acquired at %s%s%s, is still held when its client is closed: "
-                          "release it first",
-                          use->label, use->place, BY(use));
+                          "%s, acquired at %s, is still held when its client is closed: release it "
+                          "first",
+                          use->label, use->place);
         }
     debug_unlock();
 }
@@ -5654,11 +5531,6 @@ int snib__debug_begin(struct snib__client *client)
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
     return 0;
-}
-
-const char *snib__debug_taken(const struct snib__client *client)
-{
-    return client->debug ? client->debug->taken : NULL;
 }
 
 uint64_t snib__debug_warnings(const struct snib__client *client)
@@ -6155,11 +6027,6 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     c->refill_at = 0;
     pthread_mutex_unlock(&c->mutex);
     carrier_list(driver, c, 0);
-}
-
-const void *snib__carrier_outer(const void *sink)
-{
-    return ((const struct snib__carrier *)sink)->outer.hold;
 }
 
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
@@ -7407,8 +7274,6 @@ static void lock_made(struct snib__lock *lock)
     char label[128];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
-    if (lock->flags & SNIB_LOCK_PREFER_WRITER)
-        snib__debug_prefers(lock);
 }
 
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
@@ -25298,9 +25163,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, since when
- *                                   the oldest holds are held, and with the option debug where they were taken,
- *                                   and by whom; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
+ *                                   when the oldest holds are held; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -25314,9 +25178,9 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 #define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
 #define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
 #define IDENTITY_BYTES "2047"                /* the last byte that is read of another client's */
-#define IDENTITY_ROOM 2048                   /* so many are */
 #define IDENTITY_UUID 36
-#define IDENTITY_LOCKS_MAX 4096 /* with more, no oldest holds are told: all of them are looked at */
+#define IDENTITY_HOLDS 16       /* of so many, the oldest, it is told since when they are held */
+#define IDENTITY_LOCKS_MAX 4096 /* ... unless there are more locks: all of them are looked at */
 
 enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
 
@@ -25336,17 +25200,15 @@ static struct snib__node *identity_node(struct snib__engine *e)
     return e->route->serves(e, key, identity_key(key, e->config.uuid));
 }
 
-uint32_t snib__engine_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
+/* The oldest holds, the oldest first. */
+static uint32_t identity_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
 {
-    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
     uint32_t n = 0;
-    if (e->gates_n > IDENTITY_LOCKS_MAX + ended || e->stats.held > IDENTITY_LOCKS_MAX)
-        return 0;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (const struct snib__hold *hold = snib__gate_first(gate); hold;
                  hold = snib__gate_next(gate, hold)) {
-                bool full = n == SNIB__OLDEST_MAX;
+                bool full = n == IDENTITY_HOLDS;
                 if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||
                     (gate->kind->traits & SNIB__UNOWNED) ||
                     (full && oldest[n - 1]->acquired_at <= hold->acquired_at))
@@ -25377,8 +25239,10 @@ static uint64_t identity_losses(const struct snib__engine *e)
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
-    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
-    uint32_t holds = e->config.wall_offset ? snib__engine_oldest(e, oldest) : 0;
+    const struct snib__hold *oldest[IDENTITY_HOLDS];
+    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
+    bool few = e->gates_n <= IDENTITY_LOCKS_MAX + ended && e->stats.held <= IDENTITY_LOCKS_MAX;
+    uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
     size_t n = 0;
     for (uint32_t i = 0; i < holds; i++) {
         int64_t since = e->config.wall_offset + (int64_t)oldest[i]->acquired_at;
@@ -25391,21 +25255,14 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[IDENTITY_ROOM];
-    _Static_assert(SNIB__IDENTITY_MAX + 32 + SNIB__OLDEST_MAX * 48 <= sizeof text, "they fit");
+    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
     if (identity_losses(e) > 0) {
         n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
         text[n++] = '\n';
     }
-    n += identity_holds(e, text + n);
-    const char *line = e->config.taken ? e->config.taken : "", *end;
-    for (; (end = strchr(line, '\n')) && n + (size_t)(++end - line) <= sizeof text; line = end) {
-        memcpy(text + n, line, (size_t)(end - line));
-        n += (size_t)(end - line);
-    }
-    return snib__resp_arg(out, text, n);
+    return snib__resp_arg(out, text, n + identity_holds(e, text + n));
 }
 
 int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
@@ -29699,29 +29556,31 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* A round was useless and home was never found: say why. */
+/* A round was useless and home was never found: say why, and end what waits if it is hopeless by the word of half of them. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0;
+    uint32_t unknown = 0, refusals = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
+        refusals += one->outcome == OUTCOME_REFUSED;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
             silent = one;
     }
+    bool many = 2 * (unknown + refusals) >= map->n; /* fewer do not speak for those that are away */
     if (unknown) {
         snprintf(
             words, sizeof words,
             "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
-        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, many, now);
     } else if (refused) {
-        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
     }

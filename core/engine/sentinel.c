@@ -260,29 +260,31 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* A round was useless and home was never found: say why. */
+/* A round was useless and home was never found: say why, and end what waits if it is hopeless by the word of half of them. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0;
+    uint32_t unknown = 0, refusals = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
+        refusals += one->outcome == OUTCOME_REFUSED;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
             silent = one;
     }
+    bool many = 2 * (unknown + refusals) >= map->n; /* fewer do not speak for those that are away */
     if (unknown) {
         snprintf(
             words, sizeof words,
             "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
-        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, many, now);
     } else if (refused) {
-        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
     }

@@ -167,12 +167,43 @@ static void what_will_not_change_is_told_at_once(void **state)
     ends_with(engine, SNIB_EAUTH, 20 * SNIB__MS, "NOAUTH", "sentinel s0:26379");
     snib__engine_free(engine);
 
+    engine = world(3); /* one is down, the others refuse the password */
+    peer("s0")->state = DOWN;
+    peer("s1")->locked = peer("s2")->locked = noauth;
+    ends_with(engine, SNIB_EAUTH, 300 * SNIB__MS, "NOAUTH", NULL);
+    snib__engine_free(engine);
+
     for (int hidden = 0; hidden < 2; hidden++) { /* a server in the sentinel's place */
         engine = world(1);
         peer("s0")->server = true;
         peer("s0")->mode = hidden ? NULL : "standalone";
         ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "s0:26379 is not a sentinel for \"main\"",
                   "sentinel s0:26379");
+        snib__engine_free(engine);
+    }
+}
+
+/* One of three that has just been set up, or refuses the password, does not speak for those that are down: they are waited
+ * for, and if they do not come, its words are told. */
+static void few_do_not_speak_for_all(void **state)
+{
+    (void)state;
+    static const char noauth[] = "-NOAUTH Authentication required.\r\n";
+    for (int way = 0; way < 4; way++) { /* unknown or refused; others come back or not */
+        int32_t code;
+        struct snib__engine *engine = world(3);
+        const struct snib__acquire how = {.wait = 20 * SECOND};
+        tell_all(3, "m1", 1);
+        peer("s0")->state = peer("s1")->state = DOWN;
+        peer("s2")->master = way % 2 ? peer("s2")->master : NULL;
+        peer("s2")->locked = way % 2 ? noauth : NULL;
+        struct snib__op *op =
+            snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &how, now, &code);
+        pass(engine, SECOND);
+        assert_false(op->done);
+        peer("s0")->state = way < 2 ? UP : DOWN;
+        PASS_UNTIL(engine, op->done, 30 * SECOND);
+        assert_int_equal(op->code, way < 2 ? SNIB_OK : way % 2 ? SNIB_EAUTH : SNIB_ETOPOLOGY);
         snib__engine_free(engine);
     }
 }
@@ -777,6 +808,7 @@ int main(void)
         cmocka_unit_test(no_sentinel_answers),
         cmocka_unit_test(new_operation_shortens_the_pause),
         cmocka_unit_test(what_will_not_change_is_told_at_once),
+        cmocka_unit_test(few_do_not_speak_for_all),
         cmocka_unit_test(server_that_is_something_else),
         cmocka_unit_test(failover_is_followed),
         cmocka_unit_test(confirmed_hold_is_lost_for_another_reason),
