@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "aadac29fd79b1dcb"
+#define SNIB_BUILD_ID "29844151774af7e2"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22247,7 +22247,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
     bool told;      /* named in the map being read */
-    uint64_t epoch; /* of the map it sends next; 0: unknown */
+    uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
@@ -22291,7 +22291,7 @@ uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address
 void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
+/* A node's reply to CLUSTER SLOTS, and its epoch just before, and 1; 0: unknown. */
 void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
@@ -22634,8 +22634,9 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        /* a node that was reset says 0, and may have got slots of its own */
         c->member[cluster_number(c, node)].epoch =
-            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
         return;
     }
     if (error) {

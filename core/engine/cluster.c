@@ -354,8 +354,9 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        /* a node that was reset says 0, and may have got slots of its own */
         c->member[cluster_number(c, node)].epoch =
-            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
         return;
     }
     if (error) {

@@ -13,7 +13,7 @@
 /* One node; its host is its name, or begins with it: "a", "b", ... at port 6379. */
 struct peer {
     char map[600]; /* its reply to CLUSTER SLOTS; "": the common one */
-    int epoch;     /* 0: the common one */
+    int epoch;     /* 0: the common one; negative: none yet, as of a node that was reset */
     int run;       /* counts its restarts, after which it is another server */
     bool down;
     bool single; /* not a node of a cluster */
@@ -94,7 +94,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
         sprintf(out, "-%s\r\n", one->own_says);
     } else if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
         one->probed++;
-        sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch ? one->epoch : common_epoch);
+        sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch < 0 ? 0 : one->epoch ? one->epoch : common_epoch);
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else if (strcmp(words[0], "CLUSTER") == 0) {
         one->asked++;

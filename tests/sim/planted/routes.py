@@ -978,4 +978,25 @@ MUTANTS = [
         "if (*text > '9')",
         "unit_odd_sentinels",
     ),
+    Mutant(
+        "a cluster's node that was reset has no epoch that could be old",
+        "engine/cluster.c",
+        'strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1',
+        'strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10)',
+        "unit_cluster",
+    ),
+    Mutant(
+        "one sentinel speaks for those that are away",
+        "engine/sentinel.c",
+        "bool many = 2 * (unknown + refusals) >= map->n;",
+        "bool many = true;",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "sentinels that refuse speak for those that are away only if all do",
+        "engine/sentinel.c",
+        "bool many = 2 * (unknown + refusals) >= map->n;",
+        "bool many = unknown + refusals == map->n;",
+        "unit_sentinel",
+    ),
 ]
