@@ -267,6 +267,7 @@ struct topo {
     int32_t durability, durability_policy; /* of all clients */
     uint32_t enabled;
     snib__time calm_at, stable_at, next_fault, pace;
+    int late[TOPO_SHARDS]; /* the kind of request that its master answers late; 0: none */
     struct topo_server servers[TOPO_SERVERS];
     int server_count, data_count; /* sentinels come after the data servers */
     struct topo_shard shards[TOPO_SHARDS];
@@ -316,6 +317,7 @@ void topo_later(snib__time at, int kind, int a, int b, uint64_t c);
 void net_connect(struct topo_end *end);
 void net_close(struct topo_end *end);
 void net_send(struct topo_end *end, const char *bytes, size_t n);
+void net_late(int server, snib__time until);
 void net_server_died(int server);
 void net_leave(int server); /* its connections end as by CLIENT KILL: what it wrote arrives */
 void net_collect(int server);
@@ -384,6 +386,7 @@ model *cluster_also(const struct topo_name *name);
 void fault_plan(void);
 bool fault_is_focus(int fault);
 void fault_happens(int fault); /* count one that happens elsewhere */
+snib__time fault_late(const struct topo_pipe *pipe, const char *bytes, size_t n);
 void fault_run(void);
 void fault_end_all(void);
 
@@ -408,6 +411,7 @@ void check_slot_broken(int slot);              /* ... about the names of one slo
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);
+snib__time check_reaches_since(const struct topo_process *process, int shard);
 model *check_truth(const struct topo_name *name, model_key *out);
 void check_granted(struct topo_process *process, const struct topo_task *task,
                    struct topo_hold *hold);

@@ -394,7 +394,7 @@ static snib__time connected_since(const struct topo_process *process, int shard)
 }
 
 /* Since when the path between them is clear. */
-static snib__time reaches_since(const struct topo_process *process, int shard)
+snib__time check_reaches_since(const struct topo_process *process, int shard)
 {
     int master = topo.shards[shard].authority;
     const struct topo_server *server = &topo.servers[master];
@@ -405,6 +405,19 @@ static snib__time reaches_since(const struct topo_process *process, int shard)
         since = latest(since, cluster_up_since(master));
     }
     return latest(latest(since, server->stopped_until), server->loading_until);
+}
+
+/* Since when a process takes the true masters of a hold's names in a cluster for them; 0: it does not. */
+static snib__time asks_since(const struct topo_process *process, const struct topo_hold *hold)
+{
+    snib__time since = 0;
+    for (int i = 0; i < topo.name_count && topo.topology == SNIB__CLUSTER; i++) {
+        if ((hold->use.names >> i & 1) != 0) {
+            bool asks = process->asks[i] == topo.shards[topo.names[i].shard].authority;
+            since = latest(since, asks ? process->asks_since[i] : 0);
+        }
+    }
+    return since;
 }
 
 static void check_excused(struct topo_process *process, struct topo_hold *hold)
@@ -429,7 +442,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
         topo_fail("%u:%llu of %s is not with its master and its deadline moves", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
-    snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
+    snib__time since = latest(hold->excused_at, check_reaches_since(process, name->shard));
     since = latest(latest(since, name->island_until), name->apart_until);
     if ((topo.enabled >> TOPO_DELAY & 1) !=
         0) { /* the last delayed reply is on its way when calm begins */
@@ -438,9 +451,12 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     /* A fixed lease is asked about, at once, on a connection to another server, or to one that has
      * other data since, and never else: not if a slot move is given up, or if the same server is
      * demoted and promoted again while the connection stays. */
-    if (fixed && (name->broken_by_move || connected_since(process, name->shard) <= broken)) {
+    bool other = asks_since(process, hold) > broken; /* in a cluster this will do */
+    if (fixed &&
+        (name->broken_by_move || (connected_since(process, name->shard) <= broken && !other))) {
         return;
     }
+    since = latest(since, fixed && other ? asks_since(process, hold) : 0);
     bool at_once = fixed && topo.durability == 0; /* no reply is behind a WAIT */
     snib__time notices = at_once ? 0 : topo.lease / 3 + topo.lease / 5;
     if (topo.now > since + notices + 2 * topo.prompt && !topo_has(TOPO_DELAY)) {

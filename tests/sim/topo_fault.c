@@ -2,6 +2,13 @@
  * seed enables, and how often they come, is drawn once. */
 #include "topo.h"
 
+#include "net/script.h"
+
+#include <string.h>
+
+/* Replies of a master that is replaced are so late; a client gives up those that are later. */
+#define LATE (240 * SNIB__MS)
+#define LATE_RENEWAL 3         /* of the kinds of requests */
 #define BACK (3000 * SNIB__MS) /* a server that died returns within this time */
 
 bool fault_is_focus(int fault)
@@ -52,8 +59,8 @@ void fault_plan(void)
     if (topo.focus == TOPO_FORMER) { /* delays make replicas lag, too */
         topo.enabled = 1U << TOPO_DELAY | 1U << TOPO_MANUAL |
                        (topo_chance(2) ? 1U << TOPO_SLOT : 0) |
-                       (topo_chance(2) ? 1U << TOPO_ISOLATE | 1U << TOPO_KILL : 0);
-        topo.pace = topo_between(50, 400) * SNIB__MS;
+                       (topo_chance(4) ? 1U << TOPO_ISOLATE | 1U << TOPO_KILL : 0);
+        topo.pace = topo_between(100, 500) * SNIB__MS;
     }
     if (topo.focused) {
         plan_focus();
@@ -116,9 +123,65 @@ static void isolate(int master, int shard)
     single_lost(shard);
 }
 
+/* Whether a request runs a script of this kind. */
+static bool is_kind(int late, const char *bytes, size_t n)
+{
+    static const char *const kinds[] = {"_acquire", "_release", "_renew"};
+    bool found = false;
+    for (int i = 0; i < 3 * SNIB__SCRIPT_COUNT && !found; i++) {
+        const struct snib__script_text *script = snib__script_of(i / 3, i % 3);
+        found = strstr(snib__script_texts[i / 3].name, kinds[late - 1]) != NULL &&
+                memmem(bytes, n, script->sha1, strlen(script->sha1)) != NULL;
+    }
+    return found;
+}
+
+/* Tasks do something between two moments, so that their processes hear of a new master. */
+static void stir(snib__time from, snib__time to)
+{
+    for (int i = 0; i < topo.slot_count * topo.task_count; i++) {
+        struct topo_task *task = &topo.slots[i / topo.task_count]->tasks[i % topo.task_count];
+        bool may = task->doing == TOPO_RESTS || task->doing == TOPO_HOLDS_IT;
+        if (may && task->wake > to) {
+            task->wake = topo_between(from, to);
+        }
+    }
+}
+
+/* A master has carried out a request.  If the next of this kind is to be answered late, then its replicas are late, too: one
+ * of them takes over that does not have it, and perhaps the master is the master again, before the reply comes.  Returns
+ * when that may be, or 0. */
+snib__time fault_late(const struct topo_pipe *pipe, const char *bytes, size_t n)
+{
+    int shard = topo.servers[pipe->server].shard;
+    if (topo.late[shard] == 0 || topo.calm || topo.shards[shard].authority != pipe->server ||
+        !is_kind(topo.late[shard], bytes, n)) {
+        return 0;
+    }
+    snib__time at = topo.now + topo_draw(LATE / 4), back = at + topo_draw(LATE / 4);
+    topo.late[shard] = topo_chance(2) ? LATE_RENEWAL : 0; /* the next one is asked what it has */
+    topo_later(at, TOPO_PROMOTE, -1, shard, 0);
+    if (topo_chance(3)) {
+        topo_later(back, TOPO_PROMOTE, -1, shard, 0);
+    }
+    for (int i = 0; i < topo.data_count; i++) {
+        topo.servers[i].lag = topo.servers[i].master == pipe->server ? LATE : topo.servers[i].lag;
+    }
+    net_late(pipe->server, topo.now + LATE);
+    stir(at, topo.now + LATE);
+    return topo.now + LATE;
+}
+
+/* Of a cluster whose masters are replaced, one with names. */
+static int some_shard(void)
+{
+    return topo.focus == TOPO_FORMER ? topo.names[topo_draw((uint64_t)topo.name_count)].shard
+                                     : (int)topo_draw((uint64_t)topo.shard_count);
+}
+
 static bool strike_shard(int fault)
 {
-    int shard = (int)topo_draw((uint64_t)topo.shard_count);
+    int shard = some_shard();
     int master = topo.shards[shard].authority;
     struct topo_server *server = &topo.servers[master];
     bool keeps = topo_chance(2);
@@ -144,7 +207,12 @@ static bool strike_shard(int fault)
         topo_later(topo.now + topo_draw(100 * SNIB__MS), TOPO_RETURN, master, 0, 0);
         break;
     default:
-        topo_later(topo.now, TOPO_PROMOTE, -1, shard, topo.shards[shard].terms);
+        if (topo.focus == TOPO_FORMER) {
+            bool waits = topo.late[shard] == LATE_RENEWAL && !topo_chance(3); /* they are rare */
+            topo.late[shard] = waits ? LATE_RENEWAL : 1 + (int)topo_draw(LATE_RENEWAL);
+        } else {
+            topo_later(topo.now, TOPO_PROMOTE, -1, shard, topo.shards[shard].terms);
+        }
     }
     return true;
 }
@@ -214,7 +282,8 @@ void fault_run(void)
 {
     static const int often[] = {TOPO_CUT, TOPO_MANUAL, TOPO_KILL, TOPO_SLOT};
     static const int forgets[] = {TOPO_RESTART, TOPO_LAG, TOPO_MANUAL, TOPO_RESTART};
-    int fault = topo.focused && topo_chance(2) ? topo.pair[topo_draw(2)]
+    int fault = topo.focused && topo_chance(2)                ? topo.pair[topo_draw(2)]
+                : topo.focus == TOPO_FORMER && topo_chance(2) ? TOPO_MANUAL
                 : topo.focus == TOPO_FIXED ? forgets[topo_draw(sizeof forgets / sizeof *forgets)]
                 : topo_chance(3)           ? often[topo_draw(sizeof often / sizeof *often)]
                                            : (int)topo_draw(TOPO_FAULTS);
@@ -223,6 +292,9 @@ void fault_run(void)
     }
     /* Faults come in clusters: one that strikes what another has left is the hardest. */
     topo.next_fault = topo.now + 1 + topo_draw(topo_chance(3) ? 10 * topo.delay : 2 * topo.pace);
+    if (topo.focus == TOPO_FORMER && topo_chance(20)) { /* what the last ones have left shows */
+        topo.next_fault += 4000 * SNIB__MS;
+    }
     strike(fault);
 }
 

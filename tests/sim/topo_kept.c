@@ -51,8 +51,24 @@ static bool has_missed(const struct topo_process *process, const struct topo_nam
            process->asks_since[i] < topo.servers[at].promoted_at;
 }
 
-/* The first owner of a name, in the truth, that no program uses, although its process lives. */
-static bool find_unused(const struct topo_name *name, char *out, size_t size)
+/* Since when a process can know all about a name, and its server is the same.  Where the servers change all the time, most of
+ * what they leave behind is gone with the next change, so each time between two is looked at; replies may be late. */
+static snib__time calm_since(const struct topo_process *process, const struct topo_name *name)
+{
+    int at = topo.shards[name->shard].authority, i = (int)(name - topo.names);
+    snib__time since = topo.stable_at;
+    if (topo.focus == TOPO_FORMER && topo.now < topo.stable_at && process->asks[i] == at) {
+        since = check_reaches_since(process, name->shard);
+        since = since > process->asks_since[i] ? since : process->asks_since[i];
+        since = since > topo.servers[at].promoted_at ? since : topo.servers[at].promoted_at;
+        since = since > name->apart_until ? since : name->apart_until;
+        since = (since > name->broken_at ? since : name->broken_at) + topo.lease / 2;
+    }
+    return since;
+}
+
+/* The first owner of a name, in the truth, that no program uses, and since when its process, which lives, can know that. */
+static bool find_unused(const struct topo_name *name, char *out, size_t size, snib__time *out_since)
 {
     model_key key;
     model_text field, value;
@@ -63,6 +79,7 @@ static bool find_unused(const struct topo_name *name, char *out, size_t size)
         snprintf(out, size, "%.*s", (int)field.n, field.p);
         const struct topo_process *process = process_of(out, &number);
         if (process != NULL && !is_used(process, number) && !has_missed(process, name)) {
+            *out_since = calm_since(process, name);
             return true;
         }
     }
@@ -71,10 +88,12 @@ static bool find_unused(const struct topo_name *name, char *out, size_t size)
 
 void kept_check(void)
 {
-    for (int i = 0; i < topo.name_count && topo.now >= topo.stable_at; i++) {
+    for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
         char owner[sizeof name->kept] = "";
-        if (!find_unused(name, owner, sizeof owner)) {
+        snib__time since = topo.stable_at;
+        if ((topo.now < topo.stable_at && topo.focus != TOPO_FORMER) ||
+            !find_unused(name, owner, sizeof owner, &since)) {
             *name->kept = '\0';
             continue;
         }
@@ -82,8 +101,9 @@ void kept_check(void)
             memcpy(name->kept, owner, sizeof owner);
             name->kept_since = topo.now;
         }
+        since = since > name->kept_since ? since : name->kept_since;
         snib__time soon = SOON + topo.prompt + (name->family == TOPO_FAIR ? PLACE : 0);
-        if (topo.now > name->kept_since + soon) {
+        if (topo.now > since + soon) {
             topo_fail("%s stays held by %s, and no program uses it", name->text, owner);
         }
     }

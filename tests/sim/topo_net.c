@@ -43,7 +43,7 @@ void net_heal(void)
 
 snib__time net_delay(void)
 {
-    if (topo_has(TOPO_DELAY) && topo_chance(topo.focus == TOPO_FORMER ? 4 : 30)) {
+    if (topo_has(TOPO_DELAY) && topo_chance(topo.focus == TOPO_FORMER ? 16 : 30)) {
         fault_happens(TOPO_DELAY);
         return topo_draw(topo.lease / (topo.focus == TOPO_FORMER ? 5 : 2));
     }
@@ -240,6 +240,17 @@ void net_send(struct topo_end *end, const char *bytes, size_t n)
     }
 }
 
+/* Half of those who listen to a server hear what it says from now on only then, or after. */
+void net_late(int server, snib__time until)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
+        if (pipe->used && pipe->server == server && pipe->client != NULL &&
+            snib__link_kind(pipe->client->link) == SNIB__PUBSUB && topo_chance(2)) {
+            pipe->to_client.last_at = latest(pipe->to_client.last_at, until);
+        }
+    }
+}
+
 void net_server_died(int server)
 {
     for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes_end; pipe++) {
@@ -364,7 +375,9 @@ static void arrive_at_server(struct topo_pipe *pipe)
         end_server(pipe);
     } else {
         model_input(topo.servers[server].model, pipe->number, chunk->bytes, chunk->n);
+        snib__time at = fault_late(pipe, chunk->bytes, chunk->n);
         server_executed(server);
+        pipe->to_client.last_at = latest(pipe->to_client.last_at, at);
         net_collect(server);
         net_waited(server);
     }

@@ -69,6 +69,9 @@ struct topo_process *process_new(int slot)
     if (topo_chance(2) || topo.focus == TOPO_FORMER) {
         config.lanes = 1 + (int32_t)topo_draw(4);
     }
+    if (topo.focus == TOPO_FORMER && config.lanes == 1) {
+        config.lanes = 4;
+    }
     config.tenure = process->id % 4 != 3;
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     snprintf(process->identity, sizeof process->identity, "host %s\n", process->uuid);

@@ -292,12 +292,13 @@ void server_follow(int at, int master, bool hang_up)
     server->master = master;
     server->synced = false;
     server->term++;
+    server->lag = topo.focus == TOPO_FORMER ? 0 : server->lag;
     server_set_faults(at);
     if (hang_up) {
         net_leave(at);
     }
-    topo_later(topo.now + topo_between(topo.delay, 200 * SNIB__MS), TOPO_SYNCED, at, master,
-               server->term);
+    snib__time whole = topo.focus == TOPO_FORMER && topo_chance(2) ? topo.delay : 200 * SNIB__MS;
+    topo_later(topo.now + topo_between(topo.delay, whole), TOPO_SYNCED, at, master, server->term);
 }
 
 static void finish_sync(const struct topo_event *event)

@@ -97,7 +97,8 @@ static void plan_names(void)
 {
     static const char *const names[TOPO_NAMES] = {"orders", "{tenant}a", "{tenant}b", "a lock"};
     static const int members[] = {TOPO_MUTEX, TOPO_MUTEX, TOPO_FENCED, TOPO_RW};
-    topo.name_count = (int)topo_between(1, TOPO_NAMES);
+    bool fair = topo.focus == TOPO_FORMER && topo.seed % 16 == 10;
+    topo.name_count = fair ? 3 : (int)topo_between(topo.focus == TOPO_FORMER ? 2 : 1, TOPO_NAMES);
     topo.multi = topo.focus == TOPO_ALL && topo.name_count > 2 && topo_chance(2);
     topo.multi_names = 2 | 4;
     for (int i = 0; i < topo.name_count; i++) {
@@ -109,6 +110,8 @@ static void plan_names(void)
         name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_FAMILIES);
         if ((topo.focus == TOPO_QUEUES || topo.focus == TOPO_READERS) && !member) {
             name->family = topo.focus == TOPO_QUEUES ? TOPO_FAIR : TOPO_RW;
+        } else if (fair) {
+            name->family = TOPO_FAIR;
         }
         snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
     }
@@ -170,7 +173,7 @@ static void begin(uint64_t seed, bool trace)
     topo.prompt = 12 * topo.delay + 150 * SNIB__MS;
     topo.slot_count = (int)topo_between(topo.focus == TOPO_FORMER ? 2 : 1, TOPO_SLOTS);
     topo.task_count = topo.focus == TOPO_FORMER ? TOPO_TASKS : (int)topo_between(1, TOPO_TASKS);
-    topo.think = 10 * SNIB__MS << topo_draw(topo.focus == TOPO_FORMER ? 4 : 8);
+    topo.think = 10 * SNIB__MS << topo_draw(topo.focus == TOPO_FORMER ? 3 : 8);
     topo.stale_reads = !topo_chance(3);
     plan_names();
     pairs_begin(topo.lease);
@@ -186,6 +189,7 @@ static void begin(uint64_t seed, bool trace)
         process_new(i);
     }
     topo.calm_at = topo.now + topo_between(2000 * SNIB__MS, 8000 * SNIB__MS);
+    topo.calm_at += topo.focus == TOPO_FORMER ? 10000 * SNIB__MS : 0;
     topo.stable_at = topo.enabled == 0 ? topo.now : SNIB__NEVER / 2; /* leaves room to add */
 }
 

@@ -8,8 +8,11 @@
 
 void task_rest(struct topo_task *task)
 {
-    *task = (struct topo_task){
-        .wake = topo.now + (topo_chance(2) ? topo_draw(5 * SNIB__MS) : topo_draw(topo.think))};
+    snib__time most = topo_chance(2) ? 5 * SNIB__MS : topo.think;
+    if (topo.focus == TOPO_FORMER && topo.calm) { /* its disturbances are what matters */
+        most = 500 * SNIB__MS;
+    }
+    *task = (struct topo_task){.wake = topo.now + topo_draw(most)};
 }
 
 snib__time task_hold_for(void)
@@ -21,8 +24,8 @@ snib__time task_hold_for(void)
     if (topo.focus == TOPO_LEFT && !topo.calm) {
         return topo_draw(topo_chance(4) ? 5 * topo.lease : 100 * SNIB__MS);
     }
-    if (topo.focus == TOPO_FORMER && kind < 4) {
-        return topo_draw(topo.lease / 4);
+    if (topo.focus == TOPO_FORMER && kind < 2) {
+        return topo_draw(topo_chance(2) ? 2 * topo.lease : topo.lease / 4);
     }
     if (kind < 2) {
         return topo_draw(5 * topo.lease / 2);
