@@ -271,6 +271,7 @@ static void step(snib__time until)
     }
     for (int i = 0; i < sim.peer_count; i++) {
         peer_listen(sim.peers[i]);
+        peer_check(sim.peers[i]);
     }
     if (sim.calm && sim.numbers && sim.now > sim.disturbed_until + RECOVERY) {
         operator_tends();

@@ -518,6 +518,7 @@ bool peer_is_idle(const struct sim_peer *peer);
 void peer_leave(struct sim_peer *peer); /* close its connections */
 void peer_free(struct sim_peer *peer);
 bool peer_waits(const struct sim_process *process);
+void peer_check(struct sim_peer *peer); /* at each step */
 
 /* sim_truth.c */
 void check_truth(int cause); /* compare with the server's keys; changes have this cause */

@@ -22,6 +22,8 @@ struct peer_thread {
     int count; /* re-entry count */
     bool renews;
     snib__time wake, lease, wait, wait_ends, hold_ends, renew_at;
+    snib__time asked_at; /* the last attempt to acquire */
+    snib__time first_at; /* it is the first of a fair lock's queue since; 0: it is not */
 };
 
 struct sim_peer {
@@ -29,6 +31,7 @@ struct sim_peer {
     uint64_t link, ears; /* connections */
     uint64_t next_permit;
     snib__time tried_at; /* the last attempt to subscribe */
+    snib__time hears_since;
     bool gone;
     int last_woken;
     struct peer_thread threads[PEER_THREADS];
@@ -379,6 +382,7 @@ static void try(struct sim_peer *peer, struct peer_thread *t)
 {
     bool last = sim.now >= t->wait_ends;
     int64_t told = take_step(peer, t, STEP_ACQUIRE);
+    t->asked_at = sim.now;
     if (told == REPLY_NIL) {
         hold(t);
     } else if (last || told == REPLY_ERROR) {
@@ -456,6 +460,22 @@ void peer_leave(struct sim_peer *peer)
     }
 }
 
+/* Where a thread hears of a lock. */
+static int channel_of(const struct sim_peer *peer, const struct sim_name *name, int thread,
+                      char out[160])
+{
+    int n = snprintf(out, 160, "%s:%s",
+                     name->family == FAMILY_RW        ? "redisson_rwlock"
+                     : name->family == FAMILY_PERMITS ? "redisson_sc"
+                                                      : "redisson_lock__channel",
+                     name->tag);
+    if (name->family == FAMILY_FAIR) {
+        n += snprintf(out + n, 160 - (size_t)n, ":%s:%llu", peer->process->uuid,
+                      SIM_FIRST_NUMBER + (unsigned long long)thread);
+    }
+    return n;
+}
+
 static void subscribe(struct sim_peer *peer)
 {
     open_link(&peer->ears);
@@ -463,15 +483,7 @@ static void subscribe(struct sim_peer *peer)
         for (int t = 0; t < PEER_THREADS; t++) {
             char bytes[512], channel[160];
             const struct sim_name *name = &sim.names[i];
-            int n = snprintf(channel, sizeof channel, "%s:%s",
-                             name->family == FAMILY_RW        ? "redisson_rwlock"
-                             : name->family == FAMILY_PERMITS ? "redisson_sc"
-                                                              : "redisson_lock__channel",
-                             name->tag);
-            if (name->family == FAMILY_FAIR) {
-                n += snprintf(channel + n, sizeof channel - (size_t)n, ":%s:%llu",
-                              peer->process->uuid, SIM_FIRST_NUMBER + (unsigned long long)t);
-            }
+            int n = channel_of(peer, name, t, channel);
             int length =
                 snprintf(bytes, sizeof bytes, "*2\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n", n, channel);
             if (name->alien) {
@@ -485,23 +497,67 @@ static void subscribe(struct sim_peer *peer)
         model_close(sim.model, peer->ears);
         peer->ears = 0;
     }
-    peer->tried_at = sim.now;
+    peer->tried_at = peer->hears_since = sim.now;
+}
+
+/* Whether a message is among what the server has sent. */
+static bool is_told(const struct sim_peer *peer, int thread, const char *bytes, size_t n)
+{
+    char channel[160];
+    const struct sim_name *name = &sim.names[peer->threads[thread].name];
+    int length = channel_of(peer, name, thread, channel);
+    memcpy(channel + length, "\r\n", 2);
+    return memmem(bytes, n, channel, (size_t)length + 2) != NULL;
+}
+
+static void note_first(const struct sim_peer *peer, struct peer_thread *t)
+{
+    const struct sim_name *name = &sim.names[t->name];
+    bool first = t->state == PEER_WAITS && name->queued_count > 0 &&
+                 name->queued[0].process == peer->process && name->queued[0].number == t->number;
+    t->first_at = !first ? 0 : t->first_at > 0 ? t->first_at : sim.now;
+}
+
+/* Once all is well, a thread that waits hears soon that a lock was released; of a fair one, if it was the first then. */
+void peer_check(struct sim_peer *peer)
+{
+    for (int i = 0; i < PEER_THREADS && sim.now >= sim.stable_at; i++) {
+        struct peer_thread *t = &peer->threads[i];
+        const struct sim_name *name = &sim.names[t->name];
+        int at = name->family == FAMILY_RW;
+        snib__time since = name->open_since[at];
+        note_first(peer, t);
+        if (name->family == FAMILY_FAIR && (t->first_at == 0 || t->first_at > since)) {
+            continue;
+        }
+        if (t->state != PEER_WAITS || since == SNIB__NEVER || since < sim.stable_at ||
+            name->open_cause[at] != CAUSE_RELEASED || peer->ears == 0 || t->wake <= sim.now) {
+            continue;
+        }
+        since = since > t->asked_at ? since : t->asked_at;
+        since = since > peer->hears_since ? since : peer->hears_since;
+        if (sim.now > since + sim.prompt) {
+            sim_fail("%s was released and %u:%llu (Redisson) waits for it", name->text,
+                     peer->process->id, (unsigned long long)t->number);
+        }
+    }
 }
 
 void peer_listen(struct sim_peer *peer)
 {
     const char *bytes;
+    size_t n;
     if (!peer->gone && sim.now > peer->tried_at + 100 * SNIB__MS &&
         (peer->ears == 0 || !model_is_open(sim.model, peer->ears))) {
         subscribe(peer);
     }
-    if (peer->ears == 0 || model_output(sim.model, peer->ears, &bytes) == 0) {
+    if (peer->ears == 0 || (n = model_output(sim.model, peer->ears, &bytes)) == 0) {
         return;
     }
     for (int i = 0; i < PEER_THREADS; i++) {
         struct peer_thread *t = &peer->threads[(i + peer->last_woken + 1) % PEER_THREADS];
         snib__time wakes = sim.now;
-        if (t->state != PEER_WAITS) {
+        if (t->state != PEER_WAITS || !is_told(peer, (int)(t - peer->threads), bytes, n)) {
             continue;
         }
         if (sim.crowded) { /* a real one is slow to wake, and wakes one of its threads */

@@ -486,4 +486,10 @@ MUTANTS = [
         "uint64_t number = hold->number + i;",
         "uint64_t number = hold->number + 0 * i;",
     ),
+    Mutant(
+        "a stranger at the head of a fair lock's queue is not told of a release",
+        "lua/_fair.lua",
+        "redis.pcall('publish', channel .. ':' .. waiter, '0')",
+        "redis.call('exists', channel .. ':' .. waiter)",
+    ),
 ]
