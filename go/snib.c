@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "29844151774af7e2"
+#define SNIB_BUILD_ID "5c7537badd2b187f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -24619,9 +24619,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
-    struct snib__gate *gate; /* NULL: unused */
-    const struct snib__node *node;
-    uint32_t identity; /* of the last server that was told */
+    struct snib__gate *gate;       /* NULL: unused */
+    const struct snib__node *node; /* NULL: none was told */
+    uint32_t identity;             /* of the last server that was told */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -24710,16 +24710,24 @@ static void given_visit(struct snib__engine *e, struct snib__given *given, snib_
         given_again(e, given, now);
 }
 
+/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
+ * not have the hold may grant it again. */
+static bool given_may_return(const struct snib__hold *hold)
+{
+    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
+}
+
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
                       snib__time now)
 {
     struct snib__given *given = given_counts(hold) ? given_place(e, now) : NULL;
     if (!given)
         return;
+    bool back = kept && given_may_return(hold);
     given_forget(e, given);
     snib__gate_ref(hold->gate);
     *given = (struct snib__given){.gate = hold->gate,
-                                  .node = hold->gate->node,
+                                  .node = back ? NULL : hold->gate->node,
                                   .identity = hold->gate->node->identity,
                                   .lease_ms = hold->lease_ms,
                                   .kept = kept,

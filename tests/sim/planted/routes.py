@@ -999,4 +999,11 @@ MUTANTS = [
         "bool many = unknown + refusals == map->n;",
         "unit_sentinel",
     ),
+    Mutant(
+        "a failover that has lost a fair lock leaves it with a hold that is over",
+        "engine/given.c",
+        "bool back = kept && given_may_return(hold);",
+        "bool back = kept && given_may_return(hold) && now == 0;",
+        "unit_former",
+    ),
 ]
