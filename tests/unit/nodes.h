@@ -94,7 +94,10 @@ static inline void peer_says(struct peer *one, char words[WORDS][96], char *out)
         sprintf(out, "-%s\r\n", one->own_says);
     } else if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
         one->probed++;
-        sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch < 0 ? 0 : one->epoch ? one->epoch : common_epoch);
+        sprintf(text, "cluster_current_epoch:%d\r\n",
+                one->epoch < 0 ? 0
+                : one->epoch   ? one->epoch
+                               : common_epoch);
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else if (strcmp(words[0], "CLUSTER") == 0) {
         one->asked++;
