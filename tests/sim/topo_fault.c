@@ -292,7 +292,8 @@ void fault_run(void)
     }
     /* Faults come in clusters: one that strikes what another has left is the hardest. */
     topo.next_fault = topo.now + 1 + topo_draw(topo_chance(3) ? 10 * topo.delay : 2 * topo.pace);
-    if (topo.focus == TOPO_FORMER && topo_chance(20)) { /* what the last ones have left shows */
+    unsigned seldom = topo.longest > 0 ? 10 : 20;
+    if (topo.focus == TOPO_FORMER && topo_chance(seldom)) { /* what the last ones have left shows */
         topo.next_fault += 4000 * SNIB__MS;
     }
     strike(fault);
