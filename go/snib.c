@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "5c7537badd2b187f"
+#define SNIB_BUILD_ID "8f3338676f4eeec5"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -630,7 +630,7 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
  *
  * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
  * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
- * and returns when a majority has replied; the vote of an unreachable node stays taken until the lease ends.
+ * and returns when a majority has confirmed it; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
  *
@@ -22247,7 +22247,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
     bool told;      /* named in the map being read */
-    uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
+    uint64_t epoch; /* of the map it sends next; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
@@ -22291,7 +22291,7 @@ uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address
 void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* A node's reply to CLUSTER SLOTS, and its epoch just before, and 1; 0: unknown. */
+/* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
 void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
@@ -22634,9 +22634,8 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
-        /* a node that was reset says 0, and may have got slots of its own */
         c->member[cluster_number(c, node)].epoch =
-            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
         return;
     }
     if (error) {
@@ -24619,9 +24618,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
-    struct snib__gate *gate;       /* NULL: unused */
-    const struct snib__node *node; /* NULL: none was told */
-    uint32_t identity;             /* of the last server that was told */
+    struct snib__gate *gate; /* NULL: unused */
+    const struct snib__node *node;
+    uint32_t identity; /* of the last server that was told */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -24710,24 +24709,16 @@ static void given_visit(struct snib__engine *e, struct snib__given *given, snib_
         given_again(e, given, now);
 }
 
-/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
- * not have the hold may grant it again. */
-static bool given_may_return(const struct snib__hold *hold)
-{
-    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
-}
-
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
                       snib__time now)
 {
     struct snib__given *given = given_counts(hold) ? given_place(e, now) : NULL;
     if (!given)
         return;
-    bool back = kept && given_may_return(hold);
     given_forget(e, given);
     snib__gate_ref(hold->gate);
     *given = (struct snib__given){.gate = hold->gate,
-                                  .node = back ? NULL : hold->gate->node,
+                                  .node = hold->gate->node,
                                   .identity = hold->gate->node->identity,
                                   .lease_ms = hold->lease_ms,
                                   .kept = kept,
@@ -29565,31 +29556,29 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* A round was useless and home was never found: say why, and end what waits if it is hopeless by the word of half of them. */
+/* A round was useless and home was never found: say why. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0, refusals = 0;
+    uint32_t unknown = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
-        refusals += one->outcome == OUTCOME_REFUSED;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
             silent = one;
     }
-    bool many = 2 * (unknown + refusals) >= map->n; /* fewer do not speak for those that are away */
     if (unknown) {
         snprintf(
             words, sizeof words,
             "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
-        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, many, now);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
     } else if (refused) {
-        sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
     }
@@ -32380,6 +32369,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
         group_answered(group, i);
     if (code != SNIB_OK)
         group_tally(group, code);
+    if (code == SNIB_OK && group->phase == SNIB__GROUP_GIVING)
+        group_set(group, i, GROUP_GIVING);
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
     if (group_count(group, GROUP_HELD) >= group->need)
@@ -32446,6 +32437,9 @@ static void group_judge(struct snib__group *group)
         return;
     group->phase = SNIB__GROUP_ENDED;
     group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->members[i].state == GROUP_ASKED)
+            group_let_go(group, i);
 }
 
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
@@ -32493,9 +32487,11 @@ void snib__group_release(struct snib__group *group)
         return;
     group->phase = SNIB__GROUP_GIVING;
     for (uint32_t i = 0; i < group->n; i++) {
-        if (group->members[i].state == GROUP_HELD)
+        const struct snib__group_member *member = &group->members[i];
+        bool coming = member->state == GROUP_ASKED && member->wished;
+        if (member->state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else
+        else if (!coming) /* one that comes is given, too, in the place of one whose server has died */
             group_let_go(group, i);
     }
     group_judge(group);

@@ -191,6 +191,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
         group_answered(group, i);
     if (code != SNIB_OK)
         group_tally(group, code);
+    if (code == SNIB_OK && group->phase == SNIB__GROUP_GIVING)
+        group_set(group, i, GROUP_GIVING);
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
     if (group_count(group, GROUP_HELD) >= group->need)
@@ -257,6 +259,9 @@ static void group_judge(struct snib__group *group)
         return;
     group->phase = SNIB__GROUP_ENDED;
     group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->members[i].state == GROUP_ASKED)
+            group_let_go(group, i);
 }
 
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
@@ -304,9 +309,11 @@ void snib__group_release(struct snib__group *group)
         return;
     group->phase = SNIB__GROUP_GIVING;
     for (uint32_t i = 0; i < group->n; i++) {
-        if (group->members[i].state == GROUP_HELD)
+        const struct snib__group_member *member = &group->members[i];
+        bool coming = member->state == GROUP_ASKED && member->wished;
+        if (member->state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else
+        else if (!coming) /* one that comes is given, too, in the place of one whose server has died */
             group_let_go(group, i);
     }
     group_judge(group);

@@ -4475,7 +4475,7 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
  *
  * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
  * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
- * and returns when a majority has replied; the vote of an unreachable node stays taken until the lease ends.
+ * and returns when a majority has confirmed it; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
  *

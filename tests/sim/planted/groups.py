@@ -4,6 +4,27 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a vote that comes during a release does not count for it",
+        "locks/group.c",
+        "if (code == SNIB_OK && group->phase == SNIB__GROUP_GIVING)",
+        "if (false && group->phase == SNIB__GROUP_GIVING)",
+        "unit_group",
+    ),
+    Mutant(
+        "a release waits for no vote that is on its way",
+        "locks/group.c",
+        "bool coming = member->state == GROUP_ASKED && member->wished;",
+        "bool coming = false;\n        (void)member;",
+        "unit_group",
+    ),
+    Mutant(
+        "what is asked as a release ends is not let go of",
+        "locks/group.c",
+        "        if (group->members[i].state == GROUP_ASKED)\n            group_let_go(group, i);\n",
+        "        if (group->members[i].state > GROUP_GIVEN)\n            group_let_go(group, i);\n",
+        "unit_group",
+    ),
+    Mutant(
         "a vote that comes during an extension is not asked for it",
         "locks/group.c",
         "if (code == SNIB_OK && group->extending) /*",
@@ -100,7 +121,9 @@ MUTANTS = [
     Mutant(
         "a release goes to as many as are needed",
         "locks/group.c",
+        "        if (member->state == GROUP_HELD)\n"
         "            group_set(group, i, GROUP_GIVING);",
+        "        if (member->state == GROUP_HELD)\n"
         "            group_set(group, i, i < group->need ? GROUP_GIVING : GROUP_IDLE);",
     ),
     Mutant(
