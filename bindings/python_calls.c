@@ -7,6 +7,7 @@
  * takes back what it may still be granted. */
 #include "python_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,19 +21,30 @@ enum {
 /* ---- Exceptions ------------------------------------------------------------------------------ */
 
 static PyObject
-    *error_factory; /* (code, text, os_error, reason) -> exception; set once by the package */
+    *error_factory; /* (code, text, os_error, reason, server) -> exception; set once by the package */
 
-static PyObject *make_error(int32_t code, const char *text, int32_t os_error, int32_t reason)
+static PyObject *make_error(const snib_error *err)
 {
     if (!error_factory)
-        return PyObject_CallFunction(PyExc_RuntimeError, "N", snib__py_str(text));
-    return PyObject_CallFunction(error_factory, "iNii", (int)code, snib__py_str(text),
-                                 (int)os_error, code == SNIB_LOST ? (int)reason : 0);
+        return PyObject_CallFunction(PyExc_RuntimeError, "N", snib__py_str(err->text));
+    return PyObject_CallFunction(error_factory, "iNiiN", (int)err->code, snib__py_str(err->text),
+                                 (int)err->os_error, err->code == SNIB_LOST ? (int)err->reason : 0,
+                                 snib__py_str(err->server ? err->text + err->server : ""));
+}
+
+static snib_error event_error(const snib_event *event)
+{
+    snib_error err = {event->code, event->os_error, event->reason, event->server, ""};
+
+    memcpy(err.text, event->text, sizeof err.text);
+    return err;
 }
 
 PyObject *snib__py_event_error(const snib_event *event)
 {
-    return make_error(event->code, event->text, event->os_error, event->reason);
+    const snib_error err = event_error(event);
+
+    return make_error(&err);
 }
 
 static unsigned long main_thread; /* where Python runs the handlers of signals; the package says */
@@ -84,34 +96,33 @@ void snib__py_rest_if_exiting(void)
     Py_END_ALLOW_THREADS
 }
 
-static void raise_made(int32_t code, const char *text, int32_t os_error, int32_t reason)
+PyObject *snib__py_raise_error(const snib_error *err)
 {
     PyObject *exception;
 
-    if (code == SNIB_ECLOSED || code == SNIB_LOST)
+    if (err->code == SNIB_ECLOSED || err->code == SNIB_LOST)
         snib__py_rest_if_exiting();
-    exception = make_error(code, text, os_error, reason);
+    exception = make_error(err);
     if (!exception)
-        return;
+        return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
     Py_DECREF(exception);
+    return NULL;
 }
 
 void snib__py_raise(int32_t code, const char *text, int32_t os_error)
 {
-    raise_made(code, text, os_error, SNIB_REASON_NONE);
-}
+    snib_error err = {.code = code, .os_error = os_error};
 
-PyObject *snib__py_raise_error(const snib_error *err)
-{
-    raise_made(err->code, err->text, err->os_error, err->reason);
-    return NULL;
+    snprintf(err.text, sizeof err.text, "%s", text);
+    snib__py_raise_error(&err);
 }
 
 PyObject *snib__py_raise_event(const snib_event *event)
 {
-    raise_made(event->code, event->text, event->os_error, event->reason);
-    return NULL;
+    const snib_error err = event_error(event);
+
+    return snib__py_raise_error(&err);
 }
 
 static PyObject *call_set_errors(PyObject *module, PyObject *factory)

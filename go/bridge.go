@@ -69,7 +69,7 @@ func Version() string { return C.GoString(C.snib_version_string()) }
 func BuildID() string { return C.GoString(C.snib_build_id()) }
 
 func newError(code C.int32_t, err *C.snib_error) *Error {
-	e := toldError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
+	e := toldError(Code(code), textOf(err.text[:]), int(err.server), syscall.Errno(err.os_error))
 	e.Reason = Reason(err.reason)
 	return e
 }
@@ -459,6 +459,7 @@ type event struct {
 	mine      bool
 	osError   syscall.Errno
 	text      string
+	server    int      // where the server's own words begin in the text of an error; 0: there are none
 	texts     []string // of a list or a description
 	cursor    uint64   // where a list continues; 0: it is complete
 }
@@ -467,7 +468,7 @@ func (e *event) err() error {
 	if e.code == codeOK {
 		return nil
 	}
-	err := toldError(e.code, e.text, e.osError)
+	err := toldError(e.code, e.text, e.server, e.osError)
 	if e.code == ErrLost {
 		err.Reason = e.reason
 	}
@@ -504,6 +505,7 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 			held:      raw.held != 0,
 			mine:      raw.mine != 0,
 			osError:   syscall.Errno(raw.os_error),
+			server:    int(raw.server),
 		}
 		if raw.text[0] != 0 {
 			events[i].text = textOf(raw.text[:])

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -87,29 +86,15 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 }
 
 // toldError makes an Error from what the core reports.
-func toldError(code Code, text string, os syscall.Errno) *Error {
+//
+// server is where the server's own words begin in text; 0: there are none.
+func toldError(code Code, text string, server int, os syscall.Errno) *Error {
 	e := makeError(code, text, os)
 	e.told = text != "" && e.Code == code
-	e.Server = serverWords(text)
-	return e
-}
-
-// serverWords returns the end of the core's sentence, where it quotes the server. What looks like that between quotation
-// marks is part of a name.
-func serverWords(text string) string {
-	const mark = "; the server said: "
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '"':
-			quoted = !quoted
-		case quoted && text[i] == '\\':
-			i++ // the next character is not a quotation mark
-		case !quoted && strings.HasPrefix(text[i:], mark):
-			return text[i+len(mark):]
-		}
+	if e.told && 0 < server && server < len(text) {
+		e.Server = text[server:]
 	}
-	return ""
+	return e
 }
 
 // contextError is the error of an operation that ended because its context did.

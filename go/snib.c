@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8f3338676f4eeec5"
+#define SNIB_BUILD_ID "1e6ecf46b2b8e95d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -271,12 +271,14 @@ enum snib_code {
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
- * lock, at which server, and the server's own message if there was one (never a password). */
+ * lock, at which server, and the server's own words if there were any (never a password).  What is too long is
+ * shortened in its middle, shown as " ... ". */
 typedef struct snib_error {
     int32_t code;
     int32_t os_error; /* errno where there is one, else 0 */
     int32_t reason;   /* SNIB_LOST: enum snib_reason; else 0 */
-    char text[244];
+    int32_t server;   /* the server's own words begin at text + server; 0: there are none */
+    char text[496];
 } snib_error;
 
 SNIB_API const char *
@@ -1110,8 +1112,8 @@ typedef struct snib_event {
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
     int32_t os_error;
-    int32_t reserved;
-    char text[248]; /* an error's sentence; info: the owner; LOG: the message */
+    int32_t server; /* DONE: an error's, see snib_error */
+    char text[496]; /* an error's sentence; info: the owner; LOG: the message */
 } snib_event;
 
 /* snib_op_wait - wait for an operation that was submitted or begun without a queue.
@@ -1537,13 +1539,14 @@ void snib__sys_resolve_free(struct addrinfo *addresses);
 
 #include <stddef.h>
 
-#define SNIB__WORDS_MAX 192 /* with the NUL */
+#define SNIB__WORDS_MAX 320 /* with the NUL */
 
 /* snib__words - copy n bytes of a server's error into out, with a NUL.
  *
  * It omits repeated arguments (which may be a login's), the position in a script, and the secret
  * wherever it occurs, even if its end is cut off (a short one only where it stands alone).  Bytes
- * that are not printable ASCII become question marks.
+ * that are not printable ASCII become question marks.  What is too long loses its middle, because a
+ * server says last what to do.
  *
  * secret  the password; NULL: none. */
 void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
@@ -2376,6 +2379,7 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
+    int32_t server;     /* explained: where the server's own words begin in `words`; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -2594,6 +2598,7 @@ struct snib__outer {
     bool ended;
     bool abandoned;   /* and its members must be abandoned, too */
     const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t server;   /* ... in which the server's own words begin here; 0: there are none */
     int32_t os_error; /* ... with it */
 };
 
@@ -2906,7 +2911,7 @@ struct snib__lock {
 
 struct snib__log_record {
     int32_t level;
-    char text[248];
+    char text[sizeof((snib_event *)0)->text];
 };
 
 struct snib__queue {
@@ -3286,7 +3291,8 @@ struct snib__carrier_member {
     snib__time leased_at;       /* when that was asked for */
     int32_t failure;            /* the error of its last operation; 0: none */
     int32_t os_error;
-    char *why; /* a sentence about it; NULL: none, or out of memory */
+    int32_t server; /* where the server's own words begin in `why`; 0: there are none */
+    char *why;      /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {
@@ -4682,14 +4688,20 @@ struct snib__told {
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
     bool explained;    /* the words are the whole sentence */
+    int32_t server;    /* ... in which the server's own words begin here; 0: there are none */
 };
+
+/* A member's sentence, which becomes part of that of a lock on several servers. */
+#define SNIB__SAY_MEMBER 336
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
  * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
- * meanwhile.  Returns out. */
-const char *snib__say(char *out, size_t cap, const struct snib__client *client,
-                      const struct snib__gate *gate, const struct snib__told *told);
+ * meanwhile.  What is too long for cap, at least SNIB__SAY_MEMBER, is shortened where it names things and quotes
+ * others: nowhere else, nor at its end.  Returns where the server's own words begin; 0: there are none. */
+int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+                  const struct snib__gate *gate, const struct snib__told *told);
 
+#define SNIB__SAY_LOCK 128 /* room for it */
 /* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
 size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 
@@ -4862,6 +4874,7 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 #ifndef SNIB__TEXT_H
 #define SNIB__TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -4882,6 +4895,16 @@ int snib__is_control(uint32_t c);
  * is_cut   the bytes were longer: a character cut off at the end is dropped.
  * Returns  the length, at most n. */
 size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
+ *
+ * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
+ * applied or what to do.  cap must be at least 16; out and text must not overlap. */
+void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+
+/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
+void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
 
 /* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
 void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
@@ -5958,6 +5981,7 @@ void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
     member->why = NULL;
     member->failure = code < 0 ? code : 0;
     member->os_error = 0;
+    member->server = 0;
 }
 
 /* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
@@ -5965,15 +5989,17 @@ void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
 static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
                          int32_t code)
 {
-    char text[sizeof((snib_error *)0)->text];
+    char text[SNIB__SAY_MEMBER];
     const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
-                                    op->words, op->where,    op->unconfirmed, false};
+                                    op->words, op->where,    op->unconfirmed, false, 0};
+    struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)
         return;
-    c->members[i].os_error = op->os_error;
-    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
-                                         c->parts->majority ? NULL : op->gate, &told));
+    member->os_error = op->os_error;
+    member->server = snib__say(text, sizeof text, c->parts->part[i].client,
+                               c->parts->majority ? NULL : op->gate, &told);
+    member->why = strdup(text);
 }
 
 /* Inside the member's client. */
@@ -6146,9 +6172,12 @@ static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, s
         i++;
     if (code >= 0 || i == c->parts->n)
         return;
-    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    const struct snib__carrier_member *member = &c->members[i];
+    const char *before = c->parts->majority ? several : "";
+    snprintf(text, cap, "%s%s", before, member->why);
     c->outer.why = text;
-    c->outer.os_error = c->members[i].os_error;
+    c->outer.server = member->server ? member->server + (int32_t)strlen(before) : 0;
+    c->outer.os_error = member->os_error;
 }
 
 /* Carry out the extensions that callers wait for, one after another. */
@@ -7271,7 +7300,7 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
 /* It is to be freed: who makes it, and what it is. */
 static void lock_made(struct snib__lock *lock)
 {
-    char label[128];
+    char label[SNIB__SAY_LOCK];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
 }
@@ -10079,8 +10108,9 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,       op->reason,
-                                  op->words, op->where,    op->unconfirmed, op->explained};
-        snib__say(out->text, sizeof out->text, client, op->gate, &told);
+                                  op->words, op->where,    op->unconfirmed, op->explained,
+                                  op->server};
+        out->server = snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
 }
@@ -10100,6 +10130,8 @@ static int run_answer(const snib_event *event, snib_error *err)
         snib__fail(err, event->code, event->os_error, "%s", event->text);
     if (event->code == SNIB_LOST && err)
         err->reason = event->reason;
+    if (event->code != SNIB_OK && err)
+        err->server = event->server;
     return event->code;
 }
 
@@ -10289,10 +10321,12 @@ void snib_op_free(snib_op *handle)
 
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SAY_NAME_MAX 96 /* a result's text has room for it and more */
+#define SAY_NAME_MAX 96   /* with its quotation marks */
+#define SAY_PART_LEAST 30 /* with so much of each of its parts any sentence fits */
 
 size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
@@ -10343,7 +10377,35 @@ static const char *say_unserved(const struct snib__told *told)
                : NULL;
 }
 
-static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
+/* A sentence that grows.  It is measured to its end, also if that is beyond cap. */
+struct saying {
+    char *out;
+    size_t cap, n;
+    size_t most; /* bytes of each part that others may make as long as they like */
+};
+
+static void say_add(struct saying *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say_add(struct saying *s, const char *format, ...)
+{
+    size_t room = s->n < s->cap ? s->cap - s->n : 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(room ? s->out + s->n : NULL, room, format, arguments);
+    va_end(arguments);
+    s->n += n > 0 ? (size_t)n : 0;
+}
+
+static void say_part(struct saying *s, const char *text)
+{
+    char part[sizeof((snib_error *)0)->text];
+    size_t most = s->most < sizeof part ? s->most : sizeof part - 1;
+    snib__text_shorten(part, most + 1, text, strlen(text));
+    say_add(s, "%s", part);
+}
+
+static void say_network(struct saying *s, const char *where, const struct snib__told *told)
 {
     const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
@@ -10351,19 +10413,25 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
         cause = "no memory server of this name accepts connections in this process; start one with "
                 "snib.testing, snibtest or snib_memory_start()";
     if (unserved) {
-        snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
+        say_add(s, "%s (", unserved);
+        say_part(s, where);
+        say_add(s, "); nothing was applied");
         return;
     }
     if (told->unconfirmed) {
-        snprintf(out, cap,
-                 "%s has not confirmed this client's earlier release of it, so it is not known "
-                 "whether it is free; try again later",
-                 where);
+        say_part(s, where);
+        say_add(s, " has not confirmed this client's earlier release of it, so it is not known "
+                   "whether it is free; try again later");
         return;
     }
-    snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
-             where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
-             nothing ? "nothing was applied" : "the request may have been applied");
+    say_add(s, nothing ? "no connection to " : "no answer in time from ");
+    say_part(s, where);
+    if (cause) {
+        say_add(s, " (");
+        say_part(s, cause);
+        say_add(s, ")");
+    }
+    say_add(s, nothing ? "; nothing was applied" : "; the request may have been applied");
 }
 
 /* What a result means for this kind of lock; NULL: what it means for any. */
@@ -10384,46 +10452,76 @@ static const char *say_not_free(const struct snib__gate *gate, int32_t code)
     return NULL;
 }
 
-const char *snib__say(char *out, size_t cap, const struct snib__client *client,
-                      const struct snib__gate *gate, const struct snib__told *told)
+/* What happened, without the lock. */
+static void say_what(struct saying *s, const struct snib__gate *gate, const char *where,
+                     const struct snib__told *told)
 {
-    bool about_client = told->code <= SNIB_ECLOSED;
+    const char *not_free = say_not_free(gate, told->code);
+    if (not_free) {
+        say_add(s, "%s", not_free);
+    } else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE) {
+        say_network(s, where, told);
+    } else if (told->code == SNIB_EREADONLY) {
+        /* after "its primary", the address would look like the primary's */
+        say_part(s, where);
+        say_add(s, " is a read-only replica; connect to its primary");
+    } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
+        say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
+        say_add(s, " (");
+        say_part(s, where);
+        say_add(s, ")");
+    } else {
+        say_add(s, "%s", snib_code_text(told->code));
+    }
+}
+
+/* The sentence, whatever its length.  Returns where the server's own words begin; 0: there are none. */
+static int32_t say_all(struct saying *s, const struct snib__client *client,
+                       const struct snib__gate *gate, const struct snib__told *told)
+{
     const char *where = told->where ? told->where
                         : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
-    size_t n = gate && !about_client ? snib__say_lock(out, cap, gate) : 0;
+    bool names = gate && told->code > SNIB_ECLOSED;
+    char lock[SNIB__SAY_LOCK];
+    if (names)
+        snib__say_lock(lock, sizeof lock, gate);
     if (told->code == SNIB_LOST) {
-        snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
-                 snib_reason_text(told->reason));
-        return out;
+        say_add(s, "%s was lost (%s): stop working under it", names ? lock : "the lock",
+                snib_reason_text(told->reason));
+        return 0;
     }
-    n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (names)
+        say_add(s, "%s: ", lock);
+    bool has_words = told->words && told->words[0];
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
-        snprintf(out + n, cap - n, "%s", told->words);
-        return out;
+    if ((sentence || told->explained) && has_words) { /* the client's own */
+        bool whole = strlen(told->words) <= s->most;
+        int32_t server = told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
+        say_part(s, told->words);
+        return server;
     }
-    const char *not_free = say_not_free(gate, told->code);
-    if (not_free)
-        snprintf(out + n, cap - n, "%s", not_free);
-    else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
-        say_network(out + n, cap - n, where, told);
-    else if (say_explained(told->code, told))
-        snprintf(out + n, cap - n, "%s (%s)", told->words, where);
-    else if (told->code ==
-             SNIB_EREADONLY) /* after "its primary", the address would look like the primary's */
-        snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
-    else if (told->code <= SNIB_ERESOLVE && !about_client)
-        snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
-    else
-        snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
-    n = strlen(out);
-    if (told->words && told->words[0] && n < cap && !say_explained(told->cause, told) &&
-        !say_explained(told->code, told))
-        snprintf(out + n, cap - n, "; the server said: %s", told->words);
-    return out;
+    say_what(s, gate, where, told);
+    if (!has_words || say_explained(told->cause, told) || say_explained(told->code, told))
+        return 0;
+    say_add(s, "; the server said: ");
+    int32_t server = (int32_t)s->n;
+    say_part(s, told->words);
+    return server;
+}
+
+int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+                  const struct snib__gate *gate, const struct snib__told *told)
+{
+    struct saying s = {.out = out, .cap = cap, .most = cap};
+    int32_t server = say_all(&s, client, gate, told);
+    while (s.n >= cap && s.most > SAY_PART_LEAST) {
+        s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
+        server = say_all(&s, client, gate, told);
+    }
+    return server;
 }
 
 int snib__fail_told(snib_error *err, const struct snib__client *client,
@@ -10432,8 +10530,9 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
     char text[sizeof err->text];
     if (!err)
         return told->code;
-    snib__fail(err, told->code, told->os_error, "%s",
-               snib__say(text, sizeof text, client, gate, told));
+    int32_t server = snib__say(text, sizeof text, client, gate, told);
+    snib__fail(err, told->code, told->os_error, "%s", text);
+    err->server = server;
     err->reason = told->code == SNIB_LOST ? told->reason : SNIB_REASON_NONE;
     return told->code;
 }
@@ -15499,7 +15598,7 @@ struct snib__timer {
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
     int32_t level;
-    char text[248];
+    char text[sizeof((snib_event *)0)->text];
 };
 
 struct snib__slab; /* op.c: memory kept for reuse, so that a stale pointer can be recognised */
@@ -23708,7 +23807,7 @@ void snib__engine_log(struct snib__engine *e, int32_t level, const char *format,
     struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
     record->level = level;
     va_start(arguments, format);
-    vsnprintf(record->text, sizeof record->text, format, arguments);
+    snib__text_say(record->text, sizeof record->text, format, arguments);
     va_end(arguments);
 }
 
@@ -27805,6 +27904,7 @@ static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
         return;
     free(op->words);
     op->words = words;
+    op->server = outer->server;
     op->os_error = outer->os_error;
     op->explained = true;
 }
@@ -34762,26 +34862,21 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
     if (!err)
         return code;
-    int n = -1;
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        n = vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-    }
-    if (n < 0)
-        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
+    va_list args;
+    va_start(args, fmt);
+    snib__text_say(err->text, sizeof err->text, fmt ? fmt : snib_code_text(code), args);
+    va_end(args);
+    snib__text_clean(err->text, strlen(err->text), false);
     err->code = code;
     err->os_error = os_error;
     err->reason = SNIB_REASON_NONE;
+    err->server = 0;
     return code;
 }
 
@@ -35263,6 +35358,8 @@ uint16_t snib__slot(const char *key, size_t n)
 
 /* text.c - see text.h. */
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
@@ -35309,6 +35406,44 @@ size_t snib__text_clean(char *text, size_t n, bool is_cut)
     return n;
 }
 
+static bool text_goes_on(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+void snib__text_shorten(char *out, size_t cap, const char *text, size_t n)
+{
+    static const char dots[] = " ... ";
+    assert(cap >= 16);
+    if (n < cap) {
+        memcpy(out, text, n);
+        out[n] = 0;
+        return;
+    }
+    size_t kept = cap - sizeof dots, head = kept - kept / 2, tail = n - kept / 2;
+    while (head > 0 && text_goes_on(text[head]))
+        head--;
+    while (tail < n && text_goes_on(text[tail]))
+        tail++;
+    memcpy(out, text, head);
+    memcpy(out + head, dots, sizeof dots - 1);
+    memcpy(out + head + sizeof dots - 1, text + tail, n - tail);
+    out[head + sizeof dots - 1 + n - tail] = 0;
+}
+
+void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+{
+    char whole[2048];
+    va_list again;
+    va_copy(again, arguments);
+    int n = vsnprintf(out, cap, format, arguments);
+    if (n >= (int)cap) {
+        vsnprintf(whole, sizeof whole, format, again);
+        snib__text_shorten(out, cap, whole, strlen(whole));
+    }
+    va_end(again);
+}
+
 void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
 {
     size_t kept = n < cap ? n : cap - 1;
@@ -35320,10 +35455,12 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
 
 /* words.c - see words.h. */
 
+
 #include <stdbool.h>
 #include <string.h>
 
 #define WORDS_SECRET_LONG 6 /* too long to be part of a word by chance */
+#define WORDS_READ 1024     /* of what the server said */
 
 /* The length of the text before the first of these. */
 static size_t words_before(const char *text, size_t n)
@@ -35357,20 +35494,21 @@ static size_t words_secret(const char *text, size_t at, size_t n, const char *se
 
 void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
 {
+    char whole[WORDS_READ];
     size_t used = 0;
     n = words_before(text, n);
-    for (size_t i = 0; i < n && used + 4 < cap;) {
+    for (size_t i = 0; i < n && used + 4 < sizeof whole;) {
         size_t hidden = words_secret(text, i, n, secret);
         if (hidden) {
-            memcpy(out + used, "***", 3);
+            memcpy(whole + used, "***", 3);
             used += 3;
             i += hidden;
         } else {
-            out[used++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
+            whole[used++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
             i++;
         }
     }
-    while (used > 0 && (out[used - 1] == ' ' || out[used - 1] == '.'))
+    while (used > 0 && (whole[used - 1] == ' ' || whole[used - 1] == '.'))
         used--;
-    out[used] = 0;
+    snib__text_shorten(out, cap, whole, used);
 }

@@ -15,7 +15,8 @@ struct snib__carrier_member {
     snib__time leased_at;       /* when that was asked for */
     int32_t failure;            /* the error of its last operation; 0: none */
     int32_t os_error;
-    char *why; /* a sentence about it; NULL: none, or out of memory */
+    int32_t server; /* where the server's own words begin in `why`; 0: there are none */
+    char *why;      /* a sentence about it; NULL: none, or out of memory */
 };
 
 struct snib__carrier {

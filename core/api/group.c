@@ -160,6 +160,7 @@ void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
     member->why = NULL;
     member->failure = code < 0 ? code : 0;
     member->os_error = 0;
+    member->server = 0;
 }
 
 /* Inside the member's client, with the mutex: keep what the caller should know if this is why the whole fails.  The
@@ -167,15 +168,17 @@ void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
 static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib__op *op,
                          int32_t code)
 {
-    char text[sizeof((snib_error *)0)->text];
+    char text[SNIB__SAY_MEMBER];
     const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
-                                    op->words, op->where,    op->unconfirmed, false};
+                                    op->words, op->where,    op->unconfirmed, false, 0};
+    struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)
         return;
-    c->members[i].os_error = op->os_error;
-    c->members[i].why = strdup(snib__say(text, sizeof text, c->parts->part[i].client,
-                                         c->parts->majority ? NULL : op->gate, &told));
+    member->os_error = op->os_error;
+    member->server = snib__say(text, sizeof text, c->parts->part[i].client,
+                               c->parts->majority ? NULL : op->gate, &told);
+    member->why = strdup(text);
 }
 
 /* Inside the member's client. */
@@ -353,9 +356,12 @@ static void carrier_explain(struct snib__carrier *c, int32_t code, char *text, s
         i++;
     if (code >= 0 || i == c->parts->n)
         return;
-    snprintf(text, cap, "%s%s", c->parts->majority ? several : "", c->members[i].why);
+    const struct snib__carrier_member *member = &c->members[i];
+    const char *before = c->parts->majority ? several : "";
+    snprintf(text, cap, "%s%s", before, member->why);
     c->outer.why = text;
-    c->outer.os_error = c->members[i].os_error;
+    c->outer.server = member->server ? member->server + (int32_t)strlen(before) : 0;
+    c->outer.os_error = member->os_error;
 }
 
 /* Carry out the extensions that callers wait for, one after another. */

@@ -90,7 +90,7 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
 /* It is to be freed: who makes it, and what it is. */
 static void lock_made(struct snib__lock *lock)
 {
-    char label[128];
+    char label[SNIB__SAY_LOCK];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
     if (lock->flags & SNIB_LOCK_PREFER_WRITER)

@@ -50,7 +50,7 @@ struct snib__lock {
 
 struct snib__log_record {
     int32_t level;
-    char text[248];
+    char text[sizeof((snib_event *)0)->text];
 };
 
 struct snib__queue {

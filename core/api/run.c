@@ -94,8 +94,9 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     }
     if (out->code != SNIB_OK) {
         struct snib__told told = {out->code, op->os_error, op->cause,       op->reason,
-                                  op->words, op->where,    op->unconfirmed, op->explained};
-        snib__say(out->text, sizeof out->text, client, op->gate, &told);
+                                  op->words, op->where,    op->unconfirmed, op->explained,
+                                  op->server};
+        out->server = snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
 }
@@ -115,6 +116,8 @@ static int run_answer(const snib_event *event, snib_error *err)
         snib__fail(err, event->code, event->os_error, "%s", event->text);
     if (event->code == SNIB_LOST && err)
         err->reason = event->reason;
+    if (event->code != SNIB_OK && err)
+        err->server = event->server;
     return event->code;
 }
 

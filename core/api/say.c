@@ -2,12 +2,15 @@
 #include "api/say.h"
 
 #include "locks/kind.h"
+#include "net/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SAY_NAME_MAX 96 /* a result's text has room for it and more */
+#define SAY_NAME_MAX 96   /* with its quotation marks */
+#define SAY_PART_LEAST 30 /* with so much of each of its parts any sentence fits */
 
 size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
@@ -58,7 +61,35 @@ static const char *say_unserved(const struct snib__told *told)
                : NULL;
 }
 
-static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
+/* A sentence that grows.  It is measured to its end, also if that is beyond cap. */
+struct saying {
+    char *out;
+    size_t cap, n;
+    size_t most; /* bytes of each part that others may make as long as they like */
+};
+
+static void say_add(struct saying *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say_add(struct saying *s, const char *format, ...)
+{
+    size_t room = s->n < s->cap ? s->cap - s->n : 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(room ? s->out + s->n : NULL, room, format, arguments);
+    va_end(arguments);
+    s->n += n > 0 ? (size_t)n : 0;
+}
+
+static void say_part(struct saying *s, const char *text)
+{
+    char part[sizeof((snib_error *)0)->text];
+    size_t most = s->most < sizeof part ? s->most : sizeof part - 1;
+    snib__text_shorten(part, most + 1, text, strlen(text));
+    say_add(s, "%s", part);
+}
+
+static void say_network(struct saying *s, const char *where, const struct snib__told *told)
 {
     const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
@@ -66,19 +97,25 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
         cause = "no memory server of this name accepts connections in this process; start one with "
                 "snib.testing, snibtest or snib_memory_start()";
     if (unserved) {
-        snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
+        say_add(s, "%s (", unserved);
+        say_part(s, where);
+        say_add(s, "); nothing was applied");
         return;
     }
     if (told->unconfirmed) {
-        snprintf(out, cap,
-                 "%s has not confirmed this client's earlier release of it, so it is not known "
-                 "whether it is free; try again later",
-                 where);
+        say_part(s, where);
+        say_add(s, " has not confirmed this client's earlier release of it, so it is not known "
+                   "whether it is free; try again later");
         return;
     }
-    snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
-             where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
-             nothing ? "nothing was applied" : "the request may have been applied");
+    say_add(s, nothing ? "no connection to " : "no answer in time from ");
+    say_part(s, where);
+    if (cause) {
+        say_add(s, " (");
+        say_part(s, cause);
+        say_add(s, ")");
+    }
+    say_add(s, nothing ? "; nothing was applied" : "; the request may have been applied");
 }
 
 /* What a result means for this kind of lock; NULL: what it means for any. */
@@ -99,46 +136,76 @@ static const char *say_not_free(const struct snib__gate *gate, int32_t code)
     return NULL;
 }
 
-const char *snib__say(char *out, size_t cap, const struct snib__client *client,
-                      const struct snib__gate *gate, const struct snib__told *told)
+/* What happened, without the lock. */
+static void say_what(struct saying *s, const struct snib__gate *gate, const char *where,
+                     const struct snib__told *told)
 {
-    bool about_client = told->code <= SNIB_ECLOSED;
+    const char *not_free = say_not_free(gate, told->code);
+    if (not_free) {
+        say_add(s, "%s", not_free);
+    } else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE) {
+        say_network(s, where, told);
+    } else if (told->code == SNIB_EREADONLY) {
+        /* after "its primary", the address would look like the primary's */
+        say_part(s, where);
+        say_add(s, " is a read-only replica; connect to its primary");
+    } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
+        say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
+        say_add(s, " (");
+        say_part(s, where);
+        say_add(s, ")");
+    } else {
+        say_add(s, "%s", snib_code_text(told->code));
+    }
+}
+
+/* The sentence, whatever its length.  Returns where the server's own words begin; 0: there are none. */
+static int32_t say_all(struct saying *s, const struct snib__client *client,
+                       const struct snib__gate *gate, const struct snib__told *told)
+{
     const char *where = told->where ? told->where
                         : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
-    size_t n = gate && !about_client ? snib__say_lock(out, cap, gate) : 0;
+    bool names = gate && told->code > SNIB_ECLOSED;
+    char lock[SNIB__SAY_LOCK];
+    if (names)
+        snib__say_lock(lock, sizeof lock, gate);
     if (told->code == SNIB_LOST) {
-        snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
-                 snib_reason_text(told->reason));
-        return out;
+        say_add(s, "%s was lost (%s): stop working under it", names ? lock : "the lock",
+                snib_reason_text(told->reason));
+        return 0;
     }
-    n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (names)
+        say_add(s, "%s: ", lock);
+    bool has_words = told->words && told->words[0];
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS ||
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
-    if ((sentence || told->explained) && told->words && told->words[0]) { /* the client's own */
-        snprintf(out + n, cap - n, "%s", told->words);
-        return out;
+    if ((sentence || told->explained) && has_words) { /* the client's own */
+        bool whole = strlen(told->words) <= s->most;
+        int32_t server = told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
+        say_part(s, told->words);
+        return server;
     }
-    const char *not_free = say_not_free(gate, told->code);
-    if (not_free)
-        snprintf(out + n, cap - n, "%s", not_free);
-    else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
-        say_network(out + n, cap - n, where, told);
-    else if (say_explained(told->code, told))
-        snprintf(out + n, cap - n, "%s (%s)", told->words, where);
-    else if (told->code ==
-             SNIB_EREADONLY) /* after "its primary", the address would look like the primary's */
-        snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
-    else if (told->code <= SNIB_ERESOLVE && !about_client)
-        snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
-    else
-        snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
-    n = strlen(out);
-    if (told->words && told->words[0] && n < cap && !say_explained(told->cause, told) &&
-        !say_explained(told->code, told))
-        snprintf(out + n, cap - n, "; the server said: %s", told->words);
-    return out;
+    say_what(s, gate, where, told);
+    if (!has_words || say_explained(told->cause, told) || say_explained(told->code, told))
+        return 0;
+    say_add(s, "; the server said: ");
+    int32_t server = (int32_t)s->n;
+    say_part(s, told->words);
+    return server;
+}
+
+int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+                  const struct snib__gate *gate, const struct snib__told *told)
+{
+    struct saying s = {.out = out, .cap = cap, .most = cap};
+    int32_t server = say_all(&s, client, gate, told);
+    while (s.n >= cap && s.most > SAY_PART_LEAST) {
+        s = (struct saying){.out = out, .cap = cap, .most = s.most * 3 / 4};
+        server = say_all(&s, client, gate, told);
+    }
+    return server;
 }
 
 int snib__fail_told(snib_error *err, const struct snib__client *client,
@@ -147,8 +214,9 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
     char text[sizeof err->text];
     if (!err)
         return told->code;
-    snib__fail(err, told->code, told->os_error, "%s",
-               snib__say(text, sizeof text, client, gate, told));
+    int32_t server = snib__say(text, sizeof text, client, gate, told);
+    snib__fail(err, told->code, told->os_error, "%s", text);
+    err->server = server;
     err->reason = told->code == SNIB_LOST ? told->reason : SNIB_REASON_NONE;
     return told->code;
 }

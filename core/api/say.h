@@ -14,14 +14,20 @@ struct snib__told {
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
     bool explained;    /* the words are the whole sentence */
+    int32_t server;    /* ... in which the server's own words begin here; 0: there are none */
 };
+
+/* A member's sentence, which becomes part of that of a lock on several servers. */
+#define SNIB__SAY_MEMBER 336
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
  * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
- * meanwhile.  Returns out. */
-const char *snib__say(char *out, size_t cap, const struct snib__client *client,
-                      const struct snib__gate *gate, const struct snib__told *told);
+ * meanwhile.  What is too long for cap, at least SNIB__SAY_MEMBER, is shortened where it names things and quotes
+ * others: nowhere else, nor at its end.  Returns where the server's own words begin; 0: there are none. */
+int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+                  const struct snib__gate *gate, const struct snib__told *told);
 
+#define SNIB__SAY_LOCK 128 /* room for it */
 /* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
 size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 

@@ -142,12 +142,12 @@ static void look_at_sentinels(struct doctor *doctor)
 
 static void look_at_cluster(struct doctor *doctor)
 {
-    char text[256];
+    char text[sizeof((snib_error *)0)->text + 32];
     snib_error err;
     size_t used;
     char *texts = ask(doctor, SNIB_SERVER_CLUSTER, &used, &err);
     if (!texts) {
-        snprintf(text, sizeof text, "cluster, unknown: %.200s", err.text);
+        snprintf(text, sizeof text, "cluster, unknown: %s", err.text);
         found(doctor, NOTE, "topology", text,
               "allow this user +cluster|info, to see masters and slots here");
         return;

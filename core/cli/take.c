@@ -125,7 +125,7 @@ int take_fd(const struct take *take)
 /* An operation has ended.  Returns -1, or an exit code after reporting the error. */
 static int on_done(struct take *take, const snib_event *event)
 {
-    snib_error err = {.code = event->code, .os_error = event->os_error};
+    snib_error err = {.code = event->code, .os_error = event->os_error, .server = event->server};
     if (event->code != SNIB_OK) {
         snprintf(err.text, sizeof err.text, "%.*s", (int)sizeof err.text - 1, event->text);
         return cli_fail(take->cli, &err);
@@ -176,7 +176,7 @@ int take_look(struct take *take)
 
 void take_lose(struct take *take, const char *why)
 {
-    char text[320];
+    char text[sizeof((snib_error *)0)->text + 64];
     if (take->is_lost)
         return;
     take->is_lost = true;
@@ -240,7 +240,10 @@ static int release(const struct take *take, int signals, snib_error *err)
     }
     if (result != SNIB_OK)
         return result;
-    *err = (snib_error){.code = event.code, .os_error = event.os_error, .reason = event.reason};
+    *err = (snib_error){.code = event.code,
+                        .os_error = event.os_error,
+                        .reason = event.reason,
+                        .server = event.server};
     snprintf(err->text, sizeof err->text, "%.*s", (int)sizeof err->text - 1, event.text);
     return event.code;
 }

@@ -3,6 +3,7 @@
 
 #include "engine/ask.h"
 #include "engine/internal.h"
+#include "net/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -238,7 +239,7 @@ void snib__engine_log(struct snib__engine *e, int32_t level, const char *format,
     struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
     record->level = level;
     va_start(arguments, format);
-    vsnprintf(record->text, sizeof record->text, format, arguments);
+    snib__text_say(record->text, sizeof record->text, format, arguments);
     va_end(arguments);
 }
 

@@ -207,6 +207,7 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
+    int32_t server;     /* explained: where the server's own words begin in `words`; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -427,6 +428,7 @@ struct snib__outer {
     bool ended;
     bool abandoned;   /* and its members must be abandoned, too */
     const char *why;  /* a sentence for the result that is being reported; NULL: none */
+    int32_t server;   /* ... in which the server's own words begin here; 0: there are none */
     int32_t os_error; /* ... with it */
 };
 

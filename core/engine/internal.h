@@ -335,7 +335,7 @@ struct snib__timer {
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
     int32_t level;
-    char text[248];
+    char text[sizeof((snib_event *)0)->text];
 };
 
 struct snib__slab; /* op.c: memory kept for reuse, so that a stale pointer can be recognised */

@@ -144,6 +144,7 @@ static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
         return;
     free(op->words);
     op->words = words;
+    op->server = outer->server;
     op->os_error = outer->os_error;
     op->explained = true;
 }

@@ -5,26 +5,21 @@
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
     if (!err)
         return code;
-    int n = -1;
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        n = vsnprintf(err->text, sizeof err->text, fmt, args);
-        va_end(args);
-    }
-    if (n < 0)
-        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
+    va_list args;
+    va_start(args, fmt);
+    snib__text_say(err->text, sizeof err->text, fmt ? fmt : snib_code_text(code), args);
+    va_end(args);
+    snib__text_clean(err->text, strlen(err->text), false);
     err->code = code;
     err->os_error = os_error;
     err->reason = SNIB_REASON_NONE;
+    err->server = 0;
     return code;
 }
 

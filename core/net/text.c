@@ -1,6 +1,8 @@
 /* text.c - see text.h. */
 #include "net/text.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
@@ -45,6 +47,44 @@ size_t snib__text_clean(char *text, size_t n, bool is_cut)
     }
     text[n] = 0;
     return n;
+}
+
+static bool text_goes_on(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+void snib__text_shorten(char *out, size_t cap, const char *text, size_t n)
+{
+    static const char dots[] = " ... ";
+    assert(cap >= 16);
+    if (n < cap) {
+        memcpy(out, text, n);
+        out[n] = 0;
+        return;
+    }
+    size_t kept = cap - sizeof dots, head = kept - kept / 2, tail = n - kept / 2;
+    while (head > 0 && text_goes_on(text[head]))
+        head--;
+    while (tail < n && text_goes_on(text[tail]))
+        tail++;
+    memcpy(out, text, head);
+    memcpy(out + head, dots, sizeof dots - 1);
+    memcpy(out + head + sizeof dots - 1, text + tail, n - tail);
+    out[head + sizeof dots - 1 + n - tail] = 0;
+}
+
+void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+{
+    char whole[2048];
+    va_list again;
+    va_copy(again, arguments);
+    int n = vsnprintf(out, cap, format, arguments);
+    if (n >= (int)cap) {
+        vsnprintf(whole, sizeof whole, format, again);
+        snib__text_shorten(out, cap, whole, strlen(whole));
+    }
+    va_end(again);
 }
 
 void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)

@@ -5,6 +5,7 @@
 #ifndef SNIB__TEXT_H
 #define SNIB__TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,16 @@ int snib__is_control(uint32_t c);
  * is_cut   the bytes were longer: a character cut off at the end is dropped.
  * Returns  the length, at most n. */
 size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
+ *
+ * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
+ * applied or what to do.  cap must be at least 16; out and text must not overlap. */
+void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+
+/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
+void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
 
 /* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
 void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);

@@ -1,10 +1,13 @@
 /* words.c - see words.h. */
 #include "net/words.h"
 
+#include "net/text.h"
+
 #include <stdbool.h>
 #include <string.h>
 
 #define WORDS_SECRET_LONG 6 /* too long to be part of a word by chance */
+#define WORDS_READ 1024     /* of what the server said */
 
 /* The length of the text before the first of these. */
 static size_t words_before(const char *text, size_t n)
@@ -38,20 +41,21 @@ static size_t words_secret(const char *text, size_t at, size_t n, const char *se
 
 void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
 {
+    char whole[WORDS_READ];
     size_t used = 0;
     n = words_before(text, n);
-    for (size_t i = 0; i < n && used + 4 < cap;) {
+    for (size_t i = 0; i < n && used + 4 < sizeof whole;) {
         size_t hidden = words_secret(text, i, n, secret);
         if (hidden) {
-            memcpy(out + used, "***", 3);
+            memcpy(whole + used, "***", 3);
             used += 3;
             i += hidden;
         } else {
-            out[used++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
+            whole[used++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
             i++;
         }
     }
-    while (used > 0 && (out[used - 1] == ' ' || out[used - 1] == '.'))
+    while (used > 0 && (whole[used - 1] == ' ' || whole[used - 1] == '.'))
         used--;
-    out[used] = 0;
+    snib__text_shorten(out, cap, whole, used);
 }

@@ -4116,12 +4116,14 @@ enum snib_code {
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
- * lock, at which server, and the server's own message if there was one (never a password). */
+ * lock, at which server, and the server's own words if there were any (never a password).  What is too long is
+ * shortened in its middle, shown as " ... ". */
 typedef struct snib_error {
     int32_t code;
     int32_t os_error; /* errno where there is one, else 0 */
     int32_t reason;   /* SNIB_LOST: enum snib_reason; else 0 */
-    char text[244];
+    int32_t server;   /* the server's own words begin at text + server; 0: there are none */
+    char text[496];
 } snib_error;
 
 SNIB_API const char *
@@ -4958,8 +4960,8 @@ typedef struct snib_event {
     int32_t held;         /* info: see snib_lock_info_data */
     int32_t mine;         /* info: likewise */
     int32_t os_error;
-    int32_t reserved;
-    char text[248]; /* an error's sentence; info: the owner; LOG: the message */
+    int32_t server; /* DONE: an error's, see snib_error */
+    char text[496]; /* an error's sentence; info: the owner; LOG: the message */
 } snib_event;
 
 /* snib_op_wait - wait for an operation that was submitted or begun without a queue.

@@ -14,6 +14,7 @@ class Error(Exception):
     name, kind     of the lock, if the error is about one; kind is "mutex", "fair", "read", ...
     reason         of a loss: "expired", "taken", "deleted", "unreachable", "max hold", "closed"
                    or "failover"
+    server         the server's own words, without secrets, if it answered
     """
 
     code: int = 0
@@ -23,3 +24,4 @@ class Error(Exception):
     name: str | None = None
     kind: str | None = None
     reason: str | None = None
+    server: str | None = None

@@ -40,7 +40,8 @@ class _Error(ctypes.Structure):
         ("code", ctypes.c_int32),
         ("os_error", ctypes.c_int32),
         ("reason", ctypes.c_int32),
-        ("text", ctypes.c_char * 244),
+        ("server", ctypes.c_int32),
+        ("text", ctypes.c_char * 496),
     ]
 
 

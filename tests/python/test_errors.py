@@ -381,8 +381,10 @@ def test_no_permission(server: Server) -> None:
     with connect(server.url, username="guest", password="pw") as client:
         with client.lock("allowed"):
             pass
-        with pytest.raises(snib.PermissionDenied):
+        with pytest.raises(snib.PermissionDenied) as caught:
             client.lock("forbidden").acquire()
+        assert caught.value.server and caught.value.server.startswith("NOPERM ")
+        assert str(caught.value).endswith(f"; the server said: {caught.value.server}")
     server.admin.execute_command("ACL", "DELUSER", "guest")
 
 
@@ -390,8 +392,12 @@ def test_a_key_of_another_type(server: Server, client: snib.Client) -> None:
     server.admin.set("text", "precious")
     lock = client.lock("text")
     for call in [lock.acquire, lambda: lock.hold(timeout=0), lock.force_release, lock.info]:
-        with pytest.raises(snib.WrongType):
+        with pytest.raises(snib.WrongType) as caught:
             call()
+        assert (caught.value.server or "").startswith("WRONGTYPE ")
+    with pytest.raises(snib.InvalidLease) as ours:
+        client.lock("text", lease=1e-3)
+    assert ours.value.server is None
     assert server.admin.get("text") == "precious"
     server.admin.delete("text")
 

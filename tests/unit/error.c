@@ -54,20 +54,43 @@ static void cleans_what_is_not_printable(void **state)
     assert_string_equal(err.text, "ends badly ??");
 }
 
-/* A cut in the middle of a character drops the character, wherever the cut is. */
-static void cuts_at_a_character(void **state)
+/* A sentence says last what was applied or what to do.  A cut in the middle of a character drops the character, wherever
+ * the cut is. */
+static void shortens_in_the_middle(void **state)
 {
     (void)state;
+    static const char begin[] = "what happened", end[] = "; what to do";
     for (int lead = 0; lead < 4; lead++) {
         snib_error err;
-        char text[400] = "xxxx";
+        char text[900] = "xxxx";
         for (size_t i = (size_t)lead; i + 5 < sizeof text; i += 4)
             memcpy(text + i, "\xf0\x9f\x94\x92", 5);
-        snib__fail(&err, SNIB_ESERVER, 0, "%s", text);
+        snib__fail(&err, SNIB_ESERVER, 0, "%s%s%s", begin, text, end);
         size_t n = strlen(err.text);
-        assert_true(n > sizeof err.text - 5 && n < sizeof err.text);
-        assert_memory_equal(err.text, text, n);
+        assert_true(n > sizeof err.text - 9 && n < sizeof err.text);
+        assert_memory_equal(err.text, begin, sizeof begin - 1);
+        assert_string_equal(err.text + n - (sizeof end - 1), end);
+        assert_non_null(strstr(err.text, " ... "));
         assert_printable(err.text);
+        assert_null(strchr(err.text, '?'));
+    }
+}
+
+/* Each length around the limit. */
+static void keeps_what_fits(void **state)
+{
+    (void)state;
+    char text[64], out[33];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i % 26);
+    for (size_t n = 0; n < sizeof text; n++) {
+        out[32] = 0x5a;
+        snib__text_shorten(out, 32, text, n);
+        assert_int_equal(out[32], 0x5a);
+        assert_int_equal(strlen(out), n < 32 ? n : 31);
+        assert_memory_equal(out, text, n < 32 ? n : 13);
+        if (n >= 32)
+            assert_memory_equal(out + 18, text + n - 13, 13);
     }
 }
 
@@ -115,7 +138,8 @@ int main(void)
         cmocka_unit_test(fills_the_error),
         cmocka_unit_test(takes_the_table_text),
         cmocka_unit_test(cleans_what_is_not_printable),
-        cmocka_unit_test(cuts_at_a_character),
+        cmocka_unit_test(shortens_in_the_middle),
+        cmocka_unit_test(keeps_what_fits),
         cmocka_unit_test(quotes),
         cmocka_unit_test(quotes_anything),
     };

@@ -45,10 +45,18 @@ static void secrets(void **state)
 static void long_ones(void **state)
 {
     (void)state;
-    char text[400], out[SNIB__WORDS_MAX];
+    char text[600], out[SNIB__WORDS_MAX];
     memset(text, 'x', sizeof text);
     snib__words(out, sizeof out, text, sizeof text, "y");
     assert_true(strlen(out) > SNIB__WORDS_MAX - 8 && strlen(out) < SNIB__WORDS_MAX);
+    static const char misconf[] =
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may "
+        "modify the data set are disabled, because this instance is configured to report errors during writes if RDB "
+        "snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+    snib__words(out, sizeof out, misconf, sizeof misconf - 1, "y");
+    assert_memory_equal(out, misconf, 100);
+    assert_non_null(strstr(out, " ... "));
+    assert_non_null(strstr(out, ". Please check the Redis logs for details about the RDB error"));
 }
 
 int main(void)
