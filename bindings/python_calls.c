@@ -20,8 +20,8 @@ enum {
 
 /* ---- Exceptions ------------------------------------------------------------------------------ */
 
-static PyObject
-    *error_factory; /* (code, text, os_error, reason, server) -> exception; set once by the package */
+static PyObject *
+    error_factory; /* (code, text, os_error, reason, server) -> exception; set once by the package */
 
 static PyObject *make_error(const snib_error *err)
 {

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1e6ecf46b2b8e95d"
+#define SNIB_BUILD_ID "58fa3dbd40f86d09"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -161,7 +161,7 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
  *             a round trip ends with the reply to its first attempt, but try_timeout_ms after its begin at the
- *             latest.
+ *             latest; so does one for several members that are asked one after another.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -358,7 +358,8 @@ typedef struct snib_client_options {
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
-                             and extensions; default 200000 */
+                             and extensions; default 200000.  A lock on several servers is one of its home
+                             client, and each member that is asked is one of the member's client */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above; files are read at each connect, and a relative path begins at the working directory of
@@ -2365,6 +2366,7 @@ struct snib__op {
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
+    snib__time latest; /* until then its first attempt may linger after the wait */
     union {
         struct {                /* fair: what is known of its place */
             int64_t queued_ms;  /* when it was last seen waiting, by the server's clock, ... */
@@ -2379,7 +2381,8 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
-    int32_t server;     /* explained: where the server's own words begin in `words`; 0: there are none */
+    int32_t
+        server; /* explained: where the server's own words begin in `words`; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -2401,6 +2404,8 @@ struct snib__acquire {
     uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
     /* member of a quorum: how long a node that lost its memory must not vote; 0: none */
     uint32_t vote_ms;
+    snib__time
+        latest; /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
     uint8_t options; /* SNIB_LOCK_* */
     bool patient;    /* a single try that waits for an unreachable server as a longer wait does */
 };
@@ -2480,6 +2485,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* Whether the lock of an acquisition was known to be held at some time of the wait. */
+bool snib__op_told(const struct snib__op *op);
 /* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
 int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
@@ -3313,6 +3320,7 @@ struct snib__carrier {
     uint32_t debts;             /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
+    bool told;              /* of all: a member was not free */
     bool abandoned;         /* the members' holds are left to expire */
     uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
@@ -3332,10 +3340,58 @@ void snib__carrier_ref(struct snib__carrier *c);
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
 void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+/* Of all, once a member was asked: when the caller's limit ends all hope; SNIB__NEVER: there is none. */
+snib__time snib__carrier_latest(const struct snib__carrier *c);
+/* ... and the code for a member of which nothing is known then: that of another that was not free, or an error. */
+int32_t snib__carrier_late_code(const struct snib__carrier *c);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 
 #endif
+
+
+/* ---- api/say.h --------------------------------------------------------------------------------*/
+
+/* say.h - the sentence that describes a result. */
+#ifndef SNIB__SAY_H
+#define SNIB__SAY_H
+
+
+/* The result that the sentence describes. */
+struct snib__told {
+    int32_t code;
+    int32_t os_error;
+    int32_t cause;     /* a code: why there is no connection; 0 unknown */
+    int32_t reason;    /* SNIB_LOST: enum snib_reason */
+    const char *words; /* the server's, or the client's own; NULL: none */
+    const char *where; /* the address of the server; NULL: the client's */
+    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
+    bool explained;    /* the words are the whole sentence */
+    int32_t server;    /* ... in which the server's own words begin here; 0: there are none */
+};
+
+/* A member's sentence, which becomes part of that of a lock on several servers. */
+#define SNIB__SAY_MEMBER 336
+
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
+ * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
+ * meanwhile.  What is too long for cap, at least SNIB__SAY_MEMBER, is shortened where it names things and quotes
+ * others: nowhere else, nor at its end.  Returns where the server's own words begin; 0: there are none. */
+int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+                  const struct snib__gate *gate, const struct snib__told *told);
+
+#define SNIB__SAY_LOCK 128 /* room for it */
+/* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
+size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
+
+/* snib__fail_told - the same into *err, with the code, which is returned. */
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told);
+
+#endif
+
+#include <stdio.h>
+#include <string.h>
 
 /* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
  * being collected, its members never wait, because clients would wait for each other in a circle; a vote
@@ -3352,17 +3408,27 @@ static snib__time carrier_wait(struct snib__carrier *c, snib__time now)
     return c->wait_until > now ? c->wait_until - now : 1;
 }
 
-/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
- * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
- * free. */
-static int32_t carrier_too_late(struct snib__carrier *c, uint32_t i, snib__time now)
+/* A short wait has the patience of a single try, which the members of a lock of all share, because they are asked one
+ * after another. */
+snib__time snib__carrier_latest(const struct snib__carrier *c)
 {
-    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
+    return c->once || c->tried_until > c->wait_until ? c->tried_until : c->wait_until;
+}
+
+int32_t snib__carrier_late_code(const struct snib__carrier *c)
+{
+    return c->told && !c->once ? SNIB_TIMEDOUT : SNIB_EUNREACHABLE;
+}
+
+/* Whether a further member is asked too late, also because a lock of all has lost one and starts over. */
+static int32_t carrier_too_late(struct snib__carrier *c, snib__time now)
+{
+    if (c->parts->majority || !c->tried || now < snib__carrier_latest(c))
         return SNIB_OK;
     pthread_mutex_lock(&c->mutex);
-    int32_t error = c->group.error;
+    int32_t code = snib__carrier_late_code(c);
     pthread_mutex_unlock(&c->mutex);
-    return error ? error : SNIB_TIMEDOUT;
+    return code;
 }
 
 /* Inside the member's client. */
@@ -3376,12 +3442,14 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms,
                                 .patient = !c->once};
-    int32_t late = carrier_too_late(c, i, now);
+    int32_t late = carrier_too_late(c, now);
     if (client->stopped || late)
         return client->stopped ? code : late;
     if (!c->tried)
         c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     c->tried = true;
+    if (!c->parts->majority)
+        how.latest = snib__carrier_latest(c);
     if (snib__driver_start(&client->driver) != 0)
         return SNIB_ESYSTEM;
     struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
@@ -3510,6 +3578,19 @@ static int32_t carrier_do(struct snib__carrier *c, int wish, uint32_t i, snib__t
     }
 }
 
+/* With the mutex: its turn came too late. */
+static void carrier_unasked(struct snib__carrier *c, uint32_t i)
+{
+    char lock[SNIB__SAY_LOCK], text[SNIB__SAY_MEMBER];
+    snib__say_lock(lock, sizeof lock, c->parts->part[i].gate);
+    snprintf(text, sizeof text,
+             "%s: no time was left to ask its server, because the others had taken so long; wait "
+             "longer, or raise "
+             "try_timeout",
+             lock);
+    c->members[i].why = strdup(text);
+}
+
 bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
@@ -3526,6 +3607,8 @@ bool snib__carrier_wish(struct snib__carrier *c)
         return true;
     pthread_mutex_lock(&c->mutex);
     snib__carrier_fail(c, i, code);
+    if (wish == SNIB__GROUP_TRY && code == SNIB_EUNREACHABLE)
+        carrier_unasked(c, i);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)
@@ -4668,46 +4751,6 @@ void snib__peers_write(struct snib__engine *engine, uint64_t server, const char 
 typedef void snib__peers_tell(void *context, const struct snib__order_circle *circle);
 void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
                       snib__peers_tell *tell, void *context);
-
-#endif
-
-/* ---- api/say.h --------------------------------------------------------------------------------*/
-
-/* say.h - the sentence that describes a result. */
-#ifndef SNIB__SAY_H
-#define SNIB__SAY_H
-
-
-/* The result that the sentence describes. */
-struct snib__told {
-    int32_t code;
-    int32_t os_error;
-    int32_t cause;     /* a code: why there is no connection; 0 unknown */
-    int32_t reason;    /* SNIB_LOST: enum snib_reason */
-    const char *words; /* the server's, or the client's own; NULL: none */
-    const char *where; /* the address of the server; NULL: the client's */
-    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
-    bool explained;    /* the words are the whole sentence */
-    int32_t server;    /* ... in which the server's own words begin here; 0: there are none */
-};
-
-/* A member's sentence, which becomes part of that of a lock on several servers. */
-#define SNIB__SAY_MEMBER 336
-
-/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
- * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
- * meanwhile.  What is too long for cap, at least SNIB__SAY_MEMBER, is shortened where it names things and quotes
- * others: nowhere else, nor at its end.  Returns where the server's own words begin; 0: there are none. */
-int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
-                  const struct snib__gate *gate, const struct snib__told *told);
-
-#define SNIB__SAY_LOCK 128 /* room for it */
-/* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
-size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
-
-/* snib__fail_told - the same into *err, with the code, which is returned. */
-int snib__fail_told(snib_error *err, const struct snib__client *client,
-                    const struct snib__gate *gate, const struct snib__told *told);
 
 #endif
 
@@ -5990,8 +6033,8 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
                          int32_t code)
 {
     char text[SNIB__SAY_MEMBER];
-    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
-                                    op->words, op->where,    op->unconfirmed, false, 0};
+    const struct snib__told told = {code,      op->os_error,    op->cause, op->reason, op->words,
+                                    op->where, op->unconfirmed, false,     0};
     struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)
@@ -6000,6 +6043,15 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
     member->server = snib__say(text, sizeof text, c->parts->part[i].client,
                                c->parts->majority ? NULL : op->gate, &told);
     member->why = strdup(text);
+}
+
+/* Inside the member's client, with the mutex: the result of a member's attempt.  In a lock of all, one that had no whole
+ * try to answer, because the others had taken so long, is not to blame. */
+static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__op *op)
+{
+    snib__time now = snib__now(), whole = (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
+    bool brief = !c->parts->majority && now >= snib__carrier_latest(c) && now < op->started + whole;
+    return op->code == SNIB_EUNREACHABLE && brief ? snib__carrier_late_code(c) : op->code;
 }
 
 /* Inside the member's client. */
@@ -6030,7 +6082,9 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
         if (member->hold)
             snib__carrier_ref(c);
-        snib__group_member_done(&c->group, i, op->code, op->hold ? op->hold->deadline : 0);
+        int32_t code = carrier_tried(c, op);
+        c->told |= snib__op_told(op);
+        snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);
     if (unwanted) {
@@ -6050,6 +6104,7 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     for (uint32_t i = 0; i < c->parts->n; i++)
         if (c->members[i].hold == hold)
             snib__group_member_lost(&c->group, i, hold->reason);
+    c->told |= hold->reason == SNIB_REASON_TAKEN;
     c->refill_at = 0;
     pthread_mutex_unlock(&c->mutex);
     carrier_list(driver, c, 0);
@@ -10107,9 +10162,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code, op->os_error, op->cause,       op->reason,
-                                  op->words, op->where,    op->unconfirmed, op->explained,
-                                  op->server};
+        struct snib__told told = {out->code, op->os_error,    op->cause,     op->reason, op->words,
+                                  op->where, op->unconfirmed, op->explained, op->server};
         out->server = snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -10499,7 +10553,8 @@ static int32_t say_all(struct saying *s, const struct snib__client *client,
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
     if ((sentence || told->explained) && has_words) { /* the client's own */
         bool whole = strlen(told->words) <= s->most;
-        int32_t server = told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
+        int32_t server =
+            told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
         say_part(s, told->words);
         return server;
     }
@@ -15699,7 +15754,6 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
-bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
@@ -24425,9 +24479,11 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         return NULL;
     op->owner = how->owner;
     op->once = how->wait == 0;
+    op->latest = now + e->config.try_timeout;
+    if (how->latest && op->latest > how->latest)
+        op->latest = how->latest;
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
-        op->deadline =
-            now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
+        op->deadline = op->once ? op->latest + e->config.durability_timeout : now + how->wait;
     if (snib__gate_active(gate)) /* it may be over without anything having noticed */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
@@ -27655,7 +27711,6 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether the lock was known to be held at some time of the wait. */
 bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
@@ -27696,18 +27751,17 @@ static int32_t op_overdue(struct snib__engine *e, struct snib__op *op, snib__tim
 
 /* However short a wait, the first attempt has the patience of a single try, unless there is no
  * connection to hope for: before its reply nothing is known. */
-static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+static bool op_lingers(const struct snib__op *op, snib__time now)
 {
     const struct snib__node *node = snib__op_node(op);
-    return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && op_unheard(op) &&
-           (snib__node_ready(node) || !node->failed);
+    return now >= op->deadline && now < op->latest && op->kind == SNIB__OP_ACQUIRE &&
+           !snib__op_told(op) && op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    if (op_lingers(e, op, now)) {
-        op->timer = op->started + e->config.try_timeout;
+    if (op_lingers(op, now)) {
+        op->timer = op->latest;
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
         if (op->gate->waitq)
             op->gate->waitq->overdue = true;
@@ -32591,7 +32645,7 @@ void snib__group_release(struct snib__group *group)
         bool coming = member->state == GROUP_ASKED && member->wished;
         if (member->state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else if (!coming) /* one that comes is given, too, in the place of one whose server has died */
+        else if (!coming) /* which is given, too, in the place of one whose server has died */
             group_let_go(group, i);
     }
     group_judge(group);

@@ -1,6 +1,11 @@
 /* carrier.c - what a group lock wishes for one of its members, carried out in the member's client. */
 #include "api/carrier.h"
 
+#include "api/say.h"
+
+#include <stdio.h>
+#include <string.h>
+
 /* How long a member may wait; its first attempt has the patience of a single try.  While a majority is
  * being collected, its members never wait, because clients would wait for each other in a circle; a vote
  * that widens an existing majority waits until it is free. */
@@ -16,17 +21,27 @@ static snib__time carrier_wait(struct snib__carrier *c, snib__time now)
     return c->wait_until > now ? c->wait_until - now : 1;
 }
 
-/* A lock of all starts over if it loses a member while it waits for another, but not after the caller's
- * limit.  In a round, however late, each member is still asked once: only its answer tells whether it is
- * free. */
-static int32_t carrier_too_late(struct snib__carrier *c, uint32_t i, snib__time now)
+/* A short wait has the patience of a single try, which the members of a lock of all share, because they are asked one
+ * after another. */
+snib__time snib__carrier_latest(const struct snib__carrier *c)
 {
-    if (c->parts->majority || i > 0 || !c->tried || now < c->wait_until || now < c->tried_until)
+    return c->once || c->tried_until > c->wait_until ? c->tried_until : c->wait_until;
+}
+
+int32_t snib__carrier_late_code(const struct snib__carrier *c)
+{
+    return c->told && !c->once ? SNIB_TIMEDOUT : SNIB_EUNREACHABLE;
+}
+
+/* Whether a further member is asked too late, also because a lock of all has lost one and starts over. */
+static int32_t carrier_too_late(struct snib__carrier *c, snib__time now)
+{
+    if (c->parts->majority || !c->tried || now < snib__carrier_latest(c))
         return SNIB_OK;
     pthread_mutex_lock(&c->mutex);
-    int32_t error = c->group.error;
+    int32_t code = snib__carrier_late_code(c);
     pthread_mutex_unlock(&c->mutex);
-    return error ? error : SNIB_TIMEDOUT;
+    return code;
 }
 
 /* Inside the member's client. */
@@ -40,12 +55,14 @@ static int32_t carrier_try(struct snib__carrier *c, uint32_t i, snib__time now)
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms,
                                 .patient = !c->once};
-    int32_t late = carrier_too_late(c, i, now);
+    int32_t late = carrier_too_late(c, now);
     if (client->stopped || late)
         return client->stopped ? code : late;
     if (!c->tried)
         c->tried_until = now + (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
     c->tried = true;
+    if (!c->parts->majority)
+        how.latest = snib__carrier_latest(c);
     if (snib__driver_start(&client->driver) != 0)
         return SNIB_ESYSTEM;
     struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
@@ -174,6 +191,19 @@ static int32_t carrier_do(struct snib__carrier *c, int wish, uint32_t i, snib__t
     }
 }
 
+/* With the mutex: its turn came too late. */
+static void carrier_unasked(struct snib__carrier *c, uint32_t i)
+{
+    char lock[SNIB__SAY_LOCK], text[SNIB__SAY_MEMBER];
+    snib__say_lock(lock, sizeof lock, c->parts->part[i].gate);
+    snprintf(text, sizeof text,
+             "%s: no time was left to ask its server, because the others had taken so long; wait "
+             "longer, or raise "
+             "try_timeout",
+             lock);
+    c->members[i].why = strdup(text);
+}
+
 bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
@@ -190,6 +220,8 @@ bool snib__carrier_wish(struct snib__carrier *c)
         return true;
     pthread_mutex_lock(&c->mutex);
     snib__carrier_fail(c, i, code);
+    if (wish == SNIB__GROUP_TRY && code == SNIB_EUNREACHABLE)
+        carrier_unasked(c, i);
     if (wish == SNIB__GROUP_TRY)
         snib__group_member_done(&c->group, i, code, 0);
     else if (wish == SNIB__GROUP_EXTEND)

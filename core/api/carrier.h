@@ -37,6 +37,7 @@ struct snib__carrier {
     uint32_t debts;             /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
     bool finished;          /* the carrier no longer has the home's hold */
+    bool told;              /* of all: a member was not free */
     bool abandoned;         /* the members' holds are left to expire */
     uint8_t replicas : 7;   /* durability: so many had each member's grant */
     snib__time lease;       /* 0: renewed */
@@ -56,6 +57,10 @@ void snib__carrier_ref(struct snib__carrier *c);
 void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
 void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+/* Of all, once a member was asked: when the caller's limit ends all hope; SNIB__NEVER: there is none. */
+snib__time snib__carrier_latest(const struct snib__carrier *c);
+/* ... and the code for a member of which nothing is known then: that of another that was not free, or an error. */
+int32_t snib__carrier_late_code(const struct snib__carrier *c);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
 bool snib__carrier_wish(struct snib__carrier *c);
 

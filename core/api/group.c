@@ -169,8 +169,8 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
                          int32_t code)
 {
     char text[SNIB__SAY_MEMBER];
-    const struct snib__told told = {code,      op->os_error, op->cause,       op->reason,
-                                    op->words, op->where,    op->unconfirmed, false, 0};
+    const struct snib__told told = {code,      op->os_error,    op->cause, op->reason, op->words,
+                                    op->where, op->unconfirmed, false,     0};
     struct snib__carrier_member *member = &c->members[i];
     snib__carrier_fail(c, i, code);
     if (code >= 0)
@@ -179,6 +179,15 @@ static void carrier_note(struct snib__carrier *c, uint32_t i, const struct snib_
     member->server = snib__say(text, sizeof text, c->parts->part[i].client,
                                c->parts->majority ? NULL : op->gate, &told);
     member->why = strdup(text);
+}
+
+/* Inside the member's client, with the mutex: the result of a member's attempt.  In a lock of all, one that had no whole
+ * try to answer, because the others had taken so long, is not to blame. */
+static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__op *op)
+{
+    snib__time now = snib__now(), whole = (snib__time)c->home->options.try_timeout_ms * SNIB__MS;
+    bool brief = !c->parts->majority && now >= snib__carrier_latest(c) && now < op->started + whole;
+    return op->code == SNIB_EUNREACHABLE && brief ? snib__carrier_late_code(c) : op->code;
 }
 
 /* Inside the member's client. */
@@ -209,7 +218,9 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
         member->hold = op->code == SNIB_OK ? op->hold : NULL;
         if (member->hold)
             snib__carrier_ref(c);
-        snib__group_member_done(&c->group, i, op->code, op->hold ? op->hold->deadline : 0);
+        int32_t code = carrier_tried(c, op);
+        c->told |= snib__op_told(op);
+        snib__group_member_done(&c->group, i, code, op->hold ? op->hold->deadline : 0);
     }
     pthread_mutex_unlock(&c->mutex);
     if (unwanted) {
@@ -229,6 +240,7 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     for (uint32_t i = 0; i < c->parts->n; i++)
         if (c->members[i].hold == hold)
             snib__group_member_lost(&c->group, i, hold->reason);
+    c->told |= hold->reason == SNIB_REASON_TAKEN;
     c->refill_at = 0;
     pthread_mutex_unlock(&c->mutex);
     carrier_list(driver, c, 0);

@@ -183,7 +183,8 @@ static int32_t say_all(struct saying *s, const struct snib__client *client,
                     told->code == SNIB_ENOTSUP || told->code == SNIB_ELEASE;
     if ((sentence || told->explained) && has_words) { /* the client's own */
         bool whole = strlen(told->words) <= s->most;
-        int32_t server = told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
+        int32_t server =
+            told->explained && whole && told->server ? (int32_t)s->n + told->server : 0;
         say_part(s, told->words);
         return server;
     }

@@ -193,6 +193,7 @@ struct snib__op {
     bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
     uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
+    snib__time latest; /* until then its first attempt may linger after the wait */
     union {
         struct {                /* fair: what is known of its place */
             int64_t queued_ms;  /* when it was last seen waiting, by the server's clock, ... */
@@ -207,7 +208,8 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
-    int32_t server;     /* explained: where the server's own words begin in `words`; 0: there are none */
+    int32_t
+        server; /* explained: where the server's own words begin in `words`; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -229,6 +231,8 @@ struct snib__acquire {
     uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
     /* member of a quorum: how long a node that lost its memory must not vote; 0: none */
     uint32_t vote_ms;
+    snib__time
+        latest; /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
     uint8_t options; /* SNIB_LOCK_* */
     bool patient;    /* a single try that waits for an unreachable server as a longer wait does */
 };
@@ -310,6 +314,8 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* Whether the lock of an acquisition was known to be held at some time of the wait. */
+bool snib__op_told(const struct snib__op *op);
 /* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
 int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */

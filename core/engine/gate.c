@@ -376,9 +376,11 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         return NULL;
     op->owner = how->owner;
     op->once = how->wait == 0;
+    op->latest = now + e->config.try_timeout;
+    if (how->latest && op->latest > how->latest)
+        op->latest = how->latest;
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
-        op->deadline =
-            now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
+        op->deadline = op->once ? op->latest + e->config.durability_timeout : now + how->wait;
     if (snib__gate_active(gate)) /* it may be over without anything having noticed */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))

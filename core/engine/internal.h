@@ -436,7 +436,6 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
-bool snib__op_told(const struct snib__op *op); /* the lock was held at some time of its wait */
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 

@@ -328,7 +328,6 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-/* Whether the lock was known to be held at some time of the wait. */
 bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
@@ -369,18 +368,17 @@ static int32_t op_overdue(struct snib__engine *e, struct snib__op *op, snib__tim
 
 /* However short a wait, the first attempt has the patience of a single try, unless there is no
  * connection to hope for: before its reply nothing is known. */
-static bool op_lingers(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+static bool op_lingers(const struct snib__op *op, snib__time now)
 {
     const struct snib__node *node = snib__op_node(op);
-    return now >= op->deadline && now < op->started + e->config.try_timeout &&
-           op->kind == SNIB__OP_ACQUIRE && !snib__op_told(op) && op_unheard(op) &&
-           (snib__node_ready(node) || !node->failed);
+    return now >= op->deadline && now < op->latest && op->kind == SNIB__OP_ACQUIRE &&
+           !snib__op_told(op) && op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    if (op_lingers(e, op, now)) {
-        op->timer = op->started + e->config.try_timeout;
+    if (op_lingers(op, now)) {
+        op->timer = op->latest;
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
         if (op->gate->waitq)
             op->gate->waitq->overdue = true;

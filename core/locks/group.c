@@ -313,7 +313,7 @@ void snib__group_release(struct snib__group *group)
         bool coming = member->state == GROUP_ASKED && member->wished;
         if (member->state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else if (!coming) /* one that comes is given, too, in the place of one whose server has died */
+        else if (!coming) /* which is given, too, in the place of one whose server has died */
             group_let_go(group, i);
     }
     group_judge(group);

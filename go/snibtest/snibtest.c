@@ -4005,7 +4005,7 @@ const command model__value_commands[] = {
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
  *             a round trip ends with the reply to its first attempt, but try_timeout_ms after its begin at the
- *             latest.
+ *             latest; so does one for several members that are asked one after another.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
  *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
@@ -4203,7 +4203,8 @@ typedef struct snib_client_options {
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
-                             and extensions; default 200000 */
+                             and extensions; default 200000.  A lock on several servers is one of its home
+                             client, and each member that is asked is one of the member's client */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above; files are read at each connect, and a relative path begins at the working directory of

@@ -250,7 +250,7 @@ static const struct story {
     {"owners", owners, 5},
     {"lost_votes", lost_votes, 50},
     {"late_votes", late_votes, 20},
-    {"late_loss", late_loss, 50},
+    {"shared_try", shared_try, 50},
     {"silent_nodes", silent_nodes, 50},
     {"returning_node", returning_node, 50},
     {"closed_members", closed_members, 20},

@@ -76,7 +76,7 @@ void collected_alone(void *argument);
 /* group_stories.c */
 void lost_votes(void *argument);
 void late_votes(void *argument);
-void late_loss(void *argument);
+void shared_try(void *argument);
 void silent_nodes(void *argument);
 void returning_node(void *argument);
 void closed_members(void *argument);

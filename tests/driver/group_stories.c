@@ -453,50 +453,55 @@ void short_rounds(void *argument)
 
 /* ---- After the limit ------------------------------------------------------------------------------- */
 
-/* A lock of all that loses a member after its limit, while another has not answered yet, does not start
- * over.  Its result is what happened to the member; nothing says that somebody else has the lock.
+/* The members of a lock of all, which are asked one after another, share the patience of a single try.  What is known then:
+ * that one was not free, if a rival had it; else nothing, because the other server has not said a word.
  *
- *     0 ms   asked, for 600 ms; a rival has the first member
- *   500 ms   the first member is granted, with a lease of 600 ms, and its node becomes silent; the second
- *            node has been silent all the time, and has the patience of a single try: until 1,500 ms
- *  1000 ms   the group's own patience ends
- *  1100 ms   the first member is lost */
-void late_loss(void *argument)
+ *     0 ms   asked, for 600 ms or once; a rival has the first member, or its node is slow
+ *   500 ms   the first member is granted; the second node has been silent all the time
+ *  1000 ms   the try ends */
+static void one_after_another(bool rivalled, int64_t wait_ms, int32_t code)
 {
-    enum { SHORT_MS = 600 };
     snib_lock *locks[2], *rival, *both;
     snib_hold *theirs;
     snib_queue *queue;
     snib_event event;
-    (void)argument;
     open_nodes(LONG_MS);
     open_rivals(&rival, 1);
-    open_client_at("redis://node1.test/0", SHORT_MS, 0);
-    connect_client();
-    locks[0] = lock_of(NODES + 1, "vote", 1, 0);
+    locks[0] = lock_of(0, "vote", 1, 0);
     locks[1] = lock_of(1, "vote", 1, 0);
     MUST(snib_multi_new(locks, 2, NULL, &both, err), SNIB_OK);
-    MUST(snib_queue_new(clients[NODES + 1], &queue, err), SNIB_OK);
-    take_all(&rival, &theirs, 1);
-    world.held_back = 2u << 1;
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    if (rivalled)
+        take_all(&rival, &theirs, 1);
+    world.held_back = 2u << 1 | (rivalled ? 0 : 2u);
     snib__time since = world.now;
-    MUST(snib_lock_acquire_submit(both, 0, SHORT_MS, queue, 1, NULL, err), SNIB_OK);
+    MUST(snib_lock_acquire_submit(both, 0, wait_ms, queue, 1, NULL, err), SNIB_OK);
     world_sleep(500 * SNIB__MS);
-    give_all(&theirs, 1);
-    while (stats_of(NODES + 1).held == 0)
+    if (rivalled)
+        give_all(&theirs, 1);
+    else
+        world.held_back &= ~2u;
+    while (stats_of(0).held == 0)
         world_sleep(SNIB__MS);
-    world.held_back |= 2u << 0;
-    bool ended = event_within(queue, &event, 900 * SNIB__MS);
+    bool ended = event_within(queue, &event, 600 * SNIB__MS);
     if (!ended || world.now - since < 1000 * SNIB__MS)
         world_fail("%s after %.3f s", ended ? snib_code_name(event.code) : "not ended",
                    (double)(world.now - since) / 1e9);
-    expect_code(&event, SNIB_EUNREACHABLE);
+    expect_code(&event, code);
     world.held_back = 0;
     expect_given_back(0);
     snib_queue_free(queue);
     free_locks(&rival, 1, NULL);
     free_locks(locks, 2, both);
     end_clients();
+}
+
+void shared_try(void *argument)
+{
+    (void)argument;
+    one_after_another(true, 600, SNIB_TIMEDOUT);
+    one_after_another(false, 600, SNIB_EUNREACHABLE);
+    one_after_another(false, 0, SNIB_EUNREACHABLE);
 }
 
 /* ---- Random groups --------------------------------------------------------------------------------- */

@@ -391,16 +391,6 @@ static void watch_wait(const struct world_process *process, struct world_task *t
     }
 }
 
-/* As many members of a multi lock are asked one after another, at most. */
-static unsigned parts_most(const struct world_task *task)
-{
-    unsigned n = 0;
-    for (int i = 0; i < WORLD_NODES * WORLD_NAMES; i++) {
-        n += task->members >> i & 1;
-    }
-    return n;
-}
-
 /* However short the wait for a lock of one server, its first attempt has the patience of a single
  * try. */
 static void check_wait(const struct world_process *process, struct world_task *task)
@@ -412,15 +402,11 @@ static void check_wait(const struct world_process *process, struct world_task *t
     if (task->op->told && task->known_at == 0) {
         task->known_at = world.now;
     }
-    /* The first attempt has the patience of a single try; in a multi lock each member that is asked has it, also after the
-     * wait, because only its answer tells whether it is free: see carrier.c. */
+    /* The first attempt has the patience of a single try, which the members of a multi lock share: see carrier.c. */
     snib__time grace = world.patience / 3;
     snib__time begun = task->submitted;
     if (snib__outer_is(task->op->gate)) {
-        grace *= world.majority ? 1 : parts_most(task);
         begun = latest(begun, latest(process->frozen_until, process->late_at)) + WORLD_STEP;
-        begun = world.majority || task->wait_ends == SNIB__NEVER ? begun
-                                                                 : latest(begun, task->wait_ends);
     }
     snib__time until = task->op->told ? task->known_at : begun + grace;
     bool settled = is_settled(process); /* else a thread is on its way to say so */

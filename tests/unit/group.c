@@ -632,7 +632,8 @@ static void a_release_cancels_what_is_still_asked(void **state)
 }
 
 /* The server of one vote has died, and the vote of another one comes only now. */
-static void a_vote_that_comes_as_the_lock_is_released_takes_the_place_of_one_that_is_gone(void **state)
+static void
+a_vote_that_comes_as_the_lock_is_released_takes_the_place_of_one_that_is_gone(void **state)
 {
     (void)state;
     static const int32_t answers[] = {SNIB_OK, SNIB_BUSY, SNIB_EUNREACHABLE};

@@ -49,10 +49,12 @@ static void long_ones(void **state)
     memset(text, 'x', sizeof text);
     snib__words(out, sizeof out, text, sizeof text, "y");
     assert_true(strlen(out) > SNIB__WORDS_MAX - 8 && strlen(out) < SNIB__WORDS_MAX);
-    static const char misconf[] =
-        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may "
-        "modify the data set are disabled, because this instance is configured to report errors during writes if RDB "
-        "snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+    static const char misconf[] = "MISCONF Redis is configured to save RDB snapshots, but it's "
+                                  "currently unable to persist to disk. Commands that may "
+                                  "modify the data set are disabled, because this instance is "
+                                  "configured to report errors during writes if RDB "
+                                  "snapshotting fails (stop-writes-on-bgsave-error option). Please "
+                                  "check the Redis logs for details about the RDB error.";
     snib__words(out, sizeof out, misconf, sizeof misconf - 1, "y");
     assert_memory_equal(out, misconf, 100);
     assert_non_null(strstr(out, " ... "));

@@ -467,8 +467,8 @@ MUTANTS = [
     Mutant(
         "a wait shorter than a round trip never gets the lock",
         "engine/op.c",
-        "return now >= op->deadline && now < op->started + e->config.try_timeout &&",
-        "return false && now < op->started + e->config.try_timeout &&",
+        "return now >= op->deadline && now < op->latest &&",
+        "return false && now < op->latest &&",
     ),
     Mutant(
         "single tries behind a grant that nobody wants are told that the lock is held",
