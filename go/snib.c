@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "58fa3dbd40f86d09"
+#define SNIB_BUILD_ID "6db4b6f09bf66092"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -61,24 +61,24 @@ enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4
 
 /* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
  * memory. */
-void *snib__handle_new(int kind, void *object);
+static void *snib__handle_new(int kind, void *object);
 
 /* snib__handle_bind - another object for a new handle, which no other caller knows yet. */
-void snib__handle_bind(const void *handle, void *object);
+static void snib__handle_bind(const void *handle, void *object);
 
 /* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
  * it has ended. */
-void *snib__handle_get(int kind, const void *handle);
+static void *snib__handle_get(int kind, const void *handle);
 
 /* snib__handle_put - give back a reference from get or take. */
-void snib__handle_put(const void *handle);
+static void snib__handle_put(const void *handle);
 
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
-void *snib__handle_take(int kind, const void *handle);
+static void *snib__handle_take(int kind, const void *handle);
 
 /* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
  * the thread of the last put, under no mutex of this table. */
-void snib__handle_free_fn(int kind, void (*destroy)(void *object));
+static void snib__handle_free_fn(int kind, void (*destroy)(void *object));
 
 /* Counts the forks between the first process and this one.  An object that belongs to one process
  * records the value when it is made, and was inherited if the value differs. */
@@ -86,7 +86,7 @@ extern _Atomic uint32_t snib__fork_generation;
 
 /* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
-int snib__fork_init(void);
+static int snib__fork_init(void);
 
 #endif
 
@@ -123,23 +123,23 @@ struct snib__address {
 /* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
  *
  * Returns false, and leaves *out alone, if this is no name or address, or the port is invalid. */
-bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
+static bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
 
 /* snib__address_path - the same for a unix socket. */
-bool snib__address_path(struct snib__address *out, const char *path, size_t n);
+static bool snib__address_path(struct snib__address *out, const char *path, size_t n);
 
 /* snib__address_memory - the same for a memory server of the process that connects; see driver/memory.h. */
-bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
+static bool snib__address_memory(struct snib__address *out, const char *name, size_t n);
 
 /* snib__address_order - <0, 0 or >0; host names ignore case.  0: the same
  * server, as far as names can tell. */
-int snib__address_order(const struct snib__address *one, const struct snib__address *other);
+static int snib__address_order(const struct snib__address *one, const struct snib__address *other);
 
-bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
+static bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
 
 /* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more
  * than 90 bytes is cut and ends in dots; bytes that are not UTF-8 are shown as question marks. */
-const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
+static const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
 
 #endif
 
@@ -265,7 +265,8 @@ enum snib_code {
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
 };
 
-/* What may be concluded from a code: see snib_code_is(). */
+/* What may be concluded from a code: see snib_code_is().  The first flag does not apply to a release:
+ * whatever its code, it is not called again, and the client itself repeats what can be repeated. */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
@@ -752,8 +753,8 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  *          others: 0.
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range, or the number would be; SNIB_ENOTSUP if the kind
+ *          cannot do `what`; or an error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -895,6 +896,9 @@ SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, 
  *              losses <holds that it has lost since then, members of multi and quorum locks included>: if there are any
  *              held <number> <seconds since 1970 by the same clock, when it acquired the hold that an owner of this
  *              number is>: for the 16 oldest, if the client has 4,096 locks or fewer
+ *              at <number> <place>    by <number> <who>
+ *                  with the option debug, of these holds: where in the program it was acquired, and by which thread or
+ *                  task, see snib_debug_here(): of as many as there is room for in 2,048 bytes
  *          None: nothing is known, as for owners that are not Snib's and for clients that have just begun to hold.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
@@ -1207,10 +1211,13 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *       does, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
  *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
- *       semaphores; readers do not wait for readers.
+ *       semaphores; readers do not wait for readers, unless the process has a write lock of that name made with
+ *       SNIB_LOCK_PREFER_WRITER.
  *     - a caller that has waited for a second for a lock that it holds itself
  *     - a hold that is older than debug_hold_ms
  *     - holds that are still held when their client is closed, or that are abandoned
+ *
+ * Reports about holds say who acquired them, too, and so do answers of snib_client_identity() about the client.
  *
  * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
  *
@@ -1223,6 +1230,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * standard error when it exits.  Bindings call this function themselves.
  *
  * place  such as "orders.c:31 in pay()"; copied without its folders, at most 71 bytes of it.  NULL: not known.
+ *        A second line says who acquires, such as "task 7", at most 47 bytes; an empty one: it has no name.  Without a
+ *        second line it is the calling thread, by its name and number: "thread worker (4711)".
  * actor  what acquires: any number that the caller chooses, for example of a task; 0: the calling thread.  The actor
  *        that acquired a lock holds it. */
 SNIB_API void snib_debug_here(const char *place, uint64_t actor);
@@ -1282,7 +1291,7 @@ struct snib__url {
  * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless
  *          SNIB_OK.  No message quotes the URL, except the name of an unknown option, so none can
  *          show a password. */
-int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+static int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
 #define SNIB__URL_SERVER (320 + SNIB__SERVICE_MAX)
@@ -1291,16 +1300,16 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
  *
  * Of several addresses, the first in sort order stands for all, so that their order in the URL does not
  * matter. */
-void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
+static void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER]);
 
 /* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
-int snib__url_copy(const struct snib__url *from, struct snib__url *out);
+static int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
 /* snib__url_free - free the parts and wipe them; *url is empty afterwards. */
-void snib__url_free(struct snib__url *url);
+static void snib__url_free(struct snib__url *url);
 
 /* snib__url_wipe - free a string that may be secret; NULL is fine. */
-void snib__url_wipe(char *text);
+static void snib__url_wipe(char *text);
 
 #endif
 
@@ -1376,6 +1385,11 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
+static inline snib__time snib__earlier(snib__time a, snib__time b)
+{
+    return a < b ? a : b;
+}
+
 #endif
 
 #include <stdatomic.h>
@@ -1383,18 +1397,18 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #include <stdint.h>
 
 /* snib__now - nanoseconds on a clock that counts suspended time (CLOCK_BOOTTIME). */
-snib__time snib__now(void);
+static snib__time snib__now(void);
 
 enum snib__park { SNIB__PARKED_NO = 0, SNIB__PARKED_TIMEOUT = 1, SNIB__PARKED_SIGNAL = 2 };
 
 /* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit).  It
  * may return SNIB__PARKED_NO spuriously, and does so once a second: check and park again. */
-int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
+static int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
 
 /* snib__unpark - wake one thread (or all) that sleeps on the word.  The word may have been freed
  * already: only its address is used. */
-void snib__unpark(_Atomic uint32_t *word);
-void snib__unpark_all(_Atomic uint32_t *word);
+static void snib__unpark(_Atomic uint32_t *word);
+static void snib__unpark_all(_Atomic uint32_t *word);
 
 #endif
 
@@ -1474,61 +1488,61 @@ static inline bool snib__sys_short(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-void snib__sys_lock(pthread_mutex_t *mutex);
-void snib__sys_unlock(pthread_mutex_t *mutex);
+static void snib__sys_lock(pthread_mutex_t *mutex);
+static void snib__sys_unlock(pthread_mutex_t *mutex);
 
 /* Ask the loader what all threads need, before a fork: a thread of the program may have the loader's lock then, and in
  * the child it stays locked. */
-void snib__sys_begin(void);
+static void snib__sys_begin(void);
 
 /* Start a thread with all signals blocked: they are for the program's own threads.  stack 0: the
  * usual one, if it is not too small.  out_thread NULL: it is detached.  0 or errno. */
-int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
-void snib__sys_join(pthread_t thread);
+static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
+static void snib__sys_join(pthread_t thread);
 
 /* The carriers that this thread is to step: one struct per thread, initially zero. */
 struct snib__steps {
     void *waiting;
     bool busy;
 };
-struct snib__steps *snib__sys_steps(void);
+static struct snib__steps *snib__sys_steps(void);
 
 /* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
-int snib__sys_bell(void);
-void snib__sys_ring(int bell);
-void snib__sys_hush(int bell);
+static int snib__sys_bell(void);
+static void snib__sys_ring(int bell);
+static void snib__sys_hush(int bell);
 
 /* A set is a descriptor that is readable while one of its members is.  set_add: 0 or errno; a member
  * is removed before it is closed. */
-int snib__sys_set(void);
-int snib__sys_set_add(int set, int fd);
-void snib__sys_set_remove(int set, int fd);
+static int snib__sys_set(void);
+static int snib__sys_set_add(int set, int fd);
+static void snib__sys_set_remove(int set, int fd);
 
 /* An alarm is a descriptor that becomes readable the given time after alarm_set, including
  * suspended time, until hush.  SNIB__NEVER: not at all. */
-int snib__sys_alarm(void);
-void snib__sys_alarm_set(int alarm, snib__time in);
+static int snib__sys_alarm(void);
+static void snib__sys_alarm_set(int alarm, snib__time in);
 
 /* As poll(), for at most `left`; -1 with errno. */
-int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
 /* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
-ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
-ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
+static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
+static ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 
 /* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
-int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-int snib__sys_connected(
+static int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
+static int snib__sys_connected(
     int fd); /* its progress: the same results.  Connected to itself is ECONNREFUSED */
-void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
-void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
-void snib__sys_close(int fd);
+static void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
+static void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
+static void snib__sys_close(int fd);
 
 /* As getaddrinfo() for a stream with a numeric port; `numeric`: accept only an address, without a
  * lookup. */
-int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
-void snib__sys_resolve_free(struct addrinfo *addresses);
+static int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
+static void snib__sys_resolve_free(struct addrinfo *addresses);
 
 #endif
 
@@ -1550,7 +1564,7 @@ void snib__sys_resolve_free(struct addrinfo *addresses);
  * server says last what to do.
  *
  * secret  the password; NULL: none. */
-void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
+static void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
 
 #endif
 
@@ -1583,35 +1597,35 @@ struct snib__logins {
 
 /* snib__login_ask - ask a question, or share `asking`; NULL with errno.  Inside, like all
  * functions below unless they say otherwise. */
-struct snib__question *snib__login_ask(struct snib__logins *logins);
-void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
+static struct snib__question *snib__login_ask(struct snib__logins *logins);
+static void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
 
 /* Any thread: */
-int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
-bool snib__login_done(const struct snib__question *question);
+static int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
+static bool snib__login_done(const struct snib__question *question);
 
 /* snib__login_result - the texts of an answered question, valid until it is dropped; false: there
  * are none, with *out_why and *out_errno (0: a retry would fail, too). */
-bool snib__login_result(const struct snib__question *question, const char **out_username,
+static bool snib__login_result(const struct snib__question *question, const char **out_username,
                         const char **out_password, const char **out_why, int *out_errno);
 
 /* Record that the answer was used to log in, and when it expires. */
-void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
+static void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
 
 /* QUEUE: answer the question of that number; answer NULL: there is none. */
-void snib__login_answer(struct snib__logins *logins, uint64_t number,
+static void snib__login_answer(struct snib__logins *logins, uint64_t number,
                         const snib_credentials *answer);
 
 /* QUEUE: the number of a question without an answer; 0: none. */
-uint64_t snib__login_open(const struct snib__logins *logins);
+static uint64_t snib__login_open(const struct snib__logins *logins);
 
 /* CALL: a reference to the question that the program's function is answering; NULL: it does not run. */
-struct snib__question *snib__login_running(const struct snib__logins *logins);
+static struct snib__question *snib__login_running(const struct snib__logins *logins);
 /* Outside: wait until it has, and drop it.  NULL is fine. */
-void snib__login_await(struct snib__question *question);
+static void snib__login_await(struct snib__question *question);
 
 /* After the driver's thread has ended, outside: drop the questions. */
-void snib__logins_end(struct snib__logins *logins);
+static void snib__logins_end(struct snib__logins *logins);
 
 #endif
 
@@ -1651,14 +1665,14 @@ struct snib__tls_config {
 
 /* ---- Trusted CAs, read once: the 150 certificates of a system's store take long to read ---- */
 
-struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
-void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
+static struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
+static void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
 /* Forget what was read, before OpenSSL is torn down. */
-void snib__tls_trust_forget(struct snib__tls_trust *trust);
+static void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
-int snib__tls_config_copy(const struct snib__tls_config *from,
+static int snib__tls_config_copy(const struct snib__tls_config *from,
                           struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
-void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
+static void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
 
 enum snib__tls_outcome {
     SNIB__TLS_FINE,
@@ -1702,54 +1716,54 @@ struct snib__tls_failure {
 struct snib__tls_files;
 
 /* Start reading them; NULL with errno.  The config is copied. */
-struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
-void snib__tls_files_free(struct snib__tls_files *files);
-int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
-bool snib__tls_files_done(const struct snib__tls_files *files);
+static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
+static void snib__tls_files_free(struct snib__tls_files *files);
+static int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
+static bool snib__tls_files_done(const struct snib__tls_files *files);
 
 /* Count what OpenSSL must outlive: a connection, or a thread that reads files, which nothing joins. */
-void snib__tls_use(void);
-void snib__tls_unuse(void);
+static void snib__tls_use(void);
+static void snib__tls_unuse(void);
 /* Wait until there are none: when OpenSSL is torn down, no thread may use it. */
-void snib__tls_await(snib__time until);
+static void snib__tls_await(snib__time until);
 /* Give back what OpenSSL keeps for this thread: here, and not at its very end, a fork waits for that. */
-void snib__tls_thread_ends(void);
-void snib__tls_forked(void); /* in the child of a fork, which has none */
+static void snib__tls_thread_ends(void);
+static void snib__tls_forked(void); /* in the child of a fork, which has none */
 
 /* ---- A connection ---- */
 
 struct snib__tls;
 
 /* A connection to a host or address, with files that have been read.  NULL with *out. */
-struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+static struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out);
-void snib__tls_free(struct snib__tls *tls);
+static void snib__tls_free(struct snib__tls *tls);
 
 /* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
  * snib__tls_why().  However much the peer sends, one call takes only some KB. */
-int snib__tls_handshake(struct snib__tls *tls, int fd);
-short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
+static int snib__tls_handshake(struct snib__tls *tls, int fd);
+static short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
 /* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
  * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
  * nothing. */
-ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
-ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
-bool snib__tls_pending(const struct snib__tls *tls);
-bool snib__tls_unsent(const struct snib__tls *tls);
+static ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
+static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
+static bool snib__tls_pending(const struct snib__tls *tls);
+static bool snib__tls_unsent(const struct snib__tls *tls);
 
 /* Why it failed; NULL if it did not.  For the thread that reads. */
-const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
+static const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
 
-void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
+static void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
 
 /* The handshake has timed out: write the failure. */
-void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
+static void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
 /* Set the function to call when OpenSSL is about to be torn down while in use, at process exit. */
-void snib__tls_at_end(void (*ends)(void));
+static void snib__tls_at_end(void (*ends)(void));
 
-bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
+static bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
 
 /* ---- internal to the TLS files ---- */
 
@@ -1764,26 +1778,26 @@ struct snib__tls_context {
 
 /* Give a context the CAs that the config trusts: from the cache, if the files have not changed
  * since. */
-bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
+static bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
                           struct snib__tls_failure *failure);
-struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
+static struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
 
-bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+static bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure);
-void snib__tls_context_free(struct snib__tls_context *context);
-const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+static void snib__tls_context_free(struct snib__tls_context *context);
+static const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out);
 
 /* A file cannot be read, which is final unless the system is short of something; returns false. */
-bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+static bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
                       const char *path, int error);
 /* Write an outcome, its code and its sentence; returns false. */
-bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+static bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* OpenSSL has not begun, which began with errno 0: for want of memory, or as it is configured.  Returns false. */
-bool snib__tls_unable(struct snib__tls_failure *out);
+static bool snib__tls_unable(struct snib__tls_failure *out);
 /* Explain this thread's OpenSSL errors for a connection, and take them off its queue. */
-void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
 
 #endif
@@ -1813,7 +1827,7 @@ struct snib__buf {
 #define SNIB__ROOM(n) (n)
 #endif
 
-char *snib__buf_grow(struct snib__buf *buf, size_t n);
+static char *snib__buf_grow(struct snib__buf *buf, size_t n);
 
 /* snib__buf_reserve - make room for n more bytes: where to write them,
  * or NULL when out of memory. */
@@ -1823,15 +1837,15 @@ static inline char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 }
 
 /* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
-int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+static int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 
 /* snib__buf_consume - drop n bytes from the front. */
-void snib__buf_consume(struct snib__buf *buf, size_t n);
+static void snib__buf_consume(struct snib__buf *buf, size_t n);
 
 /* snib__buf_drop - drop all bytes and keep the memory. */
-void snib__buf_drop(struct snib__buf *buf);
+static void snib__buf_drop(struct snib__buf *buf);
 
-void snib__buf_free(struct snib__buf *buf);
+static void snib__buf_free(struct snib__buf *buf);
 
 static inline size_t snib__buf_size(const struct snib__buf *buf)
 {
@@ -1894,42 +1908,42 @@ struct snib__value {
 
 struct snib__resp;
 
-struct snib__resp *snib__resp_new(void);
-void snib__resp_free(struct snib__resp *resp);
+static struct snib__resp *snib__resp_new(void);
+static void snib__resp_free(struct snib__resp *resp);
 
 /* snib__resp_feed - hand over received bytes.  0, or -1: bad protocol, over
  * a limit, or out of memory. */
-int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
+static int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 
 /* snib__resp_next - the next complete reply, valid until the next call.
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
+static const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
                                           int *out_broken);
 
 /* snib__resp_spoil - it takes no more bytes, as if one of these two had failed with SNIB_ENOMEM. */
-void snib__resp_spoil(struct snib__resp *resp);
-bool snib__resp_spoilt(const struct snib__resp *resp);
+static void snib__resp_spoil(struct snib__resp *resp);
+static bool snib__resp_spoilt(const struct snib__resp *resp);
 
 /* snib__resp_failure - after a failure of one of these two: SNIB_ENOMEM, or SNIB_EPROTOCOL. */
-int32_t snib__resp_failure(const struct snib__resp *resp);
+static int32_t snib__resp_failure(const struct snib__resp *resp);
 
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR, with a NUL added. */
-const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
+static const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
 
 /* Commands.  Begin with the number of arguments, then append each; -1 when out of
  * memory.  Tests compare the bytes with those of redisFormatCommandArgv(), which
  * allocates and costs 50 times as much. */
-int snib__resp_begin(struct snib__buf *out, uint32_t argc);
-int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
-int snib__resp_arg_int(struct snib__buf *out, int64_t number);
+static int snib__resp_begin(struct snib__buf *out, uint32_t argc);
+static int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
+static int snib__resp_arg_int(struct snib__buf *out, int64_t number);
 
 /* An argument of 10 to 99 bytes that is written where it belongs: where, with room for cap bytes, or
  * NULL; then how many there are. */
-char *snib__resp_place(struct snib__buf *out, size_t cap);
-void snib__resp_placed(struct snib__buf *out, size_t n);
+static char *snib__resp_place(struct snib__buf *out, size_t cap);
+static void snib__resp_placed(struct snib__buf *out, size_t n);
 
 /* snib__decimal - write number without a terminator, at most 20 bytes; returns the count. */
-size_t snib__decimal(char *out, int64_t number);
+static size_t snib__decimal(char *out, int64_t number);
 
 #endif
 
@@ -2015,62 +2029,62 @@ struct snib__conn {
     size_t masked; /* bytes of the password at the end of the last input */
 };
 
-int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
-void snib__conn_free(struct snib__conn *conn);
+static int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
+static void snib__conn_free(struct snib__conn *conn);
 
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
-int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+static int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
 /* snib__conn_relogin - log in again on a READY connection without subscriptions; conn->relogin has
  * the result.  0 or -1 (out of memory; nothing is sent). */
-int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
 
 /* snib__conn_mask - during a login, overwrite the password in error replies, which may repeat an
  * unknown command.  Call before snib__resp_feed(), so that no reader's memory ever contains it. */
-void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
+static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
 /* snib__conn_reset - the transport has ended.  The ring keeps the unanswered requests;
  * snib__conn_orphan() returns them, oldest first, until it returns false. */
-void snib__conn_reset(struct snib__conn *conn);
-bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
+static void snib__conn_reset(struct snib__conn *conn);
+static bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
 
 /* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
-int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
+static int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
 
 /* snib__conn_next - the next reply for the engine, with its request (a READY pub/sub connection has
  * none: request->kind is 0).  Replies of the handshake are handled inside.  Returns 1 with a reply,
  * 0 when there are no more, -1 when the connection must be closed (failure says why). */
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+static int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
-snib__time snib__conn_oldest(const struct snib__conn *conn);
+static snib__time snib__conn_oldest(const struct snib__conn *conn);
 
 /* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when
  * the server has forgotten it. */
-bool snib__conn_loaded(const struct snib__conn *conn, int script);
-int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+static bool snib__conn_loaded(const struct snib__conn *conn, int script);
+static int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_unknown - the server does not know the script: append its load or, if loading is
  * refused, mark it to be sent in full the next time.  0 or -1. */
-int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
+static int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_spells - whether to send the script in full, this time only. */
-bool snib__conn_spells(struct snib__conn *conn, int script);
+static bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which applies to the next command only.  0 or -1. */
-int snib__conn_asking(struct snib__conn *conn, snib__time now);
+static int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
 /* snib__conn_replicas - how many replicas are in step according to an INFO
  * text; -1: it does not say. */
-int32_t snib__conn_replicas(const char *info);
+static int32_t snib__conn_replicas(const char *info);
 
 /* snib__conn_classify - the code for an error reply, from its text as
  * written by servers from 6.0 on. */
-int32_t snib__conn_classify(const char *text, uint32_t n);
+static int32_t snib__conn_classify(const char *text, uint32_t n);
 
 /* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
-bool snib__conn_is_stranger(const char *text);
+static bool snib__conn_is_stranger(const char *text);
 
 #endif
 
@@ -2144,34 +2158,34 @@ struct snib__sock {
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-void snib__way_free(struct snib__way *way); /* NULL is fine */
+static void snib__way_free(struct snib__way *way); /* NULL is fine */
 
 /* snib__sock_new - start connecting; NULL with *out_code and *out_errno if that fails
  * immediately. */
-struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
                                   int *out_errno);
 
 /* snib__sock_polls - what to poll for while it is not open, and until when; returns how many. */
-uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+static uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
                           snib__time *out_until);
 
 /* snib__sock_step - make progress after an event: 1 open now, 0 continue, -1 failed with *out_code
  * and *out_errno. */
-int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
+static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
 
 /* Read and write an open socket: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
-ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
-ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
+static ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
+static ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
 /* Whether bytes can be received without polling the descriptor. */
-bool snib__sock_pending(const struct snib__sock *sock);
+static bool snib__sock_pending(const struct snib__sock *sock);
 /* Whether the descriptor was full: wait until it takes more, then send again, even 0 bytes. */
-bool snib__sock_unsent(const struct snib__sock *sock);
+static bool snib__sock_unsent(const struct snib__sock *sock);
 /* Why TLS or the request for credentials failed; NULL if neither did. */
-const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
+static const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
-void snib__sock_works(struct snib__sock *sock); /* a request was answered */
-void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
-void snib__sock_unuse(struct snib__sock *sock); /* users-- */
+static void snib__sock_works(struct snib__sock *sock); /* a request was answered */
+static void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
+static void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
 #endif
 
@@ -2208,6 +2222,8 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 #define SNIB__IDENTITY_MAX 511
+#define SNIB__OLDEST_MAX                                                                           \
+    16 /* of so many holds, the oldest, a client tells since when they are held */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
@@ -2228,6 +2244,7 @@ struct snib__config {
     char uuid[37];       /* the client id */
     /* the lines of its key, see identity.c, up to SNIB__IDENTITY_MAX bytes; same ownership; NULL: none */
     const char *identity;
+    const char *taken;     /* more lines of it, as they are now; same ownership; NULL: none */
     int64_t wall_offset;   /* ns since 1970 at the engine's time 0, for people; 0: unknown */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
@@ -2245,67 +2262,67 @@ struct snib__config {
     void *home;                    /* the caller's, see snib__gate_home() */
 };
 
-struct snib__engine *snib__engine_new(const struct snib__config *config);
-const char *snib__engine_where(const struct snib__engine *engine); /* constant */
-void snib__engine_free(struct snib__engine *engine);
+static struct snib__engine *snib__engine_new(const struct snib__config *config);
+static const char *snib__engine_where(const struct snib__engine *engine); /* constant */
+static void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
 
-struct snib__link *snib__engine_links(const struct snib__engine *engine);
-struct snib__link *snib__link_next(const struct snib__link *link);
-int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+static struct snib__link *snib__engine_links(const struct snib__engine *engine);
+static struct snib__link *snib__link_next(const struct snib__link *link);
+static int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
 /* A command link other than the first of its node. */
-bool snib__lane_is(const struct snib__link *link);
+static bool snib__lane_is(const struct snib__link *link);
 /* Where it connects to, constant until its next wish to connect; NULL: known to the driver only. */
-const struct snib__address *snib__link_address(const struct snib__link *link);
+static const struct snib__address *snib__link_address(const struct snib__link *link);
 /* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
-void **snib__link_way(struct snib__link *link);
+static void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link (its socket). */
-void *snib__link_carrier(const struct snib__link *link);
-void snib__link_set_carrier(struct snib__link *link, void *carrier);
+static void *snib__link_carrier(const struct snib__link *link);
+static void snib__link_set_carrier(struct snib__link *link, void *carrier);
 /* The first link of that kind to the only server. */
-struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
+static struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What the driver should do with a link.  A wish is taken once and stands until link_up or
  * link_down answers it. */
-int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
-void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+static int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
+static void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
 /* The same where config.asks is set: log in with these texts, which
  * the caller owns.  NULL: none. */
-void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
+static void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
                              const char *username, const char *password, snib__time now);
 /* Whether the driver supplies this link's login; sentinels have a login of their own. */
-bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
+static bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
 /* The credentials used so far are about to expire: log in again on all ready links.  A connection
  * with subscriptions accepts no login, so it is reopened.  Returns the number of these links, and of
  * those that are logging in just now. */
-uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
+static uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
 /* Whether a server has refused a renewed login since the last call. */
-bool snib__engine_take_refusal(struct snib__engine *engine);
+static bool snib__engine_take_refusal(struct snib__engine *engine);
 /* No credentials are available for a renewed login. */
-void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
+static void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
 /* Overwrite a password repeated by the server.  Call before
  * snib__engine_input(), with its bytes. */
 /* Whether the present connection, or the one that is being made, has answered a request. */
-bool snib__link_proven(const struct snib__link *link);
-void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
+static bool snib__link_proven(const struct snib__link *link);
+static void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
-void snib__link_explain(struct snib__link *link, const char *sentence);
+static void snib__link_explain(struct snib__link *link, const char *sentence);
 /* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
+static void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
-void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
+static void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now);
 /* Bytes to send; remove what the transport has taken from the front with snib__buf_consume(). */
-struct snib__buf *snib__link_output(struct snib__link *link);
-uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
-uint64_t snib__link_appended(const struct snib__link *link);  /* commands appended so far */
-void snib__engine_tick(struct snib__engine *engine, snib__time now);
-snib__time snib__engine_deadline(const struct snib__engine *engine);
+static struct snib__buf *snib__link_output(struct snib__link *link);
+static uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
+static uint64_t snib__link_appended(const struct snib__link *link);  /* commands appended so far */
+static void snib__engine_tick(struct snib__engine *engine, snib__time now);
+static snib__time snib__engine_deadline(const struct snib__engine *engine);
 
 /* Whether operations started from now on have a thread that will read their reply itself. */
-void snib__engine_call(struct snib__engine *engine, bool calling);
+static void snib__engine_call(struct snib__engine *engine, bool calling);
 
 /* ---- operations ---- */
 
@@ -2411,91 +2428,93 @@ struct snib__acquire {
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
-struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
+static struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
                                   size_t n);
 /* config.home; may be read without serialisation */
-void *snib__gate_home(const struct snib__gate *gate);
+static void *snib__gate_home(const struct snib__gate *gate);
 /* The lock name, not NUL-terminated; constant. */
-const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
-int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
-void snib__gate_ref(struct snib__gate *gate);
-void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
+static const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
+static int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
+static void snib__gate_ref(struct snib__gate *gate);
+static void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
 /* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and
  * nothing was started.  The operation may already be done: see op->done. */
-struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
+static struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code);
 /* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
-struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
+static struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
 /* A live hold's lease begins anew.  lease: 0: the client's, renewed.  It ends no earlier than before.  Not for
  * members of groups. */
-struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
+static struct snib__op *snib__engine_extend(struct snib__engine *engine, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code);
 /* An operation done with SNIB_OK, for a promised event where no command was needed. */
-struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
+static struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
                                       int32_t *out_code);
-struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
+static struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
                                    snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
+static struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
                                     snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
+static struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
 /* count: the result is op->answer->count. */
-struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
+static struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
 /* describe, server, list: the result is op->asked->texts, at most cap
  * bytes, freed with the operation. */
 /* Other lines from now on, with the ownership of config.identity, which was set; at once, if the former ones were told. */
-void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
+static void snib__engine_identify(struct snib__engine *engine, const char *lines, snib__time now);
 
+/* Those holds, the oldest first; 0: there are too many locks to look at. */
+static uint32_t snib__engine_oldest(const struct snib__engine *engine, const struct snib__hold **out);
 /* The texts of the client behind an owner, "<uuid>:<number>"; see snib_client_identity(). */
-struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
+static struct snib__op *snib__engine_identity(struct snib__engine *engine, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 /* One step of loading the scripts of a kind, or with 0 of all; see snib_client_load(). */
-struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
+static struct snib__op *snib__engine_load(struct snib__engine *engine, int32_t kind, uint64_t cursor,
                                    size_t cap, snib__time now, int32_t *out_code);
 
 #define SNIB__BOARD_LEASE 60                      /* seconds that a note lasts */
 #define SNIB__BOARD_BYTES 65536                   /* the most notes */
 #define SNIB__BOARD_SEEN (SNIB__BOARD_BYTES + 32) /* with the server's time */
 /* Whether the board of the clients of this database can be reached now, see board.c. */
-bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
+static bool snib__engine_board_ready(struct snib__engine *engine, snib__time now);
 /* Then: leave these notes, lines of a word and a text, or none, and ask for the board.  There may be no answer. */
-void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
+static void snib__engine_board(struct snib__engine *engine, const char *notes, size_t n, snib__time now);
 /* The board that was asked for, not ended by a NUL, which the caller frees; NULL: nothing new.  Anyone may have written
  * it: the server's time in seconds, then lines of a second at which a note ends, its word and its text. */
-char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
-struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
+static char *snib__engine_board_read(struct snib__engine *engine, size_t *out_n);
+static struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
+static struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
+static struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, size_t cap, snib__time now,
                                    int32_t *out_code);
 /* cancel: true: the operation is now done with SNIB_CANCELLED; false: it was done before. */
-bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
+static bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
 /* The next finished operation, in order of completion. */
-struct snib__op *snib__engine_take_done(struct snib__engine *engine);
+static struct snib__op *snib__engine_take_done(struct snib__engine *engine);
 /* The operation's result as an event, without the hold, the token and the error text. */
-void snib__op_event(const struct snib__op *op, snib_event *out);
+static void snib__op_event(const struct snib__op *op, snib_event *out);
 /* The running operations, linked by live_next. */
-struct snib__op *snib__engine_live(const struct snib__engine *engine);
+static struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
-void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+static void snib__op_free(struct snib__engine *engine, struct snib__op *op);
 /* Whether the lock of an acquisition was known to be held at some time of the wait. */
-bool snib__op_told(const struct snib__op *op);
+static bool snib__op_told(const struct snib__op *op);
 /* The code for a running operation whose server has not answered, if it ended now; its fields say why. */
-int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
+static int32_t snib__op_unreached(const struct snib__engine *engine, struct snib__op *op);
 /* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
-bool snib__op_in_flight(const struct snib__op *op);
+static bool snib__op_in_flight(const struct snib__op *op);
 /* The link that carries its request, or will carry it. */
-struct snib__link *snib__op_link(const struct snib__op *op);
+static struct snib__link *snib__op_link(const struct snib__op *op);
 struct snib__resp;
 /* For texts of the reply being handled. */
-const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
+static const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
@@ -2552,45 +2571,45 @@ struct snib__hold {
 
 /* Drop the caller's interest.  A hold that is still held, or lost and possibly still at the server,
  * is released in the background or, if it was abandoned, left to its lease. */
-void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+static void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 /* One of its users dropped the hold without releasing it, so the lock must not become free before
  * the lease ends.  Without further users (hold->users) the hold ends here: it is not renewed, no
  * loss is reported, and to waiters it looks like a foreign hold. */
-void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
-int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+static int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
+static int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
 /* How long it stays safe as things stand; SNIB__NEVER: without limit (semaphore). */
-snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
+static snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
 /* When the clock ends its safety: its deadline, or max_hold. */
-snib__time snib__hold_end(const struct snib__hold *hold);
+static snib__time snib__hold_end(const struct snib__hold *hold);
 /* Why it is lost, whether the engine has noticed it or only the clock shows it. */
-int snib__hold_reason(const struct snib__hold *hold, snib__time now);
+static int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* Give a renewed hold a fixed lease from now on. */
-void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+static void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
 /* For a member of a group: the operation asks the server, the carrier applies it with snib__hold_extended(). */
-void snib__extend_only_asks(struct snib__op *op);
+static void snib__extend_only_asks(struct snib__op *op);
 /* The deadline V of a lease that was asked for at sent_at. */
-snib__time snib__lease_end(snib__time sent_at, snib__time lease);
+static snib__time snib__lease_end(snib__time sent_at, snib__time lease);
 /* The deadline of a hold that had another one before: another lease, 0: the client's and renewed, was asked for at
  * sent_at and granted. */
-snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+static snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
                                 snib__time sent_at, snib__time now);
 /* When the request was sent that was granted. */
-snib__time snib__extend_sent_at(const struct snib__op *op);
+static snib__time snib__extend_sent_at(const struct snib__op *op);
 /* Another lease that the server was asked for at sent_at, 0: renewed, counts from then. */
-void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+static void snib__hold_extended(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                          snib__time sent_at, snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
-size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
+static size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
 /* Holds that would report their loss to this sink report it nowhere. */
-void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
+static void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* Whether an operation is done, a hold lost, an outer hold to be told of, or a record written: something to be taken. */
-bool snib__engine_news(const struct snib__engine *engine);
+static bool snib__engine_news(const struct snib__engine *engine);
 /* The next lost hold that wants its loss reported (hold->tell), once each. */
-struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
+static struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
 /* ---- locks made of several clients' locks: outer.c ---- */
 
@@ -2610,46 +2629,46 @@ struct snib__outer {
 };
 
 /* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
-struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
-bool snib__outer_wanted(const struct snib__outer *outer);    /* an operation waits for it */
-bool snib__outer_releasing(const struct snib__outer *outer); /* the carrier must release it */
+static struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
+static bool snib__outer_wanted(const struct snib__outer *outer);    /* an operation waits for it */
+static bool snib__outer_releasing(const struct snib__outer *outer); /* the carrier must release it */
 /* granted: false: no operation wants it any more, or it is too late. */
-bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+static bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
                          snib__time deadline, snib__time now);
 /* The carrier's new time until which it is safe. */
-void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
+static void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
                        snib__time now);
-void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
+static void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
                       snib__time now);
 /* Refused or released, with that result. */
-void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+static void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                        snib__time now);
 /* The oldest extension that a caller waits for: a number of its own, and the lease, 0 for a renewed one; 0: none. */
-uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
+static uint64_t snib__outer_extension(const struct snib__engine *engine, const struct snib__outer *outer,
                                snib__time *out_lease);
 /* Its result, and the carrier's new time. */
-void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+static void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                           snib__time lease, snib__time deadline, snib__time now);
 /* Look at it again at a given time, while acquiring. */
-void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
+static void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
 
 /* ---- the engine as a whole ---- */
 
 /* Refuse new operations, end the running ones, release every hold;
  * losses have the reason CLOSED. */
-void snib__engine_close(struct snib__engine *engine, snib__time now);
-bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+static void snib__engine_close(struct snib__engine *engine, snib__time now);
+static bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
 /* After close(): the driver stops, so releases in flight end without their replies. */
-void snib__engine_stop(struct snib__engine *engine, snib__time now);
+static void snib__engine_stop(struct snib__engine *engine, snib__time now);
 /* Changes whenever a hold is lost, released or given up, so that watchers of holds look again. */
-uint64_t snib__engine_moves(const struct snib__engine *engine);
-uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
-void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
+static uint64_t snib__engine_moves(const struct snib__engine *engine);
+static uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
+static void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Log records: add one; the next one with its level, or NULL. */
-void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
+static void snib__engine_log(struct snib__engine *engine, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
-void snib__engine_log_level(struct snib__engine *engine, int32_t level);
+static const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+static void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
 #endif
 
@@ -2674,8 +2693,8 @@ struct snib__bell {
     int fd;
 };
 
-struct snib__bell *snib__bell_new(void); /* NULL with errno */
-void snib__bell_put(struct snib__bell *bell);
+static struct snib__bell *snib__bell_new(void); /* NULL with errno */
+static void snib__bell_put(struct snib__bell *bell);
 
 /* Threads and queues to be woken once the mutex is free. */
 struct snib__wakes {
@@ -2748,71 +2767,71 @@ struct snib__driver {
     snib__time look_every;
 };
 
-int snib__driver_init(
+static int snib__driver_init(
     struct snib__driver
         *driver); /* 0 or errno; the caller has set the fields that are not guarded */
-void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
+static void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
 /* Enter and leave the engine.  leave() delivers results, sends what may be sent, wakes threads. */
-void snib__driver_enter(struct snib__driver *driver);
-void snib__driver_leave(struct snib__driver *driver);
+static void snib__driver_enter(struct snib__driver *driver);
+static void snib__driver_leave(struct snib__driver *driver);
 /* Deliver results as leave() does; leaves and enters to wake threads. */
-void snib__driver_deliver(struct snib__driver *driver);
+static void snib__driver_deliver(struct snib__driver *driver);
 /* leave() without sending: nothing was begun that needs it, or the caller will enter and leave() again soon. */
-void snib__driver_leave_collecting(struct snib__driver *driver);
+static void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Start the thread if it is not running; 0 or errno.  Inside. */
-int snib__driver_start(struct snib__driver *driver);
+static int snib__driver_start(struct snib__driver *driver);
 
 /* Inside, with an operation whose `awaited` is set: block until it is done (true), `until` has
  * passed, a signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for
  * another holder.  Leaves and enters meanwhile. */
-bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
+static bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting);
 
 /* Wake lists, for the API's callbacks. */
-void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
+static void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
                      _Atomic uint32_t *word);
-void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
+static void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
 /* Free the ways to the servers, before the engine is freed. */
-void snib__driver_free_ways(struct snib__driver *driver);
+static void snib__driver_free_ways(struct snib__driver *driver);
 
 /* As snib__sys_poll(), but what the kernel does not poll may be ready after a nap: more descriptors than the process may
  * have (RLIMIT_NOFILE, which sandboxes set to 0), or more than there is memory for. */
-int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
+static int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left);
 
 /* Outside: end the thread and close the sockets. */
-void snib__driver_stop(struct snib__driver *driver);
+static void snib__driver_stop(struct snib__driver *driver);
 
 /* between driver.c and thread.c */
-void *snib__thread_main(void *driver);
-void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
+static void *snib__thread_main(void *driver);
+static void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 /* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
-void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
-void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
+static void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
+static void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
-void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
+static void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock, char *bytes, ssize_t n, int error);
-void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
+static void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
-void snib__driver_drop_sock(struct snib__link *link);
+static void snib__driver_drop_sock(struct snib__link *link);
 /* The socket is open: the engine begins the handshake. */
-void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
+static void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
 /* Whether callers and consumers leave all command links to the thread, because less than a lease
  * ago one of them did not come back from a socket that was dropped. */
-bool snib__driver_alone(const struct snib__driver *driver);
+static bool snib__driver_alone(const struct snib__driver *driver);
 /* The thread drops a socket that may be in use; the caller has finished with it. */
-void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
-void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
+static void snib__driver_left(struct snib__driver *driver, struct snib__sock *sock);
+static void snib__driver_unuse(struct snib__driver *driver, struct snib__sock *sock);
 /* A command link's socket, if it may be read and written (there is no other test); else NULL. */
-struct snib__sock *snib__driver_command(const struct snib__link *link);
-void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
+static struct snib__sock *snib__driver_command(const struct snib__link *link);
+static void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);
-void snib__driver_ring(struct snib__wakes *wakes);
-void snib__driver_do_wakes(struct snib__driver *driver,
+static void snib__driver_ring(struct snib__wakes *wakes);
+static void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */
 
 #endif
@@ -2826,24 +2845,24 @@ struct snib__leader {
 /* All of them inside. */
 
 /* The queue has new operations: it leads if no other queue does. */
-void snib__lead_offer(struct snib__driver *driver, struct snib__leader *leader);
+static void snib__lead_offer(struct snib__driver *driver, struct snib__leader *leader);
 /* It leads no more: all its roles are free. */
-void snib__lead_leave(struct snib__driver *driver, const struct snib__leader *leader);
+static void snib__lead_leave(struct snib__driver *driver, const struct snib__leader *leader);
 /* Give the consumer the free roles of links that have replies to come. */
-void snib__lead_take(struct snib__driver *driver);
+static void snib__lead_take(struct snib__driver *driver);
 /* The same, for one link; false: there is no leader, or the system refuses. */
-bool snib__lead_begin(struct snib__driver *driver, struct snib__sock *sock);
+static bool snib__lead_begin(struct snib__driver *driver, struct snib__sock *sock);
 /* Whether the role is the consumer's and can be taken from it. */
-bool snib__lead_yields(const struct snib__sock *sock);
+static bool snib__lead_yields(const struct snib__sock *sock);
 /* Free the role if it is the consumer's.  Also for a socket that is about to be dropped. */
-void snib__lead_end(struct snib__sock *sock);
+static void snib__lead_end(struct snib__sock *sock);
 /* The consumer has come: feed the engine with what has arrived.  Leaves and enters meanwhile. */
-void snib__lead_read(struct snib__driver *driver, const struct snib__leader *leader);
+static void snib__lead_read(struct snib__driver *driver, const struct snib__leader *leader);
 
 /* For the thread: the role is to be taken from a consumer that does not come. */
-bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
+static bool snib__lead_stalls(const struct snib__sock *sock, snib__time now);
 /* For the thread, which goes to sleep: when to look at this link again. */
-snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
+static snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link, snib__time now);
 
 #endif
 
@@ -2860,25 +2879,25 @@ snib__time snib__lead_look(struct snib__driver *driver, struct snib__link *link,
  * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
  *       without control characters; names and other foreign bytes go through snib__quote()
  *       first. */
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+static int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
-int snib__fail_null(snib_error *err, const char *argument);
-int snib__fail_wait(snib_error *err, const char *argument);
-int snib__fail_size(snib_error *err);   /* of a structure to be filled */
-int snib__fail_queue(snib_error *err);  /* another client's */
-int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
+static int snib__fail_null(snib_error *err, const char *argument);
+static int snib__fail_wait(snib_error *err, const char *argument);
+static int snib__fail_size(snib_error *err);   /* of a structure to be filled */
+static int snib__fail_queue(snib_error *err);  /* another client's */
+static int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
 /* SNIB_ESYSTEM: the system refused what the client needs; doing completes "cannot ...". */
-int snib__fail_system(snib_error *err, const char *doing, int os_error);
+static int snib__fail_system(snib_error *err, const char *doing, int os_error);
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
  * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
  * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
  * must be at least 16. */
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
+static const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif
 
@@ -2946,67 +2965,67 @@ struct snib__queue {
 /* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
  * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
  * snib__handle_put(). */
-struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
-struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+static struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
+static struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
+static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code);
-struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
-struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+static struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
+static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
 /* lock.c's, also for multi locks and heirs: a client's gate, with a reference; NULL: closed or out of memory, with *out_code. */
-struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+static struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
                                    size_t name_len, int32_t *out_code);
 
 /* lock.c's, for multi and quorum locks: check options and fill in defaults; refuse flags that the kind
  * does not know, the first by its name; fill a lock's fields; make its handle, which owns the lock
  * (on failure, the lock is freed). */
-int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
-int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
-void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+static int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+static int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err);
+static void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
-int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
+static int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
-bool snib__client_forked(const struct snib__client *client);
+static bool snib__client_forked(const struct snib__client *client);
 
 /* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
-struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+static struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
 /* The client is being freed: return it or, if it was inherited, the heir that it has; from now on it gets none. */
-struct snib__client *snib__client_last(struct snib__client *client);
-struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
+static struct snib__client *snib__client_last(struct snib__client *client);
+static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
 /* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
  * the replies. */
-void snib__client_close_begin(struct snib__client *client);
-bool snib__client_close_end(struct snib__client *client, snib__time until);
+static void snib__client_close_begin(struct snib__client *client);
+static bool snib__client_close_end(struct snib__client *client, snib__time until);
 /* End the client's threads, unless another caller does, and nothing else. */
-void snib__client_stop(struct snib__client *client);
+static void snib__client_stop(struct snib__client *client);
 
 /* exit.c's: the list of clients to be closed when the process exits. */
-void snib__exit_init(void);
-void snib__exit_add(struct snib__client *client);
-void snib__exit_remove(struct snib__client *client);
-void snib__exit_wake(void); /* the threads of all clients look at the clock */
+static void snib__exit_init(void);
+static void snib__exit_add(struct snib__client *client);
+static void snib__exit_remove(struct snib__client *client);
+static void snib__exit_wake(void); /* the threads of all clients look at the clock */
 
 /* client.c's, for the heir: a new client with the address and options of another; NULL with
  * *out_code. */
-struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+static struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code);
-void snib__client_ref(struct snib__client *client);
-void snib__client_unref(struct snib__client *client);
+static void snib__client_ref(struct snib__client *client);
+static void snib__client_unref(struct snib__client *client);
 
 /* credentials.c's: pass the driver's request for credentials to the queue, if there is one; handle
  * the end of a queue.  Inside. */
-void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
-void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
+static void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
+static void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
 
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
-bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+static bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Whether it may be a lock's lease; 0: the client's. */
-bool snib__lease_fits(int64_t lease_ms);
+static bool snib__lease_fits(int64_t lease_ms);
 /* Now + that. */
-snib__time snib__until(snib__time wait);
+static snib__time snib__until(snib__time wait);
 
 /* How to continue an operation that was just started: run.c.  Inside; leaves.  `op` NULL: code is
  * the result. */
@@ -3022,55 +3041,55 @@ struct snib__run {
     void *handle;                  /* of the operation, if it was reserved; else NULL */
 };
 /* Reserve the handle of an operation that is submitted and cannot be taken back; false: out of memory.  Inside. */
-bool snib__run_reserve(struct snib__run *run);
+static bool snib__run_reserve(struct snib__run *run);
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
 
 /* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
-int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
+static int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
 /* Give back a hold that an operation got and its caller will not take; re-entries may share it.
  * Inside. */
-void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+static void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 /* No user has its handle any more, and none is told of a loss until one gets a handle again.  Inside. */
-void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
+static void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold);
 /* End a hold that has neither users nor handles.  Inside. */
-void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
+static void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
  * Inside. */
-void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+static void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 /* The same where nobody takes the result: what was granted is given back.  Inside. */
-void snib__op_discard(struct snib__client *client, struct snib__op *op);
+static void snib__op_discard(struct snib__client *client, struct snib__op *op);
 
 /* witness.c: have a hold's loss reported to this queue, too, now that its grant is being taken: only then a user
  * of the queue knows the hold.  0, or -1: out of memory.  All inside. */
-int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+static int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
-void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
-struct snib__hold *snib__witness_take(struct snib__queue *queue,
+static void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
+static struct snib__hold *snib__witness_take(struct snib__queue *queue,
                                       uint64_t *out_token); /* NULL: none */
-void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
-void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
+static void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
+static void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
 /* queue.c's, for the driver.  Inside.  wakes NULL: the queue's bell is rung at once. */
-void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+static void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
+static void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes);
-void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+static void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
                                struct snib__wakes *wakes);
-void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
+static void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */
-void snib__client_destroy(void *object);
-void snib__lock_destroy(void *object);
-void snib__hold_destroy(void *object);
-void snib__op_destroy(void *object);
-void snib__queue_destroy(void *object);
-void snib__api_init(void);
+static void snib__client_destroy(void *object);
+static void snib__lock_destroy(void *object);
+static void snib__hold_destroy(void *object);
+static void snib__op_destroy(void *object);
+static void snib__queue_destroy(void *object);
+static void snib__api_init(void);
 
 #endif
 
@@ -3141,27 +3160,30 @@ struct snib__parts {
 };
 
 /* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
-struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code);
 
 /* Inside the home client: whether the lock may have this lease, 0: renewed.  It must not outlast the silence of
  * servers that have lost their memory: they could vote for another owner. */
-bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
+static bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms);
 
 /* Inside the home client: the carrier of a hold, with a reference; NULL: it has none, or none any more. */
 struct snib__carrier;
-struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
+static struct snib__carrier *snib__carrier_of(const struct snib__hold *hold);
 /* Outside: whether, by their own clients, fewer members are safe beyond doubt than it needs; drops the reference. */
-bool snib__carrier_doubts(struct snib__carrier *c);
+static bool snib__carrier_doubts(struct snib__carrier *c);
 
 /* The driver's callbacks.  Inside, of the member's client or the home client. */
-void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
-void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
-void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
+static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
+static void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+/* What a member's hold, which reports to this sink, is held for: the group's hold, to be compared only.  Inside the
+ * member's client. */
+static const void *snib__carrier_outer(const void *sink);
+static void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 /* Outside: step the carriers that were listed inside. */
-void snib__carrier_steps(void *list);
+static void snib__carrier_steps(void *list);
 
-void snib__parts_unref(struct snib__parts *parts);
+static void snib__parts_unref(struct snib__parts *parts);
 
 #endif
 
@@ -3239,53 +3261,53 @@ struct snib__group {
     struct snib__group_member members[SNIB__GROUP_MAX];
 };
 
-void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
+static void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
 /* An attempt's result: SNIB_OK with the member's deadline, or why not. */
-void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+static void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline);
-void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
-void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
+static void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
+static void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
 /* A held member's deadline moved. */
-void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
+static void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
 /* TAKEN: the hold was handed out, so from here on its loss is a loss. */
-void snib__group_given_out(struct snib__group *group);
+static void snib__group_given_out(struct snib__group *group);
 /* Majority (of all, each attempt has the caller's limits): the wait is over.  Ends with what is known;
  * if nothing is, it goes on. */
-void snib__group_overdue(struct snib__group *group);
+static void snib__group_overdue(struct snib__group *group);
 /* ... and no majority will answer: ends with an error. */
-void snib__group_silent(struct snib__group *group);
+static void snib__group_silent(struct snib__group *group);
 /* No caller wants it any more. */
-void snib__group_abandon(struct snib__group *group);
+static void snib__group_abandon(struct snib__group *group);
 /* End it with an error. */
-void snib__group_fail(struct snib__group *group, int32_t code);
-void snib__group_release(struct snib__group *group);
+static void snib__group_fail(struct snib__group *group, int32_t code);
+static void snib__group_release(struct snib__group *group);
 /* HELD: give all members that are held another lease.  Each keeps the lease that it has until as many servers have granted
  * the other one as the lock needs.  What an earlier extension still has to do is forgotten. */
-void snib__group_extend(struct snib__group *group);
+static void snib__group_extend(struct snib__group *group);
 /* No caller waits for it any more. */
-void snib__group_unextend(struct snib__group *group);
+static void snib__group_unextend(struct snib__group *group);
 /* The answer of a member's server. */
-void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
+static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code);
 /* The result of an extension, once: as many servers as the lock needs have granted the lease, which their members have
  * from now on; or why not.  false: there is none yet. */
-bool snib__group_leased(struct snib__group *group, int32_t *out_code);
+static bool snib__group_leased(struct snib__group *group, int32_t *out_code);
 /* HELD by a majority: ask all others again, so that the hold does not
  * depend on every single vote. */
-void snib__group_refill(struct snib__group *group);
+static void snib__group_refill(struct snib__group *group);
 /* Some members have refused and others do not answer: those may be dead, and the votes held so far
  * block competing clients.  So the round is soon given up, measured by how long the others took to
  * answer; now and then later, because the silent ones may only be slow. */
-bool snib__group_contested(const struct snib__group *group);
-snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
-void snib__group_give_up(struct snib__group *group);
-void snib__group_pause_over(struct snib__group *group);
+static bool snib__group_contested(const struct snib__group *group);
+static snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
+static void snib__group_give_up(struct snib__group *group);
+static void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
-int snib__group_wish(struct snib__group *group, uint32_t *out_member);
+static int snib__group_wish(struct snib__group *group, uint32_t *out_member);
 /* TAKEN, HELD: how long the whole is safe. */
-snib__time snib__group_deadline(const struct snib__group *group);
+static snib__time snib__group_deadline(const struct snib__group *group);
 /* PAUSING: the length of the pause, from 64 random bits. */
-snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
+static snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
 
 #endif
 
@@ -3335,17 +3357,17 @@ struct snib__carrier {
 };
 
 /* Another reference. */
-void snib__carrier_ref(struct snib__carrier *c);
+static void snib__carrier_ref(struct snib__carrier *c);
 /* Drop n references.  Outside all clients: the last one ends the carrier, and its references to clients. */
-void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
+static void snib__carrier_unref(struct snib__carrier *c, uint32_t n);
 /* With the mutex: an operation of the member has ended with this code, and nothing more to tell. */
-void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
+static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code);
 /* Of all, once a member was asked: when the caller's limit ends all hope; SNIB__NEVER: there is none. */
-snib__time snib__carrier_latest(const struct snib__carrier *c);
+static snib__time snib__carrier_latest(const struct snib__carrier *c);
 /* ... and the code for a member of which nothing is known then: that of another that was not free, or an error. */
-int32_t snib__carrier_late_code(const struct snib__carrier *c);
+static int32_t snib__carrier_late_code(const struct snib__carrier *c);
 /* Carry out one wish of the group; false: there is none.  Outside: enters the member's client. */
-bool snib__carrier_wish(struct snib__carrier *c);
+static bool snib__carrier_wish(struct snib__carrier *c);
 
 #endif
 
@@ -3377,15 +3399,15 @@ struct snib__told {
  * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
  * meanwhile.  What is too long for cap, at least SNIB__SAY_MEMBER, is shortened where it names things and quotes
  * others: nowhere else, nor at its end.  Returns where the server's own words begin; 0: there are none. */
-int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+static int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
                   const struct snib__gate *gate, const struct snib__told *told);
 
 #define SNIB__SAY_LOCK 128 /* room for it */
 /* snib__say_lock - a lock's kind and name; for a multi lock, the first member's name.  Returns the length. */
-size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
+static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate);
 
 /* snib__fail_told - the same into *err, with the code, which is returned. */
-int snib__fail_told(snib_error *err, const struct snib__client *client,
+static int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told);
 
 #endif
@@ -3410,12 +3432,12 @@ static snib__time carrier_wait(struct snib__carrier *c, snib__time now)
 
 /* A short wait has the patience of a single try, which the members of a lock of all share, because they are asked one
  * after another. */
-snib__time snib__carrier_latest(const struct snib__carrier *c)
+static snib__time snib__carrier_latest(const struct snib__carrier *c)
 {
     return c->once || c->tried_until > c->wait_until ? c->tried_until : c->wait_until;
 }
 
-int32_t snib__carrier_late_code(const struct snib__carrier *c)
+static int32_t snib__carrier_late_code(const struct snib__carrier *c)
 {
     return c->told && !c->once ? SNIB_TIMEDOUT : SNIB_EUNREACHABLE;
 }
@@ -3591,7 +3613,7 @@ static void carrier_unasked(struct snib__carrier *c, uint32_t i)
     c->members[i].why = strdup(text);
 }
 
-bool snib__carrier_wish(struct snib__carrier *c)
+static bool snib__carrier_wish(struct snib__carrier *c)
 {
     uint32_t i;
     pthread_mutex_lock(&c->mutex);
@@ -3635,33 +3657,38 @@ bool snib__carrier_wish(struct snib__carrier *c)
 
 
 /* Set up client->debug and the driver's looks; 0, or -1: out of memory.  Not inside: nobody has the client yet. */
-int snib__debug_begin(struct snib__client *client);
-void snib__debug_end(struct snib__client *client);
-uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
+static int snib__debug_begin(struct snib__client *client);
+static void snib__debug_end(struct snib__client *client);
+/* What it tells of where its oldest holds were taken, and by whom, while inside; NULL: without the option. */
+static const char *snib__debug_taken(const struct snib__client *client);
+static uint64_t snib__debug_warnings(const struct snib__client *client); /* so far */
 
 /* An acquisition was started; `op` may be done already.  waits: it is more than one attempt. */
-void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
+static void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits);
 /* It ended with that hold, for one more user; NULL: without. */
-void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+static void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold);
 /* A user has released the hold, or dropped it. */
-void snib__debug_released(const struct snib__hold *hold);
+static void snib__debug_released(const struct snib__hold *hold);
 /* A user is about to abandon the hold. */
-void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold);
+static void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold);
 /* The hold is about to be freed. */
-void snib__debug_gone(const struct snib__hold *hold);
+static void snib__debug_gone(const struct snib__hold *hold);
 /* The client is about to be closed, and its holds with it. */
-void snib__debug_close(struct snib__client *client);
+static void snib__debug_close(struct snib__client *client);
+
+/* There is a lock whose waiting writers keep new readers out.  Outside. */
+static void snib__debug_prefers(const struct snib__lock *lock);
 
 /* A client or lock was made, for a program that has to free it; and it is freed. */
-void snib__debug_made(struct snib__client *client, const void *object, const char *what);
-void snib__debug_freed(const void *object);
+static void snib__debug_made(struct snib__client *client, const void *object, const char *what);
+static void snib__debug_freed(const void *object);
 
 /* The process exits: from now on, nobody reads the log.  Outside. */
-void snib__debug_exit(void);
-void snib__debug_exited(void);
+static void snib__debug_exit(void);
+static void snib__debug_exited(void);
 
-void snib__debug_init(void);
+static void snib__debug_init(void);
 
 #endif
 
@@ -3676,14 +3703,14 @@ void snib__debug_init(void);
 
 /* snib__identity_text - the lines "host", "pid", "program", "label" and "since", with what is known of this
  * process now; to be freed.  label: NULL: none; since: seconds since 1970.  NULL: out of memory. */
-char *snib__identity_text(const char *label, int64_t since);
+static char *snib__identity_text(const char *label, int64_t since);
 
 /* snib__wall_offset - the wall clock's time, in ns since 1970, minus snib__now(). */
-int64_t snib__wall_offset(void);
+static int64_t snib__wall_offset(void);
 
 /* snib__label_check - SNIB_OK, or for a label that others could not be shown SNIB_EOPTION if it is the option's, else
  * SNIB_EINVAL. */
-int snib__label_check(const char *label, bool option, snib_error *err);
+static int snib__label_check(const char *label, bool option, snib_error *err);
 
 #endif
 
@@ -3702,7 +3729,7 @@ int snib__label_check(const char *label, bool option, snib_error *err);
  * the key and the names derived from it share.  Derived names are built as "prefix:{name}" from a
  * name without braces and "prefix:name" from one with braces, so a name such as a{b, {}x or a}b
  * would spread over several slots of a cluster. */
-int snib__name_check(const char *name, size_t n, snib_error *err);
+static int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
@@ -3720,7 +3747,7 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
  * name     letters and underscores only: an unknown name is shown.
  * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  No
  *          message shows a value. */
-int snib__option_take(const char *name, const char *value, snib_client_options *given,
+static int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 
 /* snib__options_settle - merge the program's options in *o, those of the query, and the defaults.
@@ -3729,7 +3756,7 @@ int snib__option_take(const char *name, const char *value, snib_client_options *
  * afterwards, and every number is the one in effect.
  *
  * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
-int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+static int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err);
 
 #endif
@@ -3964,6 +3991,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     if (o->identity > 0 &&
         !(client->identity = snib__identity_text(client->url.label, client->since)))
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (snib__debug_begin(client) != 0)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     struct snib__config config = {
         .login = {.username = client->url.username,
                   .password = client->url.password,
@@ -3984,6 +4013,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
         .identity = client->identity,
+        .taken = snib__debug_taken(client),
         .wall_offset = offset,
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
@@ -4010,8 +4040,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
-    if (snib__debug_begin(client) != 0)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
 
@@ -4098,18 +4126,18 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     return code;
 }
 
-bool snib__client_forked(const struct snib__client *client)
+static bool snib__client_forked(const struct snib__client *client)
 {
     return client->fork_generation !=
            atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
 }
 
-void snib__client_ref(struct snib__client *client)
+static void snib__client_ref(struct snib__client *client)
 {
     atomic_fetch_add(&client->refs, 1);
 }
 
-void snib__client_unref(struct snib__client *client)
+static void snib__client_unref(struct snib__client *client)
 {
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
@@ -4127,7 +4155,7 @@ void snib__client_unref(struct snib__client *client)
     client_free(client);
 }
 
-struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
+static struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
     if (!client) {
@@ -4157,7 +4185,7 @@ static bool client_settle(struct snib__client *client, snib__time until)
     return quiet;
 }
 
-void snib__client_close_begin(struct snib__client *client)
+static void snib__client_close_begin(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
     if (client->debug && !client->stopped)
@@ -4175,7 +4203,7 @@ static bool client_stops(struct snib__client *client)
     return first;
 }
 
-void snib__client_stop(struct snib__client *client)
+static void snib__client_stop(struct snib__client *client)
 {
     snib__driver_enter(&client->driver);
     bool mine = client_stops(client);
@@ -4184,7 +4212,7 @@ void snib__client_stop(struct snib__client *client)
         snib__driver_stop(&client->driver);
 }
 
-bool snib__client_close_end(struct snib__client *client, snib__time until)
+static bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
@@ -4206,7 +4234,7 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
                             "a release was not confirmed in time: its lease will end it");
 }
 
-struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+static struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code)
 {
     struct snib__url where;
@@ -4239,7 +4267,7 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
     return code;
 }
 
-void snib__client_destroy(void *object)
+static void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
     if (!snib__client_forked(client))
@@ -4464,10 +4492,10 @@ struct snib__asked {
 };
 
 /* Whether a query must not be repeated when its reply is lost, because it changes something. */
-bool snib__ask_once(const struct snib__op *op);
+static bool snib__ask_once(const struct snib__op *op);
 
 /* Frees the payload with its result. */
-void snib__asked_free(struct snib__asked *asked);
+static void snib__asked_free(struct snib__asked *asked);
 
 #endif
 
@@ -4520,7 +4548,7 @@ static void client_register(void)
 /* Begun anew in the child of a fork beside it: what has been registered for forks is not registered again, or the child's
  * own fork would wait for itself.  Not as the library is loaded: the handlers of an allocator, which keep all others from
  * memory, are to be the last before a fork. */
-void snib__api_init(void)
+static void snib__api_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, client_register);
@@ -4538,7 +4566,7 @@ void snib__api_init(void)
 
 #include <string.h>
 
-void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
+static void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
 {
     struct snib__client *client =
         (struct snib__client *)driver; /* the driver is its first member */
@@ -4550,7 +4578,7 @@ void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
         snib__queue_push_question(client->login_queue, number, wakes);
 }
 
-void snib__client_unask(struct snib__client *client, const struct snib__queue *queue)
+static void snib__client_unask(struct snib__client *client, const struct snib__queue *queue)
 {
     struct snib__logins *logins = &client->driver.logins;
     if (client->login_queue != queue)
@@ -4704,7 +4732,7 @@ enum snib__order {
 };
 
 /* snib__order_note - a caller of this process that holds one lock is about to wait for another. */
-enum snib__order snib__order_note(const struct snib__order_pair *pair,
+static enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out);
 
 /* ---- What processes know of each other's, for the locks of one server ----
@@ -4713,13 +4741,13 @@ enum snib__order snib__order_note(const struct snib__order_pair *pair,
  * snib__order_hear    it contains this edge, until then, of whatever process; whether it closes a circle that
  *                     this process is part of
  * snib__order_heard   that was all: what it did not contain is forgotten, unless it is this process's own */
-void snib__order_listen(uint64_t server);
-bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+static void snib__order_listen(uint64_t server);
+static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
                       struct snib__order_circle *out);
-void snib__order_heard(uint64_t server);
+static void snib__order_heard(uint64_t server);
 
 /* snib__order_tell - the edges of this process that others do not know, or not until then.  tell: false ends it. */
-void snib__order_tell(uint64_t server, snib__time until,
+static void snib__order_tell(uint64_t server, snib__time until,
                       bool (*tell)(void *context, const struct snib__order_pair *pair),
                       void *context);
 
@@ -4737,19 +4765,19 @@ void snib__order_tell(uint64_t server, snib__time until,
 #include <stddef.h>
 
 /* snib__peers_self - what this process says about itself. */
-void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
+static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label);
 
 /* snib__peers_news - this process takes these locks in an order that is new. */
-void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
+static void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken);
 
 /* snib__peers_write - tell the others what is new, and ask what is new from them, if it is time for either.  server: the
  * engine's. */
-void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+static void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
                        snib__time now);
 
 /* snib__peers_read - take over what they told, if it has arrived; tell each circle that it closes. */
 typedef void snib__peers_tell(void *context, const struct snib__order_circle *circle);
-void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
                       snib__peers_tell *tell, void *context);
 
 #endif
@@ -4867,43 +4895,43 @@ extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__w
     snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
 
 /* The kind for a number of enum snib_kind or SNIB__MULTI, or NULL. */
-const struct snib__lock_kind *snib__kind_of(int32_t kind);
+static const struct snib__lock_kind *snib__kind_of(int32_t kind);
 
 /* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name itself contains a brace. */
-size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
+static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
 /* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name itself contains a brace. */
-size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
                          size_t suffix_len);
 
 /* Append arguments of scripts: 0 or -1. */
-int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
-int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
-int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
+static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
+static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
                        size_t suffix_len);
-int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
-int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold);
 /* Append the whole call; the script's index, or -1 when out of memory. */
-int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
                              const struct snib__name_script *call);
 /* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
-int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
 
 /* Verdicts from replies of the usual forms. */
-int64_t
+static int64_t
 snib__reply_number(const struct snib__engine *engine,
                    const struct snib__value *value); /* an integer or decimal text; otherwise 0 */
 /* nil: granted; an integer: refused, the remaining ms */
-void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
 /* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
-void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict);
 /* 0: not held; 1: handed over; 2: released, but not handed over */
-void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
                             uint32_t n, struct snib__verdict *verdict);
 
 #endif
@@ -4926,10 +4954,10 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
  *
  * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
  * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
 
 /* snib__is_control - C0, DEL and C1. */
-int snib__is_control(uint32_t c);
+static int snib__is_control(uint32_t c);
 
 /* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
  *
@@ -4937,23 +4965,24 @@ int snib__is_control(uint32_t c);
  *
  * is_cut   the bytes were longer: a character cut off at the end is dropped.
  * Returns  the length, at most n. */
-size_t snib__text_clean(char *text, size_t n, bool is_cut);
+static size_t snib__text_clean(char *text, size_t n, bool is_cut);
 
 /* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
  *
  * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
  * applied or what to do.  cap must be at least 16; out and text must not overlap. */
-void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
 
 /* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
-void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
 
 /* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 
 #endif
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -4961,14 +4990,20 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
 #define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
 #define DEBUG_SLEEPS 500             /* of a millisecond */
-#define DEBUG_TOLD_MAX 4096          /* warnings about what lasts, or comes back */
+#define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
 #define DEBUG_LABEL_CAP 112
+#define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
+#define DEBUG_NOWHERE "an unknown place"
+#define DEBUG_LINES (DEBUG_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
 #define DEBUG_HASH 0xcbf29ce484222325U
 #define DEBUG_THREAD                                                                               \
@@ -4978,9 +5013,10 @@ struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
     uint64_t server; /* a hash */
     uint64_t warnings;
-    snib__time look_at;              /* the next look at what lasts */
-    bool over;                       /* its end was told */
-    char process[SNIB__PROCESS_CAP]; /* for other processes */
+    snib__time look_at;                         /* the next look at what lasts */
+    bool over;                                  /* its end was told */
+    char process[SNIB__PROCESS_CAP];            /* for other processes */
+    char taken[SNIB__OLDEST_MAX * DEBUG_LINES]; /* for those who ask who holds it */
 };
 
 enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
@@ -4996,6 +5032,7 @@ struct debug_use {
     bool ordered; /* it has a place in the order of locks */
     bool alone;   /* its holder cannot get it once more without a release */
     char place[SNIB__SITE_CAP];
+    char who[DEBUG_WHO_CAP];        /* "task Task-3"; empty: it has no name */
     char label[DEBUG_LABEL_CAP];    /* mutex "name" */
     uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
     uint32_t n;
@@ -5032,28 +5069,35 @@ static void debug_unlock(void)
     pthread_mutex_unlock(&debug_mutex);
 }
 static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
-static uint64_t debug_told[2 * DEBUG_TOLD_MAX]; /* hashes, by value; 0: free */
-static uint32_t debug_told_n;
+static struct debug_set {
+    uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
+    uint32_t n;
+} debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
 static _Atomic bool debug_exits;
 
 /* ---- where, and who ---- */
 
 static _Thread_local struct {
     bool given;
+    bool named; /* who says who it is, or that it has no name */
     uint64_t actor;
     char place[SNIB__SITE_CAP];
+    char who[DEBUG_WHO_CAP];
 } debug_here;
 
 void snib_debug_here(const char *place, uint64_t actor)
 {
-    const char *text = place ? place : "", *base = text;
-    size_t n = strcspn(text, " "); /* folders come before the function */
+    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
+    size_t n = strcspn(text, " \n"); /* folders come before the function */
     for (size_t i = 0; i < n; i++)
         if (text[i] == '/')
             base = text + i + 1;
     debug_here.given = true;
+    debug_here.named = *end == '\n';
     debug_here.actor = actor;
-    snib__text_show(debug_here.place, sizeof debug_here.place, base, strlen(base));
+    snib__text_show(debug_here.place, sizeof debug_here.place, base, (size_t)(end - base));
+    end += debug_here.named;
+    snib__text_show(debug_here.who, sizeof debug_here.who, end, strlen(end));
 }
 
 static uint64_t debug_thread(void)
@@ -5065,13 +5109,26 @@ static uint64_t debug_thread(void)
     return number;
 }
 
+/* As a debugger and /proc call it. */
+static void debug_name_thread(char out[DEBUG_WHO_CAP])
+{
+    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
+    prctl(PR_GET_NAME, name);
+    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
+    snprintf(out, DEBUG_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
+}
+
 /* What the caller said about this call, once. */
 static void debug_take_here(struct debug_use *use)
 {
     bool given = debug_here.given;
     use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
     snprintf(use->place, sizeof use->place, "%s",
-             given && debug_here.place[0] ? debug_here.place : "an unknown place");
+             given && debug_here.place[0] ? debug_here.place : DEBUG_NOWHERE);
+    if (given && debug_here.named)
+        memcpy(use->who, debug_here.who, sizeof use->who);
+    else
+        debug_name_thread(use->who);
     debug_here.given = false;
 }
 
@@ -5112,23 +5169,23 @@ static uint64_t debug_hash_text(uint64_t hash, const char *text)
     return debug_hash(hash, text, strlen(text) + 1);
 }
 
-/* Its place among what has been told; 0 is there if it has not been. */
-static uint64_t *debug_told_at(uint64_t hash)
+/* Its place in the set; 0 is there if it is not in it. */
+static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
 {
-    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_TOLD_MAX);
-    while (debug_told[at] && debug_told[at] != hash)
-        at = (at + 1) % (2 * DEBUG_TOLD_MAX);
-    return &debug_told[at];
+    uint32_t at = (uint32_t)(hash >> 32) % (2 * DEBUG_SET_MAX);
+    while (set->hashes[at] && set->hashes[at] != (hash | 1))
+        at = (at + 1) % (2 * DEBUG_SET_MAX);
+    return &set->hashes[at];
 }
 
-/* Whether it is told for the first time; not if there is no room to remember that. */
-static bool debug_is_first(uint64_t hash)
+/* Whether it comes into the set now; not if there is no room for it. */
+static bool debug_set_add(struct debug_set *set, uint64_t hash)
 {
-    uint64_t *at = debug_told_at(hash | 1);
-    if (*at || debug_told_n >= DEBUG_TOLD_MAX)
+    uint64_t *at = debug_set_at(set, hash);
+    if (*at || set->n >= DEBUG_SET_MAX)
         return false;
     *at = hash | 1;
-    debug_told_n++;
+    set->n++;
     return true;
 }
 
@@ -5136,8 +5193,19 @@ static bool debug_is_first(uint64_t hash)
 static bool debug_is_new(const struct debug_use *use, const char *other_place)
 {
     uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    return debug_is_first(debug_hash_text(debug_hash_text(hash, use->place), other_place));
+    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
+        debug_told.n++; /* for ever */
+        debug_say(use->client,
+                  "%d mistakes have been reported, which is the limit: further ones are not, but "
+                  "for orders of locks",
+                  DEBUG_SET_MAX);
+    }
+    return debug_set_add(&debug_told, hash);
 }
+
+/* " by thread main", for "%s%s". */
+#define BY(use) (use)->who[0] ? " by " : "", (use)->who
 
 /* ---- uses ---- */
 
@@ -5243,6 +5311,31 @@ static struct debug_use *debug_use(const struct snib__lock *lock)
     return small ? small : use;
 }
 
+/* ---- preferred writers ---- */
+
+static uint64_t debug_lock_hash(const struct snib__order_name *name)
+{
+    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
+}
+
+static void snib__debug_prefers(const struct snib__lock *lock)
+{
+    struct debug_use *use = debug_use(lock);
+    if (use && debug_lock()) {
+        debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
+        debug_unlock();
+    }
+    free(use);
+}
+
+/* A reader waits for other readers, too, if a writer that waits comes before it. */
+static void debug_mind_writers(struct debug_use *use)
+{
+    for (uint32_t i = 0; i < use->n; i++)
+        use->names[i].reads &=
+            *debug_set_at(&debug_preferred, debug_lock_hash(&use->names[i])) == 0;
+}
+
 /* ---- the order of locks ---- */
 
 /* Add what a caller does, in which process if there are several; how much of the text is used then. */
@@ -5293,7 +5386,8 @@ static void debug_say_circle(struct snib__client *client, const struct snib__ord
 static void debug_tell_circle(void *context, const struct snib__order_circle *circle)
 {
     struct snib__client *client = context;
-    bool first = circle->foreign ? debug_is_first(circle->id) : *debug_told_at(circle->id | 1) == 0;
+    bool first = circle->foreign ? debug_set_add(&debug_told, circle->id)
+                                 : *debug_set_at(&debug_told, circle->id) == 0;
     if (first)
         debug_say_circle(client, circle);
 }
@@ -5374,7 +5468,7 @@ static void debug_check_order(const struct debug_use *use)
     debug_pairs_within(use);
 }
 
-void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
+static void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
 {
     struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
     if (!use) {
@@ -5389,13 +5483,14 @@ void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *o
         free(use);
         return;
     }
+    debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
     debug_add(use);
     debug_unlock();
 }
 
-void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
+static void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
@@ -5424,23 +5519,24 @@ static void debug_leave(const void *thing, uint32_t keep)
     debug_unlock();
 }
 
-void snib__debug_released(const struct snib__hold *hold)
+static void snib__debug_released(const struct snib__hold *hold)
 {
     debug_leave(hold, hold->phase == SNIB__HELD ? hold->count : 0);
 }
 
-void snib__debug_gone(const struct snib__hold *hold)
+static void snib__debug_gone(const struct snib__hold *hold)
 {
     debug_leave(hold, 0);
 }
 
-void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
+static void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
     if (!debug_lock())
         return;
     const struct debug_use *use = *debug_find(hold);
     if (use && hold->phase == SNIB__HELD)
-        debug_say(client, "%s was acquired at %s and never released", use->label, use->place);
+        debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
+                  BY(use));
     debug_unlock();
 }
 
@@ -5455,9 +5551,10 @@ static void debug_check_hold(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, ""))
         debug_say(use->client,
-                  "%s, acquired at %s, is still held after %.1f s, longer than debug_hold: release "
-                  "it sooner, or raise debug_hold",
-                  use->label, use->place, (double)(now - use->since) / (1000.0 * SNIB__MS));
+                  "%s, acquired at %s%s%s, is still held after %.1f s, longer than debug_hold: "
+                  "release it sooner, or raise debug_hold",
+                  use->label, use->place, BY(use),
+                  (double)(now - use->since) / (1000.0 * SNIB__MS));
 }
 
 static void debug_check_wait(struct debug_use *use, snib__time now)
@@ -5473,9 +5570,39 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, held->place))
         debug_say(use->client,
-                  "%s is awaited at %s by the caller that holds it since %s: it waits for itself; "
-                  "release it first, or use a re-entrant lock",
-                  use->label, use->place, held->place);
+                  "%s is awaited at %s by the caller%s%s%s that holds it since %s: it waits for "
+                  "itself; release it first, or use a re-entrant lock",
+                  use->label, use->place, use->who[0] ? " (" : "", use->who, use->who[0] ? ")" : "",
+                  held->place);
+}
+
+/* The first of those who have it; of a group's member, of those who have the group. */
+static const struct debug_use *debug_taker(const struct snib__hold *hold)
+{
+    const void *thing =
+        hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;
+    const struct debug_use *first = NULL;
+    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
+        if (use->thing == thing && use->what == DEBUG_HELD)
+            first = use;
+    return first;
+}
+
+/* "at <number> <place>" and "by <number> <who>", one a line, for the holds of which the client tells since when. */
+static void debug_note_takers(struct snib__client *client)
+{
+    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
+    char *out = client->debug->taken, *end = out + sizeof client->debug->taken;
+    uint32_t n = client->identity ? snib__engine_oldest(client->driver.engine, oldest) : 0;
+    *out = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct debug_use *use = debug_taker(oldest[i]);
+        uint64_t number = oldest[i]->number;
+        if (use && strcmp(use->place, DEBUG_NOWHERE) != 0)
+            out += snprintf(out, (size_t)(end - out), "at %" PRIu64 " %s\n", number, use->place);
+        if (use && use->who[0])
+            out += snprintf(out, (size_t)(end - out), "by %" PRIu64 " %s\n", number, use->who);
+    }
 }
 
 /* With other processes, unless nothing may be known about this one, or the server has no others: a test counts its requests. */
@@ -5499,11 +5626,13 @@ static void debug_look(struct snib__driver *driver)
     debug->look_at = now + driver->look_every;
     if (!debug_lock()) {
         debug->over = true;
+        debug->taken[0] = 0;
         debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
                           "in this process, until it is started again");
         return;
     }
     debug_exchange(client, now);
+    debug_note_takers(client);
     for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
         for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
             if (use->client != client || use->told)
@@ -5518,7 +5647,7 @@ static void debug_look(struct snib__driver *driver)
 
 /* ---- what is never freed ---- */
 
-void snib__debug_close(struct snib__client *client)
+static void snib__debug_close(struct snib__client *client)
 {
     if (!debug_lock())
         return;
@@ -5531,14 +5660,14 @@ void snib__debug_close(struct snib__client *client)
                 continue;
             if (debug_is_new(use, "closed"))
                 debug_say(client,
-                          "%s, acquired at %s, is still held when its client is closed: release it "
-                          "first",
-                          use->label, use->place);
+                          "%s, acquired at %s%s%s, is still held when its client is closed: "
+                          "release it first",
+                          use->label, use->place, BY(use));
         }
     debug_unlock();
 }
 
-void snib__debug_made(struct snib__client *client, const void *object, const char *what)
+static void snib__debug_made(struct snib__client *client, const void *object, const char *what)
 {
     bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
     struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
@@ -5559,17 +5688,17 @@ void snib__debug_made(struct snib__client *client, const void *object, const cha
     debug_unlock();
 }
 
-void snib__debug_freed(const void *object)
+static void snib__debug_freed(const void *object)
 {
     debug_leave(object, 0);
 }
 
-void snib__debug_exit(void)
+static void snib__debug_exit(void)
 {
     debug_exits = true;
 }
 
-void snib__debug_exited(void)
+static void snib__debug_exited(void)
 {
     if (!debug_lock())
         return;
@@ -5582,7 +5711,7 @@ void snib__debug_exited(void)
 
 /* ---- clients ---- */
 
-int snib__debug_begin(struct snib__client *client)
+static int snib__debug_begin(struct snib__client *client)
 {
     snib__time hold = client->options.debug_hold_ms > 0
                           ? (snib__time)client->options.debug_hold_ms * SNIB__MS
@@ -5599,12 +5728,17 @@ int snib__debug_begin(struct snib__client *client)
     return 0;
 }
 
-uint64_t snib__debug_warnings(const struct snib__client *client)
+static const char *snib__debug_taken(const struct snib__client *client)
+{
+    return client->debug ? client->debug->taken : NULL;
+}
+
+static uint64_t snib__debug_warnings(const struct snib__client *client)
 {
     return client->debug ? client->debug->warnings : 0;
 }
 
-void snib__debug_end(struct snib__client *client)
+static void snib__debug_end(struct snib__client *client)
 {
     free(client->debug);
     client->debug = NULL;
@@ -5635,7 +5769,7 @@ static void debug_fork_child(void)
     debug_unlock();
 }
 
-void snib__debug_init(void)
+static void snib__debug_init(void)
 {
     if (!debug_fork_known)
         pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
@@ -5673,20 +5807,20 @@ void snib__debug_init(void)
 #include <stdbool.h>
 
 /* Around a call that a fork is not to cut in two; may be nested. */
-void snib__forks_enter(void);
-void snib__forks_leave(void);
+static void snib__forks_enter(void);
+static void snib__forks_leave(void);
 /* Inside, around a lookup. */
-void snib__forks_lookup(bool begins);
+static void snib__forks_lookup(bool begins);
 
 /* List a new descriptor, or take one off the list that is about to be closed.  Inside.  keep() returns
  * it, or -1 with errno; -1 is passed through. */
-int snib__forks_keep(int fd);
-void snib__forks_drop(int fd);
+static int snib__forks_keep(int fd);
+static void snib__forks_drop(int fd);
 
 /* The handlers of a fork; one at a time. */
-void snib__forks_prepare(void);
-void snib__forks_parent(void);
-void snib__forks_child(void);
+static void snib__forks_prepare(void);
+static void snib__forks_parent(void);
+static void snib__forks_child(void);
 
 #endif
 
@@ -5701,7 +5835,7 @@ static struct snib__client *exit_first;                        /* guarded by exi
 static _Atomic int64_t exit_ms = EXIT_MS;
 static bool exit_fork_known; /* a fork has met the handlers: they are registered */
 
-void snib__exit_add(struct snib__client *client)
+static void snib__exit_add(struct snib__client *client)
 {
     pthread_mutex_lock(&exit_mutex);
     client->exit_next = exit_first;
@@ -5723,14 +5857,14 @@ static void exit_unlink(struct snib__client *client)
     client->exit_prev = client->exit_next = NULL;
 }
 
-void snib__exit_remove(struct snib__client *client)
+static void snib__exit_remove(struct snib__client *client)
 {
     pthread_mutex_lock(&exit_mutex);
     exit_unlink(client);
     pthread_mutex_unlock(&exit_mutex);
 }
 
-void snib__exit_wake(void)
+static void snib__exit_wake(void)
 {
     pthread_mutex_lock(&exit_mutex);
     for (struct snib__client *client = exit_first; client; client = client->exit_next)
@@ -5847,7 +5981,7 @@ static void exit_without_openssl(void)
     snib__tls_await(until);
 }
 
-void snib__exit_init(void)
+static void snib__exit_init(void)
 {
     if (!exit_fork_known)
         pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
@@ -5889,7 +6023,7 @@ static void parts_ref(struct snib__parts *parts)
     atomic_fetch_add(&parts->refs, 1);
 }
 
-void snib__parts_unref(struct snib__parts *parts)
+static void snib__parts_unref(struct snib__parts *parts)
 {
     if (atomic_fetch_sub(&parts->refs, 1) != 1)
         return;
@@ -5905,12 +6039,12 @@ void snib__parts_unref(struct snib__parts *parts)
     free(parts);
 }
 
-void snib__carrier_ref(struct snib__carrier *c)
+static void snib__carrier_ref(struct snib__carrier *c)
 {
     atomic_fetch_add(&c->refs, 1);
 }
 
-void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
+static void snib__carrier_unref(struct snib__carrier *c, uint32_t n)
 {
     if (atomic_fetch_sub(&c->refs, n) != n)
         return;
@@ -5948,7 +6082,7 @@ static void carrier_discard(struct snib__carrier *c)
     free(c);
 }
 
-struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+static struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
                                        snib__time now, int32_t *out_code)
 {
     struct snib__parts *parts = lock->parts;
@@ -5980,7 +6114,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     return op;
 }
 
-bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
+static bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
 {
     const struct snib__parts *parts =
         hold->outer ? ((const struct snib__carrier *)hold->outer)->parts : NULL;
@@ -5988,7 +6122,7 @@ bool snib__carrier_allows(const struct snib__hold *hold, int64_t lease_ms)
     return !parts || parts->vote_ms == 0 || wanted <= parts->vote_ms;
 }
 
-struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
+static struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
 {
     bool carried = snib__gate_kind(hold->gate) == SNIB__OUTER;
     struct snib__carrier *c = carried ? (struct snib__carrier *)hold->outer : NULL;
@@ -5997,7 +6131,7 @@ struct snib__carrier *snib__carrier_of(const struct snib__hold *hold)
     return c;
 }
 
-bool snib__carrier_doubts(struct snib__carrier *c)
+static bool snib__carrier_doubts(struct snib__carrier *c)
 {
     uint32_t valid = 0;
     for (uint32_t i = 0; i < c->parts->n; i++) {
@@ -6017,7 +6151,7 @@ bool snib__carrier_doubts(struct snib__carrier *c)
 
 /* ---- members ---- */
 
-void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
+static void snib__carrier_fail(struct snib__carrier *c, uint32_t i, int32_t code)
 {
     struct snib__carrier_member *member = &c->members[i];
     free(member->why);
@@ -6055,7 +6189,7 @@ static int32_t carrier_tried(const struct snib__carrier *c, const struct snib__o
 }
 
 /* Inside the member's client. */
-void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
+static void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
 {
     struct snib__carrier *c = op->sink;
     uint32_t i = op->member - 1;
@@ -6097,7 +6231,7 @@ void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
     carrier_list(driver, c, 1 + hold_too);
 }
 
-void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
+static void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
 {
     struct snib__carrier *c = hold->sink;
     pthread_mutex_lock(&c->mutex);
@@ -6110,7 +6244,12 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     carrier_list(driver, c, 0);
 }
 
-void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
+static const void *snib__carrier_outer(const void *sink)
+{
+    return ((const struct snib__carrier *)sink)->outer.hold;
+}
+
+static void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 {
     carrier_list(driver, (struct snib__carrier *)outer, 0);
 }
@@ -6391,7 +6530,7 @@ static void carrier_step(struct snib__carrier *c)
 
 /* A step may list other carriers for this thread: they are stepped one after another, not
  * recursively. */
-void snib__carrier_steps(void *list)
+static void snib__carrier_steps(void *list)
 {
     struct snib__steps *steps = snib__sys_steps();
     for (struct snib__carrier *c = list, *next; c; c = next) {
@@ -6496,7 +6635,7 @@ static void handle_fork_register(void)
             pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
 }
 
-int snib__fork_init(void)
+static int snib__fork_init(void)
 {
     pthread_once(&handle_fork_once, handle_fork_register);
     return handle_fork_result;
@@ -6572,7 +6711,7 @@ static bool handle_matches(uint64_t word, int kind, const void *handle)
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
-void *snib__handle_new(int kind, void *object)
+static void *snib__handle_new(int kind, void *object)
 {
     assert(kind > 0 && kind < HANDLE_KINDS && object);
     if (snib__fork_init() != 0)
@@ -6594,12 +6733,12 @@ void *snib__handle_new(int kind, void *object)
     return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
 }
 
-void snib__handle_bind(const void *handle, void *object)
+static void snib__handle_bind(const void *handle, void *object)
 {
     handle_slot_of(handle)->object = object;
 }
 
-void *snib__handle_get(int kind, const void *handle)
+static void *snib__handle_get(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
@@ -6614,7 +6753,7 @@ void *snib__handle_get(int kind, const void *handle)
     return slot->object;
 }
 
-void snib__handle_put(const void *handle)
+static void snib__handle_put(const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     uint64_t before = atomic_fetch_sub_explicit(&slot->word, 1, memory_order_acq_rel);
@@ -6629,7 +6768,7 @@ void snib__handle_put(const void *handle)
     handle_recycle(slot, handle_index_of(handle), (uint32_t)(before >> 32));
 }
 
-void *snib__handle_take(int kind, const void *handle)
+static void *snib__handle_take(int kind, const void *handle)
 {
     struct handle_slot *slot = handle_slot_of(handle);
     if (handle_kind_of(handle) != kind || !slot)
@@ -6643,7 +6782,7 @@ void *snib__handle_take(int kind, const void *handle)
     return slot->object;
 }
 
-void snib__handle_free_fn(int kind, void (*destroy)(void *object))
+static void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 {
     assert(kind > 0 && kind < HANDLE_KINDS);
     atomic_store_explicit(&handle_destroy[kind], destroy, memory_order_release);
@@ -6668,7 +6807,7 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 /* If two threads make an heir at the same time, the first to store it wins.  A client that was freed before it had
  * one gets none, and leads to itself: its locks are closed. */
-struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+static struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
     while (snib__client_forked(client)) {
@@ -6689,7 +6828,7 @@ struct snib__client *snib__client_heir(struct snib__client *client, snib_error *
     return client;
 }
 
-struct snib__client *snib__client_last(struct snib__client *client)
+static struct snib__client *snib__client_last(struct snib__client *client)
 {
     while (snib__client_forked(client)) {
         struct snib__client *heir = NULL;
@@ -6769,7 +6908,7 @@ static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *e
     return lock;
 }
 
-struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
+static struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
 {
     while (snib__client_forked(lock->client)) {
         struct snib__lock *heir = atomic_load_explicit(&lock->heir, memory_order_acquire);
@@ -6789,7 +6928,7 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
 
 /* held.c - holds: inspecting, waiting for a loss, releasing, extending. */
 
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+static struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
@@ -6813,7 +6952,7 @@ static void held_leave(struct snib__client *client, snib_hold *handle)
     snib__handle_put(handle);
 }
 
-void snib__hold_destroy(void *object)
+static void snib__hold_destroy(void *object)
 {
     struct snib__hold *hold = object;
     struct snib__client *client = snib__gate_home(hold->gate);
@@ -7223,7 +7362,7 @@ static void identity_word(char *text, size_t cap, const char *name, const char *
     identity_line(text, cap, name, word);
 }
 
-char *snib__identity_text(const char *label, int64_t since)
+static char *snib__identity_text(const char *label, int64_t since)
 {
     const size_t cap = SNIB__IDENTITY_MAX + 1;
     _Static_assert(3 * IDENTITY_WORD_MAX + IDENTITY_LABEL_MAX + 128 <= SNIB__IDENTITY_MAX,
@@ -7243,14 +7382,14 @@ char *snib__identity_text(const char *label, int64_t since)
     return text;
 }
 
-int64_t snib__wall_offset(void)
+static int64_t snib__wall_offset(void)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     return (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)snib__now();
 }
 
-int snib__label_check(const char *label, bool option, snib_error *err)
+static int snib__label_check(const char *label, bool option, snib_error *err)
 {
     const char *what = option ? "option label" : "label";
     int32_t code = option ? SNIB_EOPTION : SNIB_EINVAL;
@@ -7285,12 +7424,12 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-bool snib__lease_fits(int64_t lease_ms)
+static bool snib__lease_fits(int64_t lease_ms)
 {
     return lease_ms == 0 || (lease_ms >= LOCK_LEASE_MIN && lease_ms <= LOCK_LEASE_MAX);
 }
 
-int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
+static int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096 || from->size % 8 != 0))
@@ -7310,7 +7449,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     return SNIB_OK;
 }
 
-int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
+static int snib__lock_flags(uint32_t flags, uint32_t known, snib_error *err)
 {
     uint32_t other = flags & ~known;
     if (other == 0)
@@ -7338,7 +7477,7 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
     return SNIB_OK;
 }
 
-void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+static void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options)
 {
     *lock = (struct snib__lock){.client = client,
@@ -7358,9 +7497,11 @@ static void lock_made(struct snib__lock *lock)
     char label[SNIB__SAY_LOCK];
     snib__say_lock(label, sizeof label, lock->gate);
     snib__debug_made(lock->client, lock, label);
+    if (lock->flags & SNIB_LOCK_PREFER_WRITER)
+        snib__debug_prefers(lock);
 }
 
-int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
+static int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
 {
     snib__client_ref(lock->client);
     snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
@@ -7374,7 +7515,7 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
     return SNIB_OK;
 }
 
-struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
+static struct snib__gate *snib__lock_gate(struct snib__client *client, int32_t kind, const char *name,
                                    size_t name_len, int32_t *out_code)
 {
     snib__driver_enter(&client->driver);
@@ -7432,7 +7573,7 @@ int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t na
     return code;
 }
 
-void snib__lock_destroy(void *object)
+static void snib__lock_destroy(void *object)
 {
     struct snib__lock *lock = object;
     struct snib__client *client = lock->client;
@@ -7462,7 +7603,7 @@ void snib_lock_free(snib_lock *handle)
         snib__handle_put(handle);
 }
 
-struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
+static struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
     if (!lock) {
@@ -7740,7 +7881,7 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 /* snib__slot - as CLUSTER KEYSLOT: the bytes between the first opening brace and the first closing
  * brace after it, if there are any, decide alone. */
-uint16_t snib__slot(const char *key, size_t n);
+static uint16_t snib__slot(const char *key, size_t n);
 
 #endif
 
@@ -8073,7 +8214,7 @@ static const char *name_brace_fault(const char *name, size_t n)
     return close == open + 1 ? "the hash tag between its braces is empty" : NULL;
 }
 
-int snib__name_check(const char *name, size_t n, snib_error *err)
+static int snib__name_check(const char *name, size_t n, snib_error *err)
 {
     char quoted[96];
     if (!name || n == 0)
@@ -8497,7 +8638,7 @@ static int option_take_number(const struct option *option, const char *value,
     return SNIB_OK;
 }
 
-int snib__option_take(const char *name, const char *value, snib_client_options *given,
+static int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err)
 {
     const struct option *option = options_table;
@@ -8606,7 +8747,7 @@ static int option_anchor(char **path, snib_error *err)
     return SNIB_OK;
 }
 
-int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+static int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err)
 {
     int code = SNIB_OK;
@@ -8853,7 +8994,7 @@ static enum snib__order order_full(void)
     return told ? SNIB__ORDER_FINE : SNIB__ORDER_FULL;
 }
 
-enum snib__order snib__order_note(const struct snib__order_pair *pair,
+static enum snib__order snib__order_note(const struct snib__order_pair *pair,
                                   struct snib__order_circle *out)
 {
     struct order_edge *edge = order_find(pair);
@@ -8882,7 +9023,7 @@ static bool order_is_at(const struct order_edge *edge, uint64_t server)
     return edge->from->server == server && edge->to->server == server;
 }
 
-void snib__order_listen(uint64_t server)
+static void snib__order_listen(uint64_t server)
 {
     for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
         for (struct order_lock *lock = order_locks[i]; lock; lock = lock->next)
@@ -8890,7 +9031,7 @@ void snib__order_listen(uint64_t server)
                 edge->heard = edge->heard && !order_is_at(edge, server);
 }
 
-bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
                       struct snib__order_circle *out)
 {
     struct order_edge *edge = order_find(pair);
@@ -8921,7 +9062,7 @@ static void order_forget(struct order_lock *lock, uint64_t server)
     }
 }
 
-void snib__order_heard(uint64_t server)
+static void snib__order_heard(uint64_t server)
 {
     for (uint32_t i = 0; i < ORDER_BUCKETS; i++)
         for (struct order_lock *lock = order_locks[i], *next; lock; lock = next) {
@@ -8932,7 +9073,7 @@ void snib__order_heard(uint64_t server)
         }
 }
 
-void snib__order_tell(uint64_t server, snib__time until,
+static void snib__order_tell(uint64_t server, snib__time until,
                       bool (*tell)(void *context, const struct snib__order_pair *pair),
                       void *context)
 {
@@ -8998,7 +9139,7 @@ static struct peers_server *peers_find(uint64_t server)
     return at;
 }
 
-void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
+static void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
 {
     enum { WORD = 33 };
     char host[256] = "", shown_host[WORD], shown_name[WORD];
@@ -9011,7 +9152,7 @@ void snib__peers_self(char out[SNIB__PROCESS_CAP], const char *label)
              shown_host);
 }
 
-void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken)
+static void snib__peers_news(const struct snib__order_name *held, const struct snib__order_name *taken)
 {
     if (held->server != taken->server)
         return;
@@ -9048,7 +9189,7 @@ static bool peers_note(void *context, const struct snib__order_pair *pair)
     return true;
 }
 
-void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
+static void snib__peers_write(struct snib__engine *engine, uint64_t server, const char *process,
                        snib__time now)
 {
     struct peers_server *at = peers_find(server);
@@ -9127,7 +9268,7 @@ static void peers_hear(const char *at, const char *end, uint64_t server, int64_t
         tell(context, &circle);
 }
 
-void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
+static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib__time now,
                       snib__peers_tell *tell, void *context)
 {
     size_t n;
@@ -9595,7 +9736,7 @@ void snib_texts_free(snib_texts *texts)
 #include <stdlib.h>
 #include <string.h>
 
-struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
+static struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
     if (queue && !snib__client_forked(queue->client))
@@ -9671,7 +9812,7 @@ static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib_
         snib__sys_ring(queue->bell->fd);
 }
 
-void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
+static void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     op->next = NULL;
@@ -9683,7 +9824,7 @@ void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct sni
     queue_signal(queue, was_empty, wakes);
 }
 
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+static void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -9698,7 +9839,7 @@ void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
     queue_signal(queue, was_empty, wakes);
 }
 
-void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
+static void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
 {
     if (hold->prev)
         hold->prev->next = hold->next;
@@ -9712,7 +9853,7 @@ void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
     hold->prev = hold->next = NULL;
 }
 
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+static void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -9728,7 +9869,7 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
     queue_signal(queue, was_empty, wakes);
 }
 
-void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+static void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
                                struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
@@ -10034,7 +10175,7 @@ static bool queue_forget(struct snib__queue *queue)
     return more;
 }
 
-void snib__queue_destroy(void *object)
+static void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
@@ -10074,18 +10215,18 @@ void snib_queue_free(snib_queue *handle)
 
 #define RUN_WAIT_MS_MAX 86400000
 
-bool snib__wait_ns(int64_t wait_ms, snib__time *out)
+static bool snib__wait_ns(int64_t wait_ms, snib__time *out)
 {
     *out = wait_ms < 0 ? SNIB__NEVER : (snib__time)wait_ms * SNIB__MS;
     return wait_ms >= -1 && wait_ms <= RUN_WAIT_MS_MAX;
 }
 
-snib__time snib__until(snib__time wait)
+static snib__time snib__until(snib__time wait)
 {
     return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
 }
 
-int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
+static int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
 {
     snib__time left = snib__hold_left(hold, now);
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
@@ -10109,7 +10250,7 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
     return hold->handle;
 }
 
-void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
+static void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
 {
     if (hold->tell == SNIB__TELL_QUEUED)
         snib__queue_drop_lost(hold->sink, hold);
@@ -10120,7 +10261,7 @@ void snib__hold_unhand(struct snib__client *client, struct snib__hold *hold)
         hold->owner = 0; /* it is about to be freed: nobody could release what re-enters it */
 }
 
-void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
+static void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
 {
     if (hold->users > 0 || hold->slots > 0)
         return;
@@ -10129,7 +10270,7 @@ void snib__hold_let_go(struct snib__client *client, struct snib__hold *hold)
     snib__hold_drop(client->driver.engine, hold, snib__now());
 }
 
-void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
+static void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 {
     int32_t code;
     hold->users -= hold->users > 0;
@@ -10140,7 +10281,7 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
     snib__hold_let_go(client, hold);
 }
 
-void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
+static void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
 {
     struct snib__engine *engine = client->driver.engine;
     snib__op_event(op, out);
@@ -10169,7 +10310,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     snib__op_free(engine, op);
 }
 
-void snib__op_discard(struct snib__client *client, struct snib__op *op)
+static void snib__op_discard(struct snib__client *client, struct snib__op *op)
 {
     if (client->debug)
         snib__debug_acquired(client, op, NULL);
@@ -10191,7 +10332,7 @@ static int run_answer(const snib_event *event, snib_error *err)
 
 static struct snib__op run_none; /* what a reserved handle refers to */
 
-bool snib__run_reserve(struct snib__run *run)
+static bool snib__run_reserve(struct snib__run *run)
 {
     if (run->slice > 0 || !run->out_op)
         return true;
@@ -10230,7 +10371,7 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
     return SNIB_AGAIN;
 }
 
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+static int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err)
 {
     struct snib__client *client = run->client;
@@ -10262,7 +10403,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     return done ? run_answer(out_event, err) : code;
 }
 
-struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+static struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code)
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
@@ -10285,7 +10426,7 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
     return NULL;
 }
 
-void snib__op_destroy(void *object)
+static void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
     if (op != &run_none)
@@ -10382,7 +10523,7 @@ void snib_op_free(snib_op *handle)
 #define SAY_NAME_MAX 96   /* with its quotation marks */
 #define SAY_PART_LEAST 30 /* with so much of each of its parts any sentence fits */
 
-size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
+static size_t snib__say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
         [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
@@ -10567,7 +10708,7 @@ static int32_t say_all(struct saying *s, const struct snib__client *client,
     return server;
 }
 
-int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
+static int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
                   const struct snib__gate *gate, const struct snib__told *told)
 {
     struct saying s = {.out = out, .cap = cap, .most = cap};
@@ -10579,7 +10720,7 @@ int32_t snib__say(char *out, size_t cap, const struct snib__client *client,
     return server;
 }
 
-int snib__fail_told(snib_error *err, const struct snib__client *client,
+static int snib__fail_told(snib_error *err, const struct snib__client *client,
                     const struct snib__gate *gate, const struct snib__told *told)
 {
     char text[sizeof err->text];
@@ -10653,7 +10794,7 @@ static int url_hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-void snib__url_wipe(char *text)
+static void snib__url_wipe(char *text)
 {
     if (text)
         explicit_bzero(text, strlen(text));
@@ -10971,7 +11112,7 @@ static int url_read(const struct url_scheme *scheme, const char *at, struct snib
     return code == SNIB_OK ? url_query(query, out, given, err) : code;
 }
 
-int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+static int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err)
 {
     *out = (struct snib__url){0};
@@ -10999,7 +11140,7 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
     }
 #define URL_TEXTS_N 12
 
-void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
+static void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
 {
     const struct snib__address *first = url->addresses;
     for (uint32_t i = 1; i < url->addresses_n; i++)
@@ -11009,7 +11150,7 @@ void snib__url_server(const struct snib__url *url, char out[SNIB__URL_SERVER])
              url->service ? url->service : "", url->service ? "/" : "", url->database);
 }
 
-int snib__url_copy(const struct snib__url *from, struct snib__url *out)
+static int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
     char *const *const texts[URL_TEXTS_N] = URL_TEXTS(from);
     char **const copies[URL_TEXTS_N] = URL_TEXTS(out);
@@ -11029,7 +11170,7 @@ int snib__url_copy(const struct snib__url *from, struct snib__url *out)
     return SNIB_ENOMEM;
 }
 
-void snib__url_free(struct snib__url *url)
+static void snib__url_free(struct snib__url *url)
 {
     char **const texts[URL_TEXTS_N] = URL_TEXTS(url);
     free(url->addresses);
@@ -11086,7 +11227,7 @@ static void witness_due(struct snib__witness *witness)
         snib__sys_ring(witness->queue->bell->fd);
 }
 
-int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+static int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token)
 {
     if (!queue || hold->sink == queue)
@@ -11112,14 +11253,14 @@ int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
     return 0;
 }
 
-void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold)
+static void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold)
 {
     for (struct snib__witness *witness = client->witnesses; witness; witness = witness->next)
         if (witness->hold == hold)
             witness_due(witness);
 }
 
-struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_token)
+static struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_token)
 {
     struct snib__witness **at = &queue->client->witnesses;
     while ((at = witness_find(at, NULL, queue)) && !(*at)->due)
@@ -11132,13 +11273,13 @@ struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_t
     return hold;
 }
 
-void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold)
+static void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold)
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, hold, NULL));)
         witness_end(at);
 }
 
-void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue)
+static void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue)
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, NULL, queue));)
         witness_end(at);
@@ -11178,7 +11319,7 @@ _Atomic snib__time snib__ahead;
  * been stopped. */
 #define DRIVER_PROMPT (50 * SNIB__MS)
 
-int snib__driver_init(struct snib__driver *d)
+static int snib__driver_init(struct snib__driver *d)
 {
     d->sleep_until = d->alarm_at = SNIB__NEVER;
     d->wake_fd = snib__sys_bell();
@@ -11194,7 +11335,7 @@ int snib__driver_init(struct snib__driver *d)
     return error;
 }
 
-void snib__driver_destroy(struct snib__driver *d)
+static void snib__driver_destroy(struct snib__driver *d)
 {
     pthread_mutex_destroy(&d->mutex);
     snib__sys_close(d->alarm_fd);
@@ -11203,7 +11344,7 @@ void snib__driver_destroy(struct snib__driver *d)
 
 /* ---- waking ---- */
 
-struct snib__bell *snib__bell_new(void)
+static struct snib__bell *snib__bell_new(void)
 {
     struct snib__bell *bell = malloc(sizeof *bell);
     if (!bell)
@@ -11216,7 +11357,7 @@ struct snib__bell *snib__bell_new(void)
     return NULL;
 }
 
-void snib__bell_put(struct snib__bell *bell)
+static void snib__bell_put(struct snib__bell *bell)
 {
     if (atomic_fetch_sub(&bell->refs, 1) != 1)
         return;
@@ -11224,7 +11365,7 @@ void snib__bell_put(struct snib__bell *bell)
     free(bell);
 }
 
-void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
+static void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
 {
     d->wakes++;
     if (wakes->n < SNIB__WAKES_MAX)
@@ -11233,7 +11374,7 @@ void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic 
         snib__unpark(word); /* more than fit in one batch: pay for it under the mutex */
 }
 
-void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
+static void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
 {
     d->wakes++;
     for (uint32_t i = 0; i < wakes->bells_n; i++)
@@ -11262,7 +11403,7 @@ static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 
 /* Ring the queues' bells.  The background thread does it outside the mutex.  Callers do it inside:
  * outside, a signal handler could keep them from it, and no consumer of a queue naps. */
-void snib__driver_ring(struct snib__wakes *wakes)
+static void snib__driver_ring(struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->bells_n; i++) {
         snib__sys_ring(wakes->bells[i]->fd);
@@ -11272,7 +11413,7 @@ void snib__driver_ring(struct snib__wakes *wakes)
 }
 
 /* Outside the mutex: system calls. */
-void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
+static void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->n; i++)
         snib__unpark(wakes->words[i]);
@@ -11302,7 +11443,7 @@ static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
 
 /* ---- results ---- */
 
-void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
+static void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 {
     struct snib__op *op;
     struct snib__hold *hold;
@@ -11338,7 +11479,7 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
 }
 
-struct snib__sock *snib__driver_command(const struct snib__link *link)
+static struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
@@ -11377,12 +11518,12 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
         driver_wake(d, wakes);
 }
 
-void snib__driver_enter(struct snib__driver *d)
+static void snib__driver_enter(struct snib__driver *d)
 {
     snib__sys_lock(&d->mutex);
 }
 
-void snib__driver_leave(struct snib__driver *d)
+static void snib__driver_leave(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11393,7 +11534,7 @@ void snib__driver_leave(struct snib__driver *d)
     driver_unlock(d, &wakes);
 }
 
-void snib__driver_leave_collecting(struct snib__driver *d)
+static void snib__driver_leave_collecting(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11401,7 +11542,7 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     driver_unlock(d, &wakes);
 }
 
-void snib__driver_deliver(struct snib__driver *d)
+static void snib__driver_deliver(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -11458,7 +11599,7 @@ static bool driver_take_output(const struct snib__driver *d, struct snib__link *
 
 /* Send one link's output.  Releases the mutex during the system call; there is one writer at a
  * time, which checks again after each write. */
-void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
+static void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
                              const struct snib__sock *reading)
 {
     struct snib__sock *sock;
@@ -11486,7 +11627,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
     }
 }
 
-void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
+static void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
 {
     const bool alone = snib__driver_alone(d);
     for (struct snib__link *link = snib__engine_links(d->engine); link;
@@ -11499,12 +11640,12 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 
 /* ---- callers that do not come back ---- */
 
-bool snib__driver_alone(const struct snib__driver *d)
+static bool snib__driver_alone(const struct snib__driver *d)
 {
     return d->alone_until && snib__now() < d->alone_until;
 }
 
-void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
+static void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->users == 0 || sock->left_at)
         return;
@@ -11516,7 +11657,7 @@ void snib__driver_left(struct snib__driver *d, struct snib__sock *sock)
 
 /* If all are back at once, the server was silent and its readers were well: what was before applies
  * again. */
-void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
+static void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 {
     if (sock->left_at && sock->users == 1) {
         if (snib__now() > sock->left_at + DRIVER_PROMPT)
@@ -11529,7 +11670,7 @@ void snib__driver_unuse(struct snib__driver *d, struct snib__sock *sock)
 
 /* ---- receiving ---- */
 
-void snib__driver_drop_sock(struct snib__link *link)
+static void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     if (sock)
@@ -11539,7 +11680,7 @@ void snib__driver_drop_sock(struct snib__link *link)
         snib__sock_drop(sock);
 }
 
-void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
+static void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
 {
     const char *username, *password, *why;
     int os_error;
@@ -11553,7 +11694,7 @@ void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struc
     snib__login_drop(&d->logins, &sock->login);
 }
 
-void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
+static void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
     const struct snib__sock *sock = snib__link_carrier(link);
@@ -11577,7 +11718,7 @@ static void driver_input(struct snib__driver *d, struct snib__link *link, struct
 }
 
 /* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
-void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
+static void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
     if (sock != snib__link_carrier(link))
@@ -11591,7 +11732,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
 /* ---- the reader role ---- */
 
 /* Pass the reader role on: to the oldest other caller with a pending reply, the thread, or none. */
-void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
+static void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {
     struct snib__sock *sock = snib__driver_command(link);
@@ -11639,7 +11780,7 @@ static bool driver_may_lead(const struct snib__driver *d, const struct snib__op 
            (sock->reader == SNIB__READER_NOBODY || snib__lead_yields(sock) || driver_nominated(op));
 }
 
-int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
+static int snib__driver_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     int ready = snib__sys_poll(polls, n, left);
     if (ready >= 0 || errno == EINTR)
@@ -11787,7 +11928,7 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     return how;
 }
 
-bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
+static bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting)
 {
     struct snib__wakes wakes;
@@ -11839,7 +11980,7 @@ static _Thread_local uint32_t forks_depth, forks_looks;
 
 /* ---- Calls that are not cut in two ---- */
 
-void snib__forks_enter(void)
+static void snib__forks_enter(void)
 {
     if (forks_depth++ > 0)
         return;
@@ -11855,13 +11996,13 @@ void snib__forks_enter(void)
     } while (!atomic_compare_exchange_weak(&forks_word, &word, word + 1));
 }
 
-void snib__forks_leave(void)
+static void snib__forks_leave(void)
 {
     if (--forks_depth == 0 && atomic_fetch_sub(&forks_word, 1) & FORKS_CLOSED)
         snib__unpark_all(&forks_word);
 }
 
-void snib__forks_lookup(bool begins)
+static void snib__forks_lookup(bool begins)
 {
     if (begins)
         atomic_store(&forks_looked, snib__now());
@@ -11886,7 +12027,7 @@ static snib__time forks_until(uint32_t word, snib__time latest)
     return until < latest ? until : latest;
 }
 
-void snib__forks_prepare(void)
+static void snib__forks_prepare(void)
 {
     uint32_t word = atomic_fetch_or(&forks_word, FORKS_CLOSED) | FORKS_CLOSED;
     const snib__time latest = snib__now() + FORKS_CALL; /* also if others lose their patience */
@@ -11896,7 +12037,7 @@ void snib__forks_prepare(void)
     }
 }
 
-void snib__forks_parent(void)
+static void snib__forks_parent(void)
 {
     atomic_fetch_and(&forks_word, ~FORKS_CLOSED);
     snib__unpark_all(&forks_word);
@@ -11940,7 +12081,7 @@ static _Atomic uint64_t *forks_find(int fd, bool grow, uint64_t *out_bit)
     return words ? words + at / FORKS_WORD : NULL;
 }
 
-int snib__forks_keep(int fd)
+static int snib__forks_keep(int fd)
 {
     uint64_t bit;
     if (fd < 0)
@@ -11955,7 +12096,7 @@ int snib__forks_keep(int fd)
     return -1;
 }
 
-void snib__forks_drop(int fd)
+static void snib__forks_drop(int fd)
 {
     uint64_t bit;
     _Atomic uint64_t *word = forks_find(fd, false, &bit);
@@ -11971,7 +12112,7 @@ static void forks_close(_Atomic uint64_t *words, uint32_t chunk)
             snib__sys_close((int)(first + i * FORKS_WORD + (uint32_t)__builtin_ctzll(bits)));
 }
 
-void snib__forks_child(void)
+static void snib__forks_child(void)
 {
     atomic_store(&forks_word, forks_mine());
     atomic_store(&forks_lookups, forks_looks);
@@ -11991,13 +12132,13 @@ void snib__forks_child(void)
 #define LEAD_READ_BYTES 16384
 #define LEAD_LINKS 16
 
-void snib__lead_offer(struct snib__driver *d, struct snib__leader *leader)
+static void snib__lead_offer(struct snib__driver *d, struct snib__leader *leader)
 {
     if (!d->leader && leader->waits)
         d->leader = leader;
 }
 
-void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
+static void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
 {
     if (d->leader != leader)
         return;
@@ -12010,7 +12151,7 @@ void snib__lead_leave(struct snib__driver *d, const struct snib__leader *leader)
     d->leader = NULL;
 }
 
-bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
+static bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
 {
     if (!d->leader || sock->ended || snib__sock_unsent(sock) || snib__driver_alone(d) ||
         snib__sys_set_add(d->leader->set, sock->fd) != 0)
@@ -12021,7 +12162,7 @@ bool snib__lead_begin(struct snib__driver *d, struct snib__sock *sock)
     return true;
 }
 
-void snib__lead_take(struct snib__driver *d)
+static void snib__lead_take(struct snib__driver *d)
 {
     if (!d->leader)
         return;
@@ -12033,12 +12174,12 @@ void snib__lead_take(struct snib__driver *d)
     }
 }
 
-bool snib__lead_yields(const struct snib__sock *sock)
+static bool snib__lead_yields(const struct snib__sock *sock)
 {
     return sock->reader == SNIB__READER_QUEUE && !sock->receiving;
 }
 
-void snib__lead_end(struct snib__sock *sock)
+static void snib__lead_end(struct snib__sock *sock)
 {
     if (sock->reader != SNIB__READER_QUEUE)
         return;
@@ -12097,7 +12238,7 @@ static uint32_t lead_ready(const struct snib__leader *leader, struct snib__link 
     return ready;
 }
 
-void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
+static void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
 {
     struct snib__link *links[LEAD_LINKS], *at = snib__engine_links(d->engine);
     while (at) {
@@ -12112,12 +12253,12 @@ void snib__lead_read(struct snib__driver *d, const struct snib__leader *leader)
 
 /* ---- the thread ---- */
 
-bool snib__lead_stalls(const struct snib__sock *sock, snib__time now)
+static bool snib__lead_stalls(const struct snib__sock *sock, snib__time now)
 {
     return snib__lead_yields(sock) && sock->unread_since && now >= sock->unread_since + LEAD_STALL;
 }
 
-snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib__time now)
+static snib__time snib__lead_look(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock || !snib__lead_yields(sock) || snib__link_in_flight(link) == 0)
@@ -12348,7 +12489,7 @@ static bool login_serves(const struct snib__question *question)
            (lifetime == SNIB__NEVER || now < question->asked_at + lifetime);
 }
 
-struct snib__question *snib__login_ask(struct snib__logins *logins)
+static struct snib__question *snib__login_ask(struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
     if (!question || !login_serves(question)) {
@@ -12369,7 +12510,7 @@ struct snib__question *snib__login_ask(struct snib__logins *logins)
 }
 
 /* The client drops an answer after its first use; sockets that share it have references. */
-void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
+static void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {
         logins->asking = NULL;
@@ -12379,17 +12520,17 @@ void snib__login_drop(struct snib__logins *logins, struct snib__question **quest
     *question = NULL;
 }
 
-int snib__login_bell(const struct snib__question *question)
+static int snib__login_bell(const struct snib__question *question)
 {
     return question->bell;
 }
 
-bool snib__login_done(const struct snib__question *question)
+static bool snib__login_done(const struct snib__question *question)
 {
     return atomic_load(&question->done) != 0;
 }
 
-bool snib__login_result(const struct snib__question *question, const char **out_username,
+static bool snib__login_result(const struct snib__question *question, const char **out_username,
                         const char **out_password, const char **out_why, int *out_errno)
 {
     const char *username = question->answer.username;
@@ -12400,7 +12541,7 @@ bool snib__login_result(const struct snib__question *question, const char **out_
     return question->good;
 }
 
-void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
+static void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
 {
     snib__time lifetime = login_lifetime(question);
     if (lifetime == SNIB__NEVER)
@@ -12412,7 +12553,7 @@ void snib__login_used(struct snib__logins *logins, const struct snib__question *
         logins->renew_at = at;
 }
 
-void snib__login_answer(struct snib__logins *logins, uint64_t number,
+static void snib__login_answer(struct snib__logins *logins, uint64_t number,
                         const snib_credentials *answer)
 {
     struct snib__question *question = logins->asking;
@@ -12426,20 +12567,20 @@ void snib__login_answer(struct snib__logins *logins, uint64_t number,
     login_tell(question);
 }
 
-uint64_t snib__login_open(const struct snib__logins *logins)
+static uint64_t snib__login_open(const struct snib__logins *logins)
 {
     const struct snib__question *question = logins->asking;
     return question && !snib__login_done(question) ? question->number : 0;
 }
 
-void snib__logins_end(struct snib__logins *logins)
+static void snib__logins_end(struct snib__logins *logins)
 {
     login_put(logins->renewing);
     login_put(logins->asking);
     logins->asking = logins->renewing = NULL;
 }
 
-struct snib__question *snib__login_running(const struct snib__logins *logins)
+static struct snib__question *snib__login_running(const struct snib__logins *logins)
 {
     struct snib__question *question = logins->asking;
     if (!question || !question->call || snib__login_done(question))
@@ -12448,7 +12589,7 @@ struct snib__question *snib__login_running(const struct snib__logins *logins)
     return question;
 }
 
-void snib__login_await(struct snib__question *question)
+static void snib__login_await(struct snib__question *question)
 {
     while (question && !snib__login_done(question))
         snib__park(&question->done, 0, SNIB__NEVER);
@@ -12466,7 +12607,7 @@ void snib__login_await(struct snib__question *question)
 #include <time.h>
 #include <unistd.h>
 
-snib__time snib__now(void)
+static snib__time snib__now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
@@ -12478,7 +12619,7 @@ snib__time snib__now(void)
  * so no thread sleeps longer than this without checking. */
 #define PARK_NAP (999 * SNIB__MS)
 
-int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
+static int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
     snib__time now = until == SNIB__NEVER ? 0 : snib__now();
     snib__time left = until > now ? until - now : 0;
@@ -12492,12 +12633,12 @@ int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
     return nap ? SNIB__PARKED_NO : SNIB__PARKED_TIMEOUT;
 }
 
-void snib__unpark(_Atomic uint32_t *word)
+static void snib__unpark(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-void snib__unpark_all(_Atomic uint32_t *word)
+static void snib__unpark_all(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -12614,7 +12755,7 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
     return !atomic_load(&resolve->done) || (!resolve->used && now < resolve->ended_at + SOCK_FRESH);
 }
 
-void snib__way_free(struct snib__way *way)
+static void snib__way_free(struct snib__way *way)
 {
     if (way)
         sock_resolve_put(way->resolving);
@@ -12797,7 +12938,7 @@ static int sock_login_step(struct snib__sock *sock)
     return 1;
 }
 
-int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
+static int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
@@ -12829,7 +12970,7 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     return -1;
 }
 
-uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+static uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
                           snib__time *out_until)
 {
     *out_until = sock->until;
@@ -12858,29 +12999,29 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
 
 /* ---- open ---- */
 
-ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
+static ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
 {
     return sock->tls ? snib__tls_recv(sock->tls, sock->fd, bytes, cap, wait)
                      : snib__sys_recv(sock->fd, bytes, cap, wait);
 }
 
-ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
+static ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
 {
     return sock->tls ? snib__tls_send(sock->tls, sock->fd, bytes, n)
                      : snib__sys_send(sock->fd, bytes, n);
 }
 
-bool snib__sock_pending(const struct snib__sock *sock)
+static bool snib__sock_pending(const struct snib__sock *sock)
 {
     return sock->tls && snib__tls_pending(sock->tls);
 }
 
-bool snib__sock_unsent(const struct snib__sock *sock)
+static bool snib__sock_unsent(const struct snib__sock *sock)
 {
     return snib__buf_size(&sock->sending) > 0 || (sock->tls && snib__tls_unsent(sock->tls));
 }
 
-const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
+static const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
 {
     if (sock->failure.outcome)
         return &sock->failure;
@@ -12954,7 +13095,7 @@ static void sock_free(struct snib__sock *sock)
     free(sock);
 }
 
-struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+static struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
                                   int *out_errno)
 {
     struct snib__sock *sock = calloc(1, sizeof *sock);
@@ -12980,13 +13121,13 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     return NULL;
 }
 
-void snib__sock_works(struct snib__sock *sock)
+static void snib__sock_works(struct snib__sock *sock)
 {
     sock->works = true;
     sock_remember(sock, true);
 }
 
-void snib__sock_drop(struct snib__sock *sock)
+static void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
     if (!sock->works)
@@ -12999,7 +13140,7 @@ void snib__sock_drop(struct snib__sock *sock)
         sock_free(sock);
 }
 
-void snib__sock_unuse(struct snib__sock *sock)
+static void snib__sock_unuse(struct snib__sock *sock)
 {
     if (--sock->users == 0 && sock->dead)
         sock_free(sock);
@@ -13029,12 +13170,12 @@ void snib__sock_unuse(struct snib__sock *sock)
 
 /* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
-void snib__sys_lock(pthread_mutex_t *mutex)
+static void snib__sys_lock(pthread_mutex_t *mutex)
 {
     pthread_mutex_lock(mutex);
 }
 
-void snib__sys_unlock(pthread_mutex_t *mutex)
+static void snib__sys_unlock(pthread_mutex_t *mutex)
 {
     pthread_mutex_unlock(mutex);
 }
@@ -13063,12 +13204,12 @@ static size_t sys_tls(void)
     return total;
 }
 
-void snib__sys_begin(void)
+static void snib__sys_begin(void)
 {
     sys_tls();
 }
 
-int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
+static int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -13088,7 +13229,7 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
     return error;
 }
 
-void snib__sys_join(pthread_t thread)
+static void snib__sys_join(pthread_t thread)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
@@ -13098,7 +13239,7 @@ void snib__sys_join(pthread_t thread)
 
 /* ---- descriptors that wake ---- */
 
-struct snib__steps *snib__sys_steps(void)
+static struct snib__steps *snib__sys_steps(void)
 {
     static _Thread_local struct snib__steps steps;
     return &steps;
@@ -13119,7 +13260,7 @@ static int sys_keep(int fd)
     return snib__forks_keep(own);
 }
 
-int snib__sys_bell(void)
+static int snib__sys_bell(void)
 {
     snib__forks_enter();
     int bell = sys_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -13127,19 +13268,19 @@ int snib__sys_bell(void)
     return bell;
 }
 
-void snib__sys_ring(int bell)
+static void snib__sys_ring(int bell)
 {
     uint64_t one = 1;
     syscall(SYS_write, bell, &one, sizeof one); /* at its limit, it is readable all the same */
 }
 
-void snib__sys_hush(int bell)
+static void snib__sys_hush(int bell)
 {
     uint64_t count;
     syscall(SYS_read, bell, &count, sizeof count);
 }
 
-int snib__sys_set(void)
+static int snib__sys_set(void)
 {
     snib__forks_enter();
     int set = sys_keep(epoll_create1(EPOLL_CLOEXEC));
@@ -13149,18 +13290,18 @@ int snib__sys_set(void)
     return set;
 }
 
-int snib__sys_set_add(int set, int fd)
+static int snib__sys_set_add(int set, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
 }
 
-void snib__sys_set_remove(int set, int fd)
+static void snib__sys_set_remove(int set, int fd)
 {
     epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
-int snib__sys_alarm(void)
+static int snib__sys_alarm(void)
 {
     snib__forks_enter();
     int alarm = sys_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -13174,13 +13315,13 @@ static struct timespec sys_timespec(snib__time ns)
                              .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-void snib__sys_alarm_set(int alarm, snib__time in)
+static void snib__sys_alarm_set(int alarm, snib__time in)
 {
     struct itimerspec when = {.it_value = sys_timespec(in == SNIB__NEVER ? 0 : in ? in : 1)};
     timerfd_settime(alarm, 0, &when, NULL);
 }
 
-int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
+static int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 {
     struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
     return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
@@ -13188,12 +13329,12 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
 
 /* ---- sockets ---- */
 
-ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
+static ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
 {
     return syscall(SYS_recvfrom, fd, bytes, cap, wait ? 0 : MSG_DONTWAIT, NULL, NULL);
 }
 
-ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
+static ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
 {
     return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
@@ -13229,7 +13370,7 @@ static int sys_met(int fd)
     return ECONNREFUSED;
 }
 
-int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
+static int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
 {
     snib__forks_enter();
     int fd = sys_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -13245,7 +13386,7 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     return error;
 }
 
-int snib__sys_connected(int fd)
+static int snib__sys_connected(int fd)
 {
     int error = 0;
     socklen_t n = sizeof error;
@@ -13256,19 +13397,19 @@ int snib__sys_connected(int fd)
     return error ? error : sys_met(fd);
 }
 
-void snib__sys_may_block(int fd)
+static void snib__sys_may_block(int fd)
 {
     struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-void snib__sys_shutdown(int fd)
+static void snib__sys_shutdown(int fd)
 {
     shutdown(fd, SHUT_RDWR);
 }
 
-void snib__sys_close(int fd)
+static void snib__sys_close(int fd)
 {
     snib__forks_enter();
     snib__forks_drop(fd); /* first: the number may be another's as soon as it is closed */
@@ -13282,7 +13423,7 @@ void snib__sys_close(int fd)
 
 /* Not with AI_ADDRCONFIG, which leaves out the loopback addresses of a family if the host has no others of it: an address
  * that cannot be reached costs little, because the next one is tried at once. */
-int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
+static int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0)};
@@ -13294,7 +13435,7 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
     return result;
 }
 
-void snib__sys_resolve_free(struct addrinfo *addresses)
+static void snib__sys_resolve_free(struct addrinfo *addresses)
 {
     freeaddrinfo(addresses);
 }
@@ -13317,7 +13458,7 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_POLLS 3
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
-int snib__driver_start(struct snib__driver *d)
+static int snib__driver_start(struct snib__driver *d)
 {
     if (d->thread_started)
         return 0;
@@ -13327,7 +13468,7 @@ int snib__driver_start(struct snib__driver *d)
     return error;
 }
 
-void snib__driver_stop(struct snib__driver *d)
+static void snib__driver_stop(struct snib__driver *d)
 {
     snib__sys_lock(&d->mutex);
     bool started = d->thread_started;
@@ -13369,7 +13510,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
     return way;
 }
 
-void snib__driver_free_ways(struct snib__driver *d)
+static void snib__driver_free_ways(struct snib__driver *d)
 {
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link)) {
@@ -13490,11 +13631,6 @@ struct thread_watch {
     char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
 };
 
-static snib__time thread_earlier(snib__time a, snib__time b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- credentials that expire ---- */
 
 static snib__time thread_renewals_due(const struct snib__driver *d)
@@ -13568,10 +13704,10 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     struct snib__sock *sock = snib__link_carrier(link);
     bool reads = thread_reads(d, link, wakes);
     snib__time at;
-    *until = thread_earlier(*until, snib__lead_look(d, link, snib__now()));
+    *until = snib__earlier(*until, snib__lead_look(d, link, snib__now()));
     if (snib__driver_command(link) && d->waiters &&
         (sock->reader == SNIB__READER_CALLER || sock->reader == SNIB__READER_TRANSIT))
-        *until = thread_earlier(*until, snib__now() + SNIB__TRANSIT);
+        *until = snib__earlier(*until, snib__now() + SNIB__TRANSIT);
     if (!sock || watch->n == watch->cap)
         return;
     struct thread_entry *entry = &watch->entries[watch->n++];
@@ -13579,7 +13715,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     sock->users++;
     if (!sock->open) {
         watch->polls_n += snib__sock_polls(sock, watch->polls + watch->polls_n, &at);
-        *until = thread_earlier(*until, at);
+        *until = snib__earlier(*until, at);
     } else if (reads) {
         bool command = snib__link_kind(link) == SNIB__COMMAND;
         bool unsent = !sock->writing && snib__sock_unsent(sock);
@@ -13616,7 +13752,7 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
             (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
     d->looks = false;
-    until = thread_earlier(until, thread_renewals_due(d));
+    until = snib__earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_watch_link(d, watch, link, &until, wakes);
@@ -13635,9 +13771,9 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
         d->alarm_at = SNIB__NEVER;
     }
     if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
-        *until = thread_earlier(*until, now + d->nap);
+        *until = snib__earlier(*until, now + d->nap);
     if (d->look)
-        *until = thread_earlier(*until, now + d->look_every);
+        *until = snib__earlier(*until, now + d->look_every);
     if (*until <= now)
         return 0;
     if (*until < d->alarm_at) {
@@ -13746,7 +13882,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     }
 }
 
-void *snib__thread_main(void *argument)
+static void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
     char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
@@ -13917,14 +14053,14 @@ struct snib__openssl {
 
 /* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or it could
  * not begin, which the next call tries again.  Any thread; the first call may take some milliseconds. */
-const struct snib__openssl *snib__openssl(void);
+static const struct snib__openssl *snib__openssl(void);
 /* In the child of a fork, which has not awaited a slow first call. */
-void snib__openssl_forked(void);
+static void snib__openssl_forked(void);
 
 /* tls.c's side of the BIO. */
-int snib__tls_bio_read(BIO *bio, char *out, int cap);
-int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
-long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
+static int snib__tls_bio_read(BIO *bio, char *out, int cap);
+static int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
+static long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
 
 #endif
 
@@ -14008,7 +14144,7 @@ static void tls_end(int old)
 
 /* ---- Memory instead of a socket ---- */
 
-int snib__tls_bio_read(BIO *bio, char *out, int cap)
+static int snib__tls_bio_read(BIO *bio, char *out, int cap)
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls *tls = o->BIO_get_data(bio);
@@ -14026,7 +14162,7 @@ int snib__tls_bio_read(BIO *bio, char *out, int cap)
     return (int)n;
 }
 
-int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
+static int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls *tls = o->BIO_get_data(bio);
@@ -14037,7 +14173,7 @@ int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
     return -1;
 }
 
-long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
+static long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
 {
     struct snib__tls *tls = snib__openssl()->BIO_get_data(bio);
     (void)n;
@@ -14063,7 +14199,7 @@ static bool tls_expect(const struct snib__openssl *o, struct snib__tls *tls)
            o->SSL_ctrl(tls->ssl, SNIB__SSL_SET_SNI, 0, tls->host) == 1;
 }
 
-struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+static struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out)
 {
     const struct snib__tls_context *context = snib__tls_files_context(files, out);
@@ -14101,7 +14237,7 @@ struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char 
     return NULL;
 }
 
-void snib__tls_free(struct snib__tls *tls)
+static void snib__tls_free(struct snib__tls *tls)
 {
     if (!tls)
         return;
@@ -14150,7 +14286,7 @@ static bool tls_flush(struct snib__tls *tls, int fd)
     return true;
 }
 
-ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n)
+static ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n)
 {
     const struct snib__openssl *o = snib__openssl();
     ssize_t sent = -1;
@@ -14246,7 +14382,7 @@ static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, 
     return n >= 0;
 }
 
-ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
+static ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
 {
     if (!atomic_load(&tls->pending) && !tls_receive(tls, fd, bytes, cap, wait))
         return -1;
@@ -14297,7 +14433,7 @@ static int tls_shake(struct snib__tls *tls, int fd)
 
 /* The caller has the client's mutex, and OpenSSL skips some records without end, from a peer that needs no key for
  * them: so there is a limit to what is received, in one step and altogether. */
-int snib__tls_handshake(struct snib__tls *tls, int fd)
+static int snib__tls_handshake(struct snib__tls *tls, int fd)
 {
     char bytes[4096];
     int step = tls_shake(tls, fd);
@@ -14323,7 +14459,7 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
     return -1;
 }
 
-void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
+static void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
 {
     snib__tls_fail(out, SNIB__TLS_SILENT,
                    tls->heard ? "%s took too long over the TLS handshake"
@@ -14331,27 +14467,27 @@ void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *o
                    tls->host);
 }
 
-short snib__tls_events(const struct snib__tls *tls)
+static short snib__tls_events(const struct snib__tls *tls)
 {
     return atomic_load(&tls->unsent) ? POLLIN | POLLOUT : POLLIN;
 }
 
-bool snib__tls_pending(const struct snib__tls *tls)
+static bool snib__tls_pending(const struct snib__tls *tls)
 {
     return atomic_load(&tls->pending);
 }
 
-bool snib__tls_unsent(const struct snib__tls *tls)
+static bool snib__tls_unsent(const struct snib__tls *tls)
 {
     return atomic_load(&tls->unsent);
 }
 
-const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls)
+static const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls)
 {
     return tls->failure.outcome ? &tls->failure : NULL;
 }
 
-void snib__tls_goodbye(struct snib__tls *tls, int fd)
+static void snib__tls_goodbye(struct snib__tls *tls, int fd)
 {
     uint32_t was = TLS_FREE;
     if (!atomic_compare_exchange_strong(&tls->word, &was, TLS_TAKEN))
@@ -14390,7 +14526,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 /* ---- The config ---- */
 
-int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
+static int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
 {
     char *const texts[] = {from->ca, from->cert_file, from->key_file, from->key_password,
                            from->server_name};
@@ -14407,7 +14543,7 @@ int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_
     return 0;
 }
 
-void snib__tls_config_free(struct snib__tls_config *config)
+static void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
@@ -14427,7 +14563,7 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
+static bool snib__tls_unread(struct snib__tls_failure *out, int outcome, const char *what,
                       const char *path, int error)
 {
     char quoted[FILES_QUOTED];
@@ -14548,7 +14684,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
                           "the certificate file %s contains no certificate in PEM form", quoted);
 }
 
-bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+static bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -14585,7 +14721,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     return good;
 }
 
-void snib__tls_context_free(struct snib__tls_context *context)
+static void snib__tls_context_free(struct snib__tls_context *context)
 {
     snib__forks_enter();
     if (context->ssl)
@@ -14608,7 +14744,7 @@ struct snib__tls_files {
     struct snib__tls_failure failure;
 };
 
-void snib__tls_files_free(struct snib__tls_files *files)
+static void snib__tls_files_free(struct snib__tls_files *files)
 {
     if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
         return;
@@ -14621,31 +14757,31 @@ void snib__tls_files_free(struct snib__tls_files *files)
 
 static _Atomic uint32_t files_uses; /* of OpenSSL */
 
-void snib__tls_use(void)
+static void snib__tls_use(void)
 {
     atomic_fetch_add(&files_uses, 1);
 }
 
-void snib__tls_unuse(void)
+static void snib__tls_unuse(void)
 {
     atomic_fetch_sub(&files_uses, 1);
     snib__unpark_all(&files_uses);
 }
 
-void snib__tls_await(snib__time until)
+static void snib__tls_await(snib__time until)
 {
     for (uint32_t n; (n = atomic_load(&files_uses)) > 0;)
         if (snib__park(&files_uses, n, until) == SNIB__PARKED_TIMEOUT)
             return;
 }
 
-void snib__tls_forked(void)
+static void snib__tls_forked(void)
 {
     atomic_store(&files_uses, 0);
     snib__openssl_forked();
 }
 
-void snib__tls_thread_ends(void)
+static void snib__tls_thread_ends(void)
 {
     snib__forks_enter();
     if (snib__openssl())
@@ -14713,7 +14849,7 @@ static void *files_main(void *argument)
     return NULL;
 }
 
-struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
+static struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
 {
     struct snib__tls_files *files = calloc(1, sizeof *files);
     if (!files)
@@ -14733,17 +14869,17 @@ struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *confi
     return NULL;
 }
 
-int snib__tls_files_bell(const struct snib__tls_files *files)
+static int snib__tls_files_bell(const struct snib__tls_files *files)
 {
     return files->bell;
 }
 
-bool snib__tls_files_done(const struct snib__tls_files *files)
+static bool snib__tls_files_done(const struct snib__tls_files *files)
 {
     return atomic_load(&files->done);
 }
 
-const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+static const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
                                                         struct snib__tls_failure *out)
 {
     if (files->context.ssl)
@@ -14752,7 +14888,7 @@ const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_f
     return NULL;
 }
 
-bool snib__tls_available(void)
+static bool snib__tls_available(void)
 {
     return snib__openssl() != NULL;
 }
@@ -14836,7 +14972,7 @@ static void openssl_ending(void)
         ends();
 }
 
-void snib__tls_at_end(void (*ends)(void))
+static void snib__tls_at_end(void (*ends)(void))
 {
     atomic_store(&openssl_ends, ends);
 }
@@ -14873,12 +15009,12 @@ static bool openssl_start(void)
     return openssl_works;
 }
 
-void snib__openssl_forked(void)
+static void snib__openssl_forked(void)
 {
     pthread_mutex_init(&openssl_mutex, NULL);
 }
 
-const struct snib__openssl *snib__openssl(void)
+static const struct snib__openssl *snib__openssl(void)
 {
     return openssl_works || openssl_start() ? &openssl_table : NULL;
 }
@@ -14919,7 +15055,7 @@ struct snib__tls_trust {
     struct trust_place places[TRUST_PLACES];
 };
 
-struct snib__tls_trust *snib__tls_trust_new(void)
+static struct snib__tls_trust *snib__tls_trust_new(void)
 {
     struct snib__tls_trust *trust = calloc(1, sizeof *trust);
     if (!trust)
@@ -14929,7 +15065,7 @@ struct snib__tls_trust *snib__tls_trust_new(void)
     return trust;
 }
 
-struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust)
+static struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust)
 {
     if (trust)
         atomic_fetch_add(&trust->refs, 1);
@@ -14949,7 +15085,7 @@ static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
     return old;
 }
 
-void snib__tls_trust_forget(struct snib__tls_trust *trust)
+static void snib__tls_trust_forget(struct snib__tls_trust *trust)
 {
     X509_STORE *old = trust ? trust_swap(trust, NULL, NULL) : NULL;
     if (!old)
@@ -14959,7 +15095,7 @@ void snib__tls_trust_forget(struct snib__tls_trust *trust)
     snib__forks_leave();
 }
 
-void snib__tls_trust_free(struct snib__tls_trust *trust)
+static void snib__tls_trust_free(struct snib__tls_trust *trust)
 {
     if (!trust || atomic_fetch_sub(&trust->refs, 1) != 1)
         return;
@@ -15052,7 +15188,7 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
                                  "the CA file %s contains no certificate in PEM form", quoted);
 }
 
-bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
+static bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
                           struct snib__tls_failure *failure)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -15127,7 +15263,7 @@ static int why_errno(int outcome)
                                             : 0;
 }
 
-bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+static bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
 {
     snib_error clean;
     char text[sizeof clean.text];
@@ -15160,7 +15296,7 @@ static unsigned long why_last(const struct snib__openssl *o, int *out_short)
     return last;
 }
 
-bool snib__tls_unable(struct snib__tls_failure *out)
+static bool snib__tls_unable(struct snib__tls_failure *out)
 {
     const struct snib__openssl *o = snib__openssl();
     int short_of;
@@ -15259,7 +15395,7 @@ static void why_alert(struct snib__tls_failure *out, int alert, const char *word
     }
 }
 
-void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -15730,76 +15866,76 @@ static inline bool snib__gate_moved(const struct snib__engine *e, const struct s
 
 /* timer.c */
 /* Reserve room for n more subjects.  0, or -1 when out of memory. */
-int snib__timer_reserve(struct snib__engine *e, uint32_t n);
+static int snib__timer_reserve(struct snib__engine *e, uint32_t n);
 /* at: the subject's `timer_at`. */
-void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+static void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
-enum snib__timer_what snib__timer_what(struct snib__timer timer);
-uint32_t *snib__timer_at(struct snib__timer timer);
+static enum snib__timer_what snib__timer_what(struct snib__timer timer);
+static uint32_t *snib__timer_at(struct snib__timer timer);
 /* The timer's subject; the timer may already have left the heap. */
-void *snib__timer_subject(struct snib__timer timer);
-void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
+static void *snib__timer_subject(struct snib__timer timer);
+static void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
-struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
-struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
-void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
-struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
-void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
-void snib__slabs_free(struct snib__engine *e);
-struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+static struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
+static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
+static void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
+static struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
+static void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
+static void snib__slabs_free(struct snib__engine *e);
+static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code);
-void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
-void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
+static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
-void snib__op_arm(struct snib__engine *e, struct snib__op *op);
-struct snib__node *snib__op_node(const struct snib__op *op);
-void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
+static void snib__op_arm(struct snib__engine *e, struct snib__op *op);
+static struct snib__node *snib__op_node(const struct snib__op *op);
+static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
 /* A broken connection cannot be ended at the server. left: with requests still on it. */
-void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
+static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Resend a request that a server did not carry out to the node that serves its name now. */
-void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
+static void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
 /* Send to this node, whichever node serves the name. */
-int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+static int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
-struct snib__op *snib__request_op(const struct snib__request *request);
+static struct snib__op *snib__request_op(const struct snib__request *request);
 /* The node that a request is for; it has a subject. */
-struct snib__node *snib__request_node(const struct snib__request *request);
+static struct snib__node *snib__request_node(const struct snib__request *request);
 /* Discard any reply for this subject. */
-void snib__node_forget(struct snib__engine *e, void *subject);
+static void snib__node_forget(struct snib__engine *e, void *subject);
 /* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */
-bool snib__node_unsend(struct snib__engine *e, void *subject);
-void snib__node_free(struct snib__engine *e, struct snib__node *node);
-bool snib__node_ready(const struct snib__node *node);
-bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
-bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
-void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
-bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
-snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
-void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
-void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+static bool snib__node_unsend(struct snib__engine *e, void *subject);
+static void snib__node_free(struct snib__engine *e, struct snib__node *node);
+static bool snib__node_ready(const struct snib__node *node);
+static bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
+static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
+static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
+static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
+static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+static void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now);
 /* What the node said to the request counts for itself only: another one serves its name since. */
-bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request);
-void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
-const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
-bool snib__node_explained(int32_t code);
-bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
+static const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+static bool snib__node_explained(int32_t code);
+static bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
-int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+static int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
                      snib__time now);
-int snib__node_later(struct snib__node *node, const struct snib__request *request);
-void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
+static int snib__node_later(struct snib__node *node, const struct snib__request *request);
+static void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
 
 /* Requests of the node itself, made again on each connection. */
 static inline bool snib__request_own(const struct snib__request *request)
@@ -15809,223 +15945,223 @@ static inline bool snib__request_own(const struct snib__request *request)
 }
 
 /* lane.c */
-struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
-struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+static struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
+static struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now);
-bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
-void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
-void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+static bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
+static void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
+static void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request);
-int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now);
-void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+static void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now);
-void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
-snib__time snib__lane_deadline(const struct snib__link *link);
+static void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
+static snib__time snib__lane_deadline(const struct snib__link *link);
 /* When the oldest unanswered request was sent, on any lane; SNIB__NEVER. */
-snib__time snib__node_oldest(const struct snib__node *node);
+static snib__time snib__node_oldest(const struct snib__node *node);
 /* The same for the further lanes alone. */
-snib__time snib__lane_oldest(const struct snib__node *node);
+static snib__time snib__lane_oldest(const struct snib__node *node);
 /* A request lost with its connection: resend it or end it. */
-void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+static void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
 
 /* durable.c */
-bool snib__durable_is(const struct snib__link *link);
-bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
-bool snib__durable_pending(const struct snib__node *node);
-void snib__durable_free(struct snib__node *node);
-int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+static bool snib__durable_is(const struct snib__link *link);
+static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+static bool snib__durable_pending(const struct snib__node *node);
+static void snib__durable_free(struct snib__node *node);
+static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request);
-int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
-bool snib__durable_unsend(struct snib__node *node, const void *subject);
-bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+static bool snib__durable_unsend(struct snib__node *node, const void *subject);
+static bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 /* True: the grant is withheld until replicas have it. */
-bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+static bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now);
-void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+static void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, const struct snib__value *reply,
                           int32_t error, snib__time now);
-void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+static void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+static void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                         snib__time now);
 
 /* route.c */
-int snib__route_begin(struct snib__engine *e);
-void snib__route_end(struct snib__engine *e);
-struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
-void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
-void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+static int snib__route_begin(struct snib__engine *e);
+static void snib__route_end(struct snib__engine *e);
+static struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
+static void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+static void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
-void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+static void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
 /* Write what is known of the deployment, as lines: see SNIB_SERVER_WAY.  Returns its length, less than cap. */
-size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
-void snib__route_tick(struct snib__engine *e, snib__time now);
-snib__time snib__route_deadline(const struct snib__engine *e);
+static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap);
+static void snib__route_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__route_deadline(const struct snib__engine *e);
 /* Whether an error reply to a request of the client's own says that its slot is served elsewhere, or about to be. */
-bool snib__route_moved(const char *text);
-bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+static bool snib__route_moved(const char *text);
+static bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
 
 /* cluster.c: the cursor of a list, combined with the node to continue on */
-uint64_t snib__cluster_cursor_in(uint64_t cursor);
-uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+static uint64_t snib__cluster_cursor_in(uint64_t cursor);
+static uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
 
 /* given.c */
 /* A server said that it has released the hold, or does not have it. */
-void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+static void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* The same, and the program still has the hold, until given_done(). */
-void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
-void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+static void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
-void snib__given_redo(struct snib__engine *e, snib__time now);
+static void snib__given_redo(struct snib__engine *e, snib__time now);
 /* A repeated release has a reply, or no longer needs one. */
-void snib__given_told(struct snib__engine *e, snib__time now);
-void snib__given_end(struct snib__engine *e);
+static void snib__given_told(struct snib__engine *e, snib__time now);
+static void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
-void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
+static void snib__pause_served(struct snib__engine *e, const struct snib__request *request,
                         snib__time now);
-int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
-bool snib__pause_drop(struct snib__engine *e, const void *subject);
-bool snib__pause_has(const struct snib__engine *e, const void *subject);
-void snib__pause_tick(struct snib__engine *e, snib__time now);
-snib__time snib__pause_deadline(const struct snib__engine *e);
+static bool snib__pause_drop(struct snib__engine *e, const void *subject);
+static bool snib__pause_has(const struct snib__engine *e, const void *subject);
+static void snib__pause_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__pause_deadline(const struct snib__engine *e);
 
-bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
-void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+static bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
+static void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX]);
 
 /* link.c */
-int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+static int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
 /* It is down, and no connect is wanted. */
-bool snib__link_rests(const struct snib__link *link);
-void snib__link_free(struct snib__engine *e, struct snib__link *link);
-void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
-void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
+static bool snib__link_rests(const struct snib__link *link);
+static void snib__link_free(struct snib__engine *e, struct snib__link *link);
+static void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
+static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
-void snib__link_tick(struct snib__engine *e, snib__time now);
-snib__time snib__link_deadline(const struct snib__engine *e);
-int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
-bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
+static void snib__link_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__link_deadline(const struct snib__engine *e);
+static int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
+static bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
 
 /* gate.c */
-struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+static struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
-void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
-void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+static void snib__gate_free(struct snib__engine *e, struct snib__gate *gate); /* at the engine's end */
+static void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now);
 /* The rest of answer_acquire, for a reply without an error. */
-void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
 /* The server refused the message of a release; it is logged once. */
-void snib__release_unheard(struct snib__engine *e);
+static void snib__release_unheard(struct snib__engine *e);
 /* former: another server serves the name since, and decides whether a waiter has the lock now. */
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                bool former, const struct snib__value *reply, uint32_t n,
                                int32_t error, const char *text, snib__time now);
-void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now);
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+static void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
-void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 /* Return a grant that no operation wants any more, or that came too late. */
-void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
-void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
-bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold);
+static bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);
-void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
 /* for share.c and place.c */
-void snib__gate_join(struct snib__hold *hold);
-void snib__gate_part(struct snib__hold *hold);
-void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
-void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
-bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
-int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
-bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+static void snib__gate_join(struct snib__hold *hold);
+static void snib__gate_part(struct snib__hold *hold);
+static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
+static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
+static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now);
+static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now);
+static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now);
-void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now);
-void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+static void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now);
-void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 
 /* sole.c */
-void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
-void snib__sole_settles(struct snib__gate *gate, snib__time now);
+static void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
+static void snib__sole_settles(struct snib__gate *gate, snib__time now);
 /* A waiting operation is blocked by this process's own earlier use of the lock, and the server has
  * not confirmed its end within the time a round trip may take. */
-bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
+static bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
-void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+static void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
                       snib__time now);
-void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
-bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
+static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold,
                               snib__time now);
-bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
 
 /* tenure.c */
 /* Let the head of the local queue go on under the hold's number; false: release or hand over by command. */
-bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+static bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold);
-void snib__tenure_again(struct snib__hold *hold);
+static void snib__tenure_again(struct snib__hold *hold);
 /* A release of the number begins, which the server is thought to have. */
-void snib__tenure_ends(const struct snib__hold *hold);
-void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
-void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+static void snib__tenure_ends(const struct snib__hold *hold);
+static void snib__tenure_unlink(struct snib__hold *hold); /* from those that are asked for */
+static void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now);
 
 /* share.c */
-void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-bool snib__share_number_busy(const struct snib__hold *hold);
-void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+static bool snib__share_number_busy(const struct snib__hold *hold);
+static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
 
 /* place.c */
-void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
-void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+static void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
-void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+static void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now);
-void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now);
-void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
-void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
-bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
+static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
+static void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
+static bool snib__place_keeps(const struct snib__hold *hold); /* its attempts also keep its place */
 
 /* waitq.c */
 /* Operations wait, or something in flight needs it. */
@@ -16033,180 +16169,180 @@ static inline bool snib__waitq_used(const struct snib__waitq *waitq)
 {
     return waitq->head || waitq->incoming || waitq->asking > 0;
 }
-struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
-void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
-void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
-void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
-void snib__waitq_mark(struct snib__op *op, snib__time now);
-void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate);
+static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front);
+static void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op);
+static void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op);
+static void snib__waitq_mark(struct snib__op *op, snib__time now);
+static void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now);
-void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+static void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+static void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
                          snib__time now);
-void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
-void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
-void snib__waitq_tick(struct snib__engine *e, snib__time now);
-snib__time snib__waitq_deadline(const struct snib__engine *e);
-void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
+static void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker);
+static void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
+static void snib__waitq_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__waitq_deadline(const struct snib__engine *e);
+static void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq);
 
 /* turn.c */
-bool snib__turn_contested(const struct snib__waitq *waitq);
-void snib__turn_releasing(struct snib__waitq *waitq);
-void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+static bool snib__turn_contested(const struct snib__waitq *waitq);
+static void snib__turn_releasing(struct snib__waitq *waitq);
+static void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now);
-void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
-bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+static void snib__turn_heard(struct snib__waitq *waitq, snib__time now);
+static bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
                           snib__time now);
-void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
-void snib__turn_refused(struct snib__waitq *waitq);
-void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
+static void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now);
+static void snib__turn_refused(struct snib__waitq *waitq);
+static void snib__turn_granted(struct snib__waitq *waitq, snib__time now);
 
 /* chan.c */
 /* The gate's subscription is confirmed. */
-bool snib__chan_on(const struct snib__waitq *waitq);
-int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
-void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
-void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
+static bool snib__chan_on(const struct snib__waitq *waitq);
+static int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq);
+static void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq);
+static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+static void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now);
-int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+static int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* Subscribe to and leave a channel there, in every way in which releases are published. */
-int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
-int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
+static int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
+static int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
                      size_t n);
 /* when the link counts as silent */
-snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
-bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
-bool snib__chan_wanted(const struct snib__chan *chan);
-bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
-void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+static snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
+static bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
+static bool snib__chan_wanted(const struct snib__chan *chan);
+static bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
+static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
-void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+static void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, uint32_t n, snib__time now);
-void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
-void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 /* hold.c */
-snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
-void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
+static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
-void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-bool snib__hold_gone(const struct snib__hold *hold);
-void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
-void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-void snib__hold_settle(struct snib__engine *e,
+static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static bool snib__hold_gone(const struct snib__hold *hold);
+static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
+static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+static void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if it is no longer used */
-void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
+static void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 /* The lease to send now so that it ends no earlier than the deadline. */
-snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
+static snib__time snib__lease_until(snib__time sent_at, snib__time deadline);
 
 /* watchdog.c */
-void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
-void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
+static void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
+static void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
 /* Merge a chain in order of deadline, linked by next, into the list of its node and kind. */
-void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
-void snib__watchdog_tick(struct snib__engine *e, snib__time now);
-snib__time snib__watchdog_deadline(const struct snib__engine *e);
-void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
+static void snib__watchdog_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__watchdog_deadline(const struct snib__engine *e);
+static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
-void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
-void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now);
+static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
                             snib__time now);
-int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 /* Drop the holds that have changed since the batch was made.  A batch must not be encoded again with
  * them, because their memory may be unused or belong to another hold.  False: none is left, and the
  * batch has been freed. */
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
+static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 /* Resend a batch, without the holds that have gone since.  split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
-void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+static void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
-void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
-void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
+static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now);
 
 /* clock.c */
 /* Take in a reply.  Returns by how much the server's clock has moved at least, beyond what drift
  * explains; 0: it has not. */
-int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
-void snib__clock_tick(struct snib__engine *e, snib__time now);
-snib__time snib__clock_deadline(const struct snib__engine *e);
-void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+static void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now);
+static void snib__clock_tick(struct snib__engine *e, snib__time now);
+static snib__time snib__clock_deadline(const struct snib__engine *e);
+static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
                         const struct snib__value *reply, uint32_t n, snib__time now);
 /* The hold's lease began before the server's clock moved. */
-bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
+static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
-bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
+static bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+static bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */
-bool snib__outer_is(const struct snib__gate *gate);
-void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
-void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
-void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
+static bool snib__outer_is(const struct snib__gate *gate);
+static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
+static void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+static void snib__outer_extend(struct snib__engine *e, struct snib__op *op);
 /* The engine stops: end the operations that would wait for other clients. */
-void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
+static void snib__outer_fail_ops(struct snib__engine *e, snib__time now);
 
 /* extend.c */
-int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+static int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
                         const struct snib__op *op);
-void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now);
-int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__extend_unsure(struct snib__op *op); /* any operation */
+static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now);
+static void snib__extend_unsure(struct snib__op *op); /* any operation */
 /* End the operations of a hold that was lost just now. */
-void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 
 /* identity.c */
-void snib__identity_tick(struct snib__engine *e, snib__time now);
+static void snib__identity_tick(struct snib__engine *e, snib__time now);
 /* A hold was lost, which is said soon. */
-void snib__identity_lost(struct snib__engine *e, snib__time now);
-snib__time snib__identity_deadline(const struct snib__engine *e);
-int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
-void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+static void snib__identity_lost(struct snib__engine *e, snib__time now);
+static snib__time snib__identity_deadline(const struct snib__engine *e);
+static int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what);
+static void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now);
-void snib__identity_end(struct snib__engine *e, snib__time now);
-int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
+static void snib__identity_end(struct snib__engine *e, snib__time now);
+static int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked);
 
 /* load.c */
-int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+static int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
                       const struct snib__asked *asked);
-int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+static int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
                           const struct snib__value *reply, const struct snib__resp *resp);
 
 /* board.c */
-int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
-void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+static int snib__board_encode(const struct snib__engine *e, struct snib__buf *out);
+static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
                         const struct snib__value *reply, int32_t error, const char *text,
                         snib__time now);
-void snib__board_end(struct snib__engine *e);
+static void snib__board_end(struct snib__engine *e);
 
 /* ask.c */
 /* An operation with a payload; NULL with *out_code, or already done. */
-struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+static struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                  const char *text, size_t n, snib__time now, int32_t *out_code);
-struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
-int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
+static struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now);
+static int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
-void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+static void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
 /* The lines of one string, as clean texts, without empty lines and comments. */
-int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
+static int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n);
 
 /* engine.c */
 /* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
-bool snib__engine_busy(const struct snib__engine *e);
-uint32_t snib__hash(const char *bytes, size_t n);
-void snib__histogram_add(uint64_t *buckets, snib__time duration);
+static bool snib__engine_busy(const struct snib__engine *e);
+static uint32_t snib__hash(const char *bytes, size_t n);
+static void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif
 
@@ -16319,6 +16455,14 @@ static const struct snib__script_text {
      "return now .. '\\n' .. table.concat(notes)\n",
      970, "c09cc79fbbfa3aaacdb02c80bb36889b23d5ca05"},
     {"describe",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -16338,10 +16482,9 @@ static const struct snib__script_text {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -16411,11 +16554,11 @@ static const struct snib__script_text {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -16454,7 +16597,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4915, "660a834ee5519acaec6a8067f4b2a0b5e4a664bb"},
+     5180, "36cd70337bf86dbf2309a9a0bc6bbe4c346db3c1"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16570,6 +16713,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16591,7 +16744,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16674,6 +16831,9 @@ static const struct snib__script_text {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -16736,7 +16896,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9769, "641d8f17e1820614a6d6264b370c50a87e957567"},
+     10273, "e7c98b48c0b647495b4439fc090fb89387b07343"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -16852,6 +17012,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -16873,7 +17043,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -16900,7 +17074,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5633, "61c7d5044f90176ec49ad942c780bf936f7cddae"},
+     6081, "776b4b4c7f4f49c2ac6420e7954cfbdee4155b96"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -17027,6 +17201,16 @@ static const struct snib__script_text {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('publish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -17048,7 +17232,11 @@ static const struct snib__script_text {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -17078,7 +17266,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5826, "faee17fc6fa7fdd683352e0a43a2d689d5b67807"},
+     6274, "98e7c0d3de78250f73e84c44b22ed77e2b8df634"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -17161,8 +17349,15 @@ static const struct snib__script_text {
      "return { redis.call('get', KEYS[2]) }\n",
      740, "ecb572088ea5bf40f6ac9fe7f77677fd445e6efa"},
     {"latch_acquire",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17170,11 +17365,19 @@ static const struct snib__script_text {
      "    return -1\n"
      "end\n"
      "return nil\n",
-     247, "4b02b708478cb907ce1cfc33cff3087dc2e54dff"},
+     458, "509cf8f148e4d3fc496d663de95cdfd3ae229a1d"},
     {"latch_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -17199,10 +17402,17 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     645, "5ba2edbe26e4f3723fbfa513dd778f2521da3d92"},
+     869, "a202e286af594240328a5207722108b05fe12acc"},
     {"latch_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -17211,17 +17421,32 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     303, "556fe9d32b091e04b172618c71a273d1af07c21c"},
+     531, "4f42f4c2a9837920e79380be1cea990e3622e3e8"},
     {"latch_info",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     330, "db3c809be14baa9072dd96fed60ff58436df7390"},
+     541, "3318e05eddf7fa121bcb983ff8bd43b70aa73490"},
     {"list",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local function owned(key)\n"
      "    if redis.call('hlen', key) > 1000 then\n"
      "        return redis.call('hexists', key, 'mode') == 1\n"
@@ -17246,7 +17471,7 @@ static const struct snib__script_text {
      "        return false\n"
      "    end\n"
      "    local text = redis.call('getrange', key, 0, 63)\n"
-     "    if string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) then\n"
      "        return taken(key)\n"
      "    end\n"
      "    return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil\n"
@@ -17259,7 +17484,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1189, "4d7b9b51bb83de70d756d097df7250db680b325d"},
+     1444, "4ab17f5a8d108ada9233263f5bd99dfec8d2a675"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
@@ -17591,10 +17816,18 @@ static const struct snib__script_text {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      555, "503fa3cb49d013f030e9bcc0b0e21318ff5be1a2"},
     {"permits_acquire",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17609,7 +17842,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[2], value)\n"
+     "        redis.pcall('publish', ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17646,14 +17879,22 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1841, "0474cecda695acd621fa6df9443332c4e9203e8a"},
+     2072, "aad25197e8a0f79c94c151166ebb90601806d252"},
     {"permits_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17668,7 +17909,7 @@ static const struct snib__script_text {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('publish', ARGV[3], value)\n"
+     "        redis.pcall('publish', ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -17683,23 +17924,38 @@ static const struct snib__script_text {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1354, "d72fa4c64780afed406394c6838278115bc18f56"},
+     1592, "2a257a15ebd393e883a96b89a1d6dcfe4b8026a5"},
     {"permits_force",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "redis.call('zcard', KEYS[2])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "if not counter(text) then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     257, "af5ae97d0cdbbca7d62676054b1d10a35794c5d0"},
+     503, "9cd7c061fb5adf46e387b32fffccc72f3b3c739d"},
     {"permits_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -17712,8 +17968,16 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     682, "67b4f7b67a8411f92d7f93c9d6346ae7e9cef069"},
+     893, "dbbab95a5ecb8ff2f45eee0e8656793392b8de28"},
     {"permits_release",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -17725,13 +17989,13 @@ static const struct snib__script_text {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     575, "2e6b736e2e152d58219436970b290896a7111477"},
+     853, "975f041bddc13026c2e3031830e0f6d3fefe0641"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18013,8 +18277,15 @@ static const struct snib__script_text {
      "return lost\n",
      933, "777dd295253b7703b5c2cb071c05dc1f2cf360a7"},
     {"semaphore_acquire",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -18023,12 +18294,20 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     306, "a6aa4990eb2e7cc1c937e8aefd9225a5f42cb6f0"},
+     517, "2e694d7e27ebd38be6ecf74d3e0af9e6e584c54e"},
     {"semaphore_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -18037,7 +18316,7 @@ static const struct snib__script_text {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -18052,40 +18331,62 @@ static const struct snib__script_text {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('publish', ARGV[3], value)\n"
+     "    redis.pcall('publish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     909, "2a401bafd0052fab2c3f2d79932d6df17cd74218"},
+     1139, "c2a09d98924013fda1d7ebf63ca8302b1f90f985"},
     {"semaphore_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     201, "52103171f05a283a888a486ac9df2c560655ff61"},
+     429, "b21b3c9c6709533f227ea381cca417d50f14477e"},
     {"semaphore_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     348, "7d85bcb26b23e4e0675dc3a9074fe5c0fac7dbb6"},
+     572, "37f6d434087a989588a572447fabd6c494e27087"},
     {"semaphore_release",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     550, "768e5b2175964efd6d515d9b779b8d93b53f5754"},
+     779, "6921d215f3308506b3e818bd1d6f1cf8fa47dea5"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -18263,6 +18564,14 @@ static const struct snib__script_text {
 static const struct snib__script_text snib__script_sharded[] = {
     {"board", 0, 0, ""},
     {"describe",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -18282,10 +18591,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -18355,11 +18663,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -18398,7 +18706,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4920, "6b6f2ff7b240312a31356594048c35d11ea84ec1"},
+     5185, "9a45b80aa9956147ee48cf04ebb072b259be8f62"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18514,6 +18822,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18535,7 +18853,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18618,6 +18940,9 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -18680,7 +19005,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     9776, "3a5fc84deba5491d77cb712e4d4bcf6a106fae9b"},
+     10281, "b86052e63f472b6502dadab4aa39d6ba90757fbc"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -18796,6 +19121,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18817,7 +19152,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -18844,7 +19183,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5640, "da487ad2d592c082f177bc8d492d75eee602ba88"},
+     6089, "d90f23666db9080170639b5631bc57ef60177862"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -18961,6 +19300,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        redis.pcall('spublish', channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -18982,7 +19331,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -19012,7 +19365,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     5833, "42ab6f823aade282fb4c60fa2c50e215002cdee5"},
+     6282, "630f7d7c96dbf69bc80762217cfe8dce107f7d09"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -19040,9 +19393,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      741, "19725edc94861a4935a370f769f6b866c19af534"},
     {"latch_acquire", 0, 0, ""},
     {"latch_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -19067,10 +19428,17 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     647, "0000bf5f2e0d31e60b5292d9af3a2f07e79f99f1"},
+     871, "8d360778a6dfcd87790f9c1099acbc6142b8df8d"},
     {"latch_force",
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -19079,16 +19447,23 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     305, "7bd41ed3f241ad9e05b578a7f3e621bfb3b6aa4b"},
+     533, "655ed046acd7b6e283163f00304f561a195d0103"},
     {"latch_info",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     335, "b3ca0f12d7b302c86d9f40eb655806f9e373c839"},
+     546, "5a6d6468b33c0c228914eb980de06bef8a10559c"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -19206,10 +19581,18 @@ static const struct snib__script_text snib__script_sharded[] = {
      "return released == 0 and 0 or released == #KEYS and sign or 2 * sign\n",
      556, "bf16ea53b329cce2fac4cde17d2165eed3bd67bd"},
     {"permits_acquire",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19224,7 +19607,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[2], value)\n"
+     "        redis.pcall('spublish', ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19261,14 +19644,22 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     1842, "68cdaa1e21f4842f6d24a9559ad7127d53e8a6a5"},
+     2073, "56a5b5ee646ba819c9e4ea72c7d81a123502e075"},
     {"permits_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19283,7 +19674,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        redis.pcall('spublish', ARGV[3], value)\n"
+     "        redis.pcall('spublish', ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -19298,16 +19689,23 @@ static const struct snib__script_text snib__script_sharded[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1355, "73f47fff25f8415e6109c31368febb573ddf3dd3"},
+     1593, "4e3f7f41151df17e44fb93e8e0b871788b814bd1"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -19320,8 +19718,16 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     687, "83d83e3b0b863f04d8f329a970ba22086ead2ad7"},
+     898, "fd1846756ad77674ca2535152b69805b14af09dd"},
     {"permits_release",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local held = true\n"
@@ -19333,13 +19739,13 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     576, "effb1f90aa7dca07db51e6363d3ddb5d97c25e81"},
+     854, "edc492ad388f9b47518ff3ac61a81d3bb9972667"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19465,10 +19871,18 @@ static const struct snib__script_text snib__script_sharded[] = {
     {"read_renew", 0, 0, ""},
     {"semaphore_acquire", 0, 0, ""},
     {"semaphore_count",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -19477,7 +19891,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -19492,34 +19906,49 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    redis.pcall('spublish', ARGV[3], value)\n"
+     "    redis.pcall('spublish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     910, "23c276442641cecd21c1e1971f33770e5314d0f7"},
+     1140, "fd428f11745cb1bea18763485cd7f269bebe6a65"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     353, "8046a2381b8bca8d0de2a57d9b5bfc6a490f96b0"},
+     577, "28d0166b8ba9c870c3524c2a5e25abca7dec8564"},
     {"semaphore_release",
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     551, "bbfb0a043dfc34f139c3e279d0fc5700391c2562"},
+     780, "82c5d1a9436ecb072d04bd8820922974f86e63f4"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -19608,6 +20037,14 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
@@ -19627,10 +20064,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
      "end\n"
      "local function number(text)\n"
-     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
-     "end\n"
-     "local function whole(number)\n"
-     "    return string.format('%.0f', number)\n"
+     "    local digits = string.match(text, '^%-?(%d+)$')\n"
+     "    local fits = digits and (#digits < 19 or (#digits == 19 and digits <= '9223372036854775807'))\n"
+     "    return fits and text or '0'\n"
      "end\n"
      "local function remaining(key)\n"
      "    return whole(math.max(redis.call('pttl', key), -1))\n"
@@ -19700,11 +20136,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    hash()\n"
      "elseif what == 'string' then\n"
      "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
-     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
-     "        permits(tonumber(text), time)\n"
-     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "    if counter(text) and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(counter(text), time)\n"
+     "    elseif counter(text) then\n"
      "        kind = 'counter'\n"
-     "        fact('count', number(text))\n"
+     "        fact('count', text)\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -19743,7 +20179,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5257, "74eb5262b1b9071613ad2c22bccff93e937c4113"},
+     5522, "96af244057936aa9d8ec23030401ade06946134f"},
     {"fair_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -19867,6 +20303,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -19888,7 +20334,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -19971,6 +20421,9 @@ static const struct snib__script_text snib__script_both[] = {
      "    return refused or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "if queued then\n"
+     "    redis.pcall('hdel', KEYS[4], '')\n"
+     "end\n"
      "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
@@ -20033,7 +20486,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10083, "efa60006c20948b1862dbed314c208dd7355b658"},
+     10573, "98fd688b74dc36aeeea04fdbfb6eb8d094bb835b"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20157,6 +20610,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20178,7 +20641,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20205,7 +20672,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     5947, "91f1022e4e24ceb489a36aa5b6d2b6d30d1a97ad"},
+     6381, "f6400cfceaa4b88f07527cf590618256aaf5b24f"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -20330,6 +20797,16 @@ static const struct snib__script_text snib__script_both[] = {
      "    refused_message = refused_message or type(heard) ~= 'number'\n"
      "    return heard\n"
      "end\n"
+     "local function warn(channel, granted)\n"
+     "    local at, member = 0, redis.call('lindex', KEYS[2], 0)\n"
+     "    while member and client(member) == granted and at < 4 do\n"
+     "        at = at + 1\n"
+     "        member = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if member and not ours(member) then\n"
+     "        announce(channel .. ':' .. member, '0')\n"
+     "    end\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    while waiter and ours(waiter) do\n"
@@ -20351,7 +20828,11 @@ static const struct snib__script_text snib__script_both[] = {
      "        end\n"
      "        if type(heard) == 'number' and heard > 0 then\n"
      "            leave(waiter)\n"
-     "            return client(waiter) == mine and number, token\n"
+     "            if client(waiter) == mine then\n"
+     "                return number, token\n"
+     "            end\n"
+     "            warn(channel, client(waiter))\n"
+     "            return\n"
      "        end\n"
      "        redis.call('hdel', KEYS[1], waiter)\n"
      "        at = at + 1\n"
@@ -20381,7 +20862,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6140, "7b0e280d78a5f320aa6798124b9b85ea0a85dfbf"},
+     6574, "99407e4ae4a7dfc9b1664b2817ad1320cbc803bc"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20425,9 +20906,17 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
@@ -20452,7 +20941,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     954, "1abec96eb6618baa8f46b1bedb2b965d6f12cf8e"},
+     1178, "aa3089d457c802483907f23d8aa07d4bbb61d654"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20462,8 +20951,15 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1])\n"
-     "if text and not string.find(text, '^%-?%d+$') then\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "if redis.call('del', KEYS[1]) == 0 then\n"
@@ -20472,7 +20968,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     612, "50e28e8104a02bd59a8dffb9f83c42c9836cb01f"},
+     840, "ca2a097d7967f3c51440329130084c98a975fcb2"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20482,14 +20978,21 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     672, "4ad99bd3ea964a7c551ece93467c9f1f181d22cc"},
+     883, "c8146090da39bee70fcc4a47c09f9b18c1336b7e"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -20655,10 +21158,18 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20673,7 +21184,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[2], value)\n"
+     "        announce(ARGV[2], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20710,7 +21221,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2164, "699f1c9dd96752db04123ba0ae6fc6900cdadd00"},
+     2395, "1ab746333b61c5fc64604fc4d4bc342ca14de2eb"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20720,12 +21231,20 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20740,7 +21259,7 @@ static const struct snib__script_text snib__script_both[] = {
      "until #over < 1000\n"
      "local function done(reply)\n"
      "    if more and value > 0 then\n"
-     "        announce(ARGV[3], value)\n"
+     "        announce(ARGV[3], whole(value))\n"
      "    end\n"
      "    return reply\n"
      "end\n"
@@ -20755,10 +21274,10 @@ static const struct snib__script_text snib__script_both[] = {
      "if value + change > 2147483647 or value + change < -2147483648 then\n"
      "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
-     "value = redis.call('incrby', KEYS[1], change)\n"
+     "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1677, "1ee026e8e1b2ecccca25239bb68d742dda7df21b"},
+     1915, "e75da11ec91fffaf35387da7bd5bcef711d497b1"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -20769,10 +21288,17 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
@@ -20785,7 +21311,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     1024, "5c807f0e03866a8ac5a9d02311d7135b22014a1f"},
+     1235, "4538d03a2551bfa2c09ad4733ed08cc6511cb4bd"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20794,6 +21320,14 @@ static const struct snib__script_text snib__script_both[] = {
      "        return type(classic) == 'number' and classic or sharded\n"
      "    end\n"
      "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -20806,13 +21340,13 @@ static const struct snib__script_text snib__script_both[] = {
      "local receivers = 0\n"
      "if back > 0 then\n"
      "    local value = redis.call('incrby', KEYS[1], back)\n"
-     "    receivers = value > 0 and announce(ARGV[1], value) or 0\n"
+     "    receivers = value > 0 and announce(ARGV[1], whole(value)) or 0\n"
      "end\n"
      "if not held then\n"
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     898, "a6c7e6052760a37cbdfbfda44efeca2ae50a3922"},
+     1176, "55e1e1db8a4cec7d90f7180b652f0d068cd500b2"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -20994,10 +21528,18 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
@@ -21006,7 +21548,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "if what == drain then\n"
      "    if value > 0 then\n"
-     "        redis.call('decrby', KEYS[1], value)\n"
+     "        redis.call('decrby', KEYS[1], text)\n"
      "    end\n"
      "    return math.max(value, 0)\n"
      "end\n"
@@ -21021,10 +21563,10 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
      "if n > 0 and value > 0 then\n"
-     "    announce(ARGV[3], value)\n"
+     "    announce(ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1232, "0cd9635b6d3d3e893b8ac4c1fc2ccfb99d63b473"},
+     1462, "44ef1b8e41556976cd28351f95ae8c7a9d9329c5"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -21035,14 +21577,22 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
      "local text = redis.call('get', KEYS[1])\n"
-     "local value = string.find(text or '0', '^%-?%d+$') and tonumber(text or 0)\n"
+     "local value = counter(text)\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     690, "7ffebcc8d30e76c47b061faa444a7558ac0086eb"},
+     914, "2106192976e7c49e3fab644d68fabb8b0247d629"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21052,19 +21602,26 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "    return math.max(classic, sharded)\n"
      "end\n"
-     "local text = redis.call('get', KEYS[1]) or '0'\n"
-     "local value = string.find(text, '^%-?%d+$') and tonumber(text)\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function counter(text)\n"
+     "    local number = tonumber(text or 0)\n"
+     "    local exact = number and math.abs(number) < 2 ^ 53\n"
+     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "end\n"
+     "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "if value + tonumber(ARGV[1]) > 2147483647 then\n"
-     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
      "end\n"
      "redis.pcall('hdel', KEYS[1], '')\n"
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
-     "local receivers = value > 0 and announce(ARGV[2], value) or 0\n"
+     "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     873, "0b82326008633e6b923f9f69ad0666309ddabc8f"},
+     1102, "ac7846450c697ec01dc7a7f645d3f6908291a369"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -21179,21 +21736,21 @@ static const struct snib__script_text snib__script_both[] = {
 #include <stdint.h>
 
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
-int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
+static int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
 /* snib__script_spell - replace the hash by the script itself: the command at byte `at` of the
  * buffer becomes an EVAL.  0, or -1 when out of memory (then nothing has changed). */
-int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
+static int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
 
 /* How releases are published. */
 enum snib__publish { SNIB__CLASSIC, SNIB__SHARDED, SNIB__BOTH };
 
 /* snib__script_of - the variant of a script for that way of publishing. */
-const struct snib__script_text *snib__script_of(int script, int publish);
+static const struct snib__script_text *snib__script_of(int script, int publish);
 
 /* snib__script_vary - switch the command at `at` of out, begun by
  * snib__script_begin(), to that variant. */
-void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
+static void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
 
 #endif
 
@@ -21204,7 +21761,7 @@ void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish
 #define ASK_LIST_BYTES                                                                             \
     640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
-struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
+static struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->stage = SNIB__STAGE_ASKING;
     if (!op->gate)
@@ -21215,7 +21772,7 @@ struct snib__op *snib__ask_start(struct snib__engine *e, struct snib__op *op, sn
     return op;
 }
 
-struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+static struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_INFO, gate, now, out_code);
@@ -21229,14 +21786,14 @@ struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *ga
     return snib__ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+static struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
                                     int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
     return op ? snib__ask_start(e, op, now) : NULL;
 }
 
-struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
+static struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
@@ -21248,7 +21805,7 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return snib__ask_start(e, op, now);
 }
 
-struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+static struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                  const char *text, size_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
@@ -21265,7 +21822,7 @@ struct snib__op *snib__ask_carry(struct snib__engine *e, int kind, struct snib__
     return op;
 }
 
-struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+static struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
                                    size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
@@ -21277,7 +21834,7 @@ struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, cons
     return snib__ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
+static struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
@@ -21287,7 +21844,7 @@ struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name,
     return snib__ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
+static struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
                                      snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
@@ -21303,7 +21860,7 @@ struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_
     return op;
 }
 
-struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
+static struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
@@ -21319,7 +21876,7 @@ struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *g
     return snib__ask_start(e, op, now);
 }
 
-bool snib__ask_once(const struct snib__op *op)
+static bool snib__ask_once(const struct snib__op *op)
 {
     if (op->kind == SNIB__OP_COUNT)
         return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;
@@ -21392,7 +21949,7 @@ static int ask_server(struct snib__buf *out, int32_t what)
 }
 
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, or -1 when out of memory. */
-int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
+static int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
         return snib__name_script_encode(out, op->gate, &op->gate->kind->info);
@@ -21487,7 +22044,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
+static int32_t snib__ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)
         return SNIB_ELIMIT;
@@ -21525,14 +22082,14 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
     return snib__ask_lines(asked, snib__resp_text(resp, reply), reply->count);
 }
 
-void snib__asked_free(struct snib__asked *asked)
+static void snib__asked_free(struct snib__asked *asked)
 {
     if (asked)
         free(asked->texts);
     free(asked);
 }
 
-void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+static void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
@@ -21632,27 +22189,27 @@ extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
 /* A node with an address, or NULL for one that waits for it.  Returns NULL when out of
  * memory.  A node is freed only with the engine: one that serves nothing any more is idle,
  * and may be given another address. */
-struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+static struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address);
 /* Give an idle node, whose links are down, another address. */
-void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
                        const struct snib__address *address);
 /* The server at another address takes over the node (failover): reconnect at once. */
-void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+static void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now);
 /* Send the route's query; 0, or -1: the link is not ready, or out of memory. */
-int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+static int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
 /* In a cluster, the same for all names of a slot.
  * slot_move     for any number of slots: collect the renewed holds
  * slot_moved    then sort them into their lists
  * slot_confirm  then ask the new servers that are connected; anew: also about holds already asked
  *               about, perhaps at another server */
-void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
-void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
+static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Resend requests that wait for a node whose gates have moved. */
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 #endif
 
@@ -21667,7 +22224,7 @@ static struct snib__node *board_node(struct snib__engine *e)
     return e->route->serves(e, BOARD_KEY, strlen(BOARD_KEY));
 }
 
-bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
+static bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
 {
     if (e->closed || now < e->board.next)
         return false;
@@ -21679,7 +22236,7 @@ bool snib__engine_board_ready(struct snib__engine *e, snib__time now)
     return false;
 }
 
-void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, snib__time now)
+static void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, snib__time now)
 {
     char *copy = malloc(n + 1); /* the request may be encoded once more, with the script */
     if (!copy)
@@ -21691,7 +22248,7 @@ void snib__engine_board(struct snib__engine *e, const char *notes, size_t n, sni
     snib__node_send(e, SNIB__REQ_BOARD, board_node(e), 0, now);
 }
 
-int snib__board_encode(const struct snib__engine *e, struct snib__buf *out)
+static int snib__board_encode(const struct snib__engine *e, struct snib__buf *out)
 {
     int bad = snib__script_begin(out, SNIB__SCRIPT_BOARD, 1, 4);
     bad |= snib__resp_arg(out, BOARD_KEY, strlen(BOARD_KEY));
@@ -21713,7 +22270,7 @@ static void board_keep(struct snib__engine *e, const char *text, size_t n)
     e->board.seen_n = n;
 }
 
-void snib__board_answer(struct snib__engine *e, struct snib__node *node,
+static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
                         const struct snib__value *reply, int32_t error, const char *text,
                         snib__time now)
 {
@@ -21738,7 +22295,7 @@ void snib__board_answer(struct snib__engine *e, struct snib__node *node,
     e->board.told = true;
 }
 
-char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
+static char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
 {
     char *seen = e->board.seen;
     *out_n = e->board.seen_n;
@@ -21746,7 +22303,7 @@ char *snib__engine_board_read(struct snib__engine *e, size_t *out_n)
     return seen;
 }
 
-void snib__board_end(struct snib__engine *e)
+static void snib__board_end(struct snib__engine *e)
 {
     free(e->board.notes);
     free(e->board.seen);
@@ -21778,7 +22335,7 @@ static struct snib__link *chan_link(struct snib__node *node)
     return &node->links[SNIB__PUBSUB];
 }
 
-bool snib__chan_on(const struct snib__waitq *waitq)
+static bool snib__chan_on(const struct snib__waitq *waitq)
 {
     return waitq && waitq->chan && waitq->chan->state == SNIB__CHAN_ON;
 }
@@ -21870,7 +22427,7 @@ static void chan_go(struct snib__engine *e, struct snib__chan *chan, struct snib
     chan->node = node;
 }
 
-int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
+static int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     char text[SNIB__CHANNEL_MAX];
     const struct snib__gate *gate = waitq->gate;
@@ -21892,7 +22449,7 @@ int snib__chan_attach(struct snib__engine *e, struct snib__waitq *waitq)
 }
 
 /* channel NULL: the verb has no argument. */
-int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
+static int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
     struct snib__link *ep = chan_link(node);
     struct snib__buf *out = &ep->conn.out;
@@ -21907,7 +22464,7 @@ int snib__chan_say(struct snib__node *node, const char *verb, const char *channe
     return 0;
 }
 
-int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+static int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SSUBSCRIBE", channel, n) < 0)
         return -1;
@@ -21923,7 +22480,7 @@ static int chan_unsay(struct snib__engine *e, struct snib__node *node, const cha
 }
 
 /* If there is no memory to send it, the subscription ends with the link, at the next tick. */
-int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+static int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     int error = chan_unsay(e, node, channel, n);
     if (error)
@@ -21943,7 +22500,7 @@ static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
     return ep->ping_in > 0 && --ep->ping_in == 0;
 }
 
-snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
+static snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
 {
     if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
         return SNIB__NEVER;
@@ -21951,7 +22508,7 @@ snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__
 }
 
 /* The link should have said something by now.  True: it owes a reply. */
-bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
+static bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
     if (snib__chan_deadline(e, ep) > now)
         return false;
@@ -21968,7 +22525,7 @@ bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time
     return false;
 }
 
-void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
+static void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 {
     struct snib__chan *chan = waitq->chan;
     if (!chan)
@@ -21994,7 +22551,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__waitq *waitq)
 /* ---- subscribing ---- */
 
 /* A waiter's name has moved to another node. */
-void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
+static void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct snib__node *node,
                      snib__time now)
 {
     struct snib__chan *chan = waitq->chan;
@@ -22011,7 +22568,7 @@ void snib__chan_move(struct snib__engine *e, struct snib__waitq *waitq, struct s
         snib__place_relisten(e, waitq->gate);
 }
 
-void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+static void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
     bool awaited = ep->wanted; /* after its pause, which a waiter's next sleep does not shorten */
@@ -22025,7 +22582,7 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
         chan->state = SNIB__CHAN_ASKED;
 }
 
-bool snib__chan_wanted(const struct snib__chan *chan)
+static bool snib__chan_wanted(const struct snib__chan *chan)
 {
     for (const struct snib__waitq *waitq = chan->waitqs; waitq; waitq = waitq->chan_next)
         if (waitq->head || waitq->incoming)
@@ -22033,7 +22590,7 @@ bool snib__chan_wanted(const struct snib__chan *chan)
     return false;
 }
 
-bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
+static bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     if (node->kind != SNIB__SERVER)
         return snib__engine_busy(e);
@@ -22044,7 +22601,7 @@ bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *no
     return false;
 }
 
-void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     chan_link(node)->heard_at = now;
     chan_link(node)->owed = chan_link(node)->ping_in = 0;
@@ -22062,7 +22619,7 @@ void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, sn
 
 /* All subscriptions are gone.  Waiters sleep on, with their timers, until
  * they are subscribed again. */
-void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
@@ -22091,7 +22648,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
 /* ---- messages and confirmations ---- */
 
 /* On the pub/sub link of a sentinel. */
-void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+static void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, uint32_t n, snib__time now)
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
@@ -22137,8 +22694,8 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
-            snib__engine_log(e, SNIB_LOG_WARNING,
-                             "the server refused a subscription: waiters poll instead");
+            snib__engine_log(e, SNIB_LOG_WARNING, "%s refused a subscription: waiters poll instead",
+                             snib__node_where(e, node));
             for (struct snib__waitq *waitq = chan->waitqs, *next; waitq; waitq = next) {
                 next = waitq->chan_next; /* a waiter may end here if out of memory */
                 if (waitq->head && !snib__gate_active(waitq->gate) && !waitq->gate->trying)
@@ -22191,7 +22748,7 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
 
-void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = link->conn.resp;
@@ -22263,7 +22820,7 @@ static snib__time clock_period(const struct snib__engine *e)
     return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
 }
 
-int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received)
 {
     struct snib__clock seen = *clock;
@@ -22286,7 +22843,7 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
 
 /* A new connection.  What is known of the clock stays only if it leads to the same process again: a machine that
  * stood still loses its connections and has its clock set. */
-void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
+static void snib__clock_begin(struct snib__engine *e, struct snib__node *node, bool same, snib__time now)
 {
     if (!same)
         node->clock = (struct snib__clock){0};
@@ -22302,7 +22859,7 @@ static snib__time clock_due(const struct snib__engine *e, const struct snib__nod
                : SNIB__NEVER;
 }
 
-snib__time snib__clock_deadline(const struct snib__engine *e)
+static snib__time snib__clock_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__node *node = e->nodes; node; node = node->next)
@@ -22310,7 +22867,7 @@ snib__time snib__clock_deadline(const struct snib__engine *e)
     return next;
 }
 
-void snib__clock_tick(struct snib__engine *e, snib__time now)
+static void snib__clock_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         if (now < clock_due(e, node))
@@ -22328,15 +22885,15 @@ static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t
     e->stats.clock_moves++;
     snib__engine_log(
         e, SNIB_LOG_WARNING,
-        "the server's clock has moved by at least %+lld ms: it was set or runs at the wrong "
-        "rate; leases may end early",
-        (long long)(moved / (int64_t)SNIB__MS));
+        "the clock of %s has moved by at least %+lld ms: it was set or runs at the wrong rate; "
+        "leases may end early",
+        snib__node_where(e, node), (long long)(moved / (int64_t)SNIB__MS));
     node->moved_at = node->ready_since = now;
     node->moved_back = node->moved_back || moved < 0;
     snib__watchdog_reconnected(e, node, true, now);
 }
 
-void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+static void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
                         const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = e->resp;
@@ -22347,8 +22904,9 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not answer TIME: changes of its clock go unnoticed; "
-                         "allow this user +time");
+                         "%s does not answer TIME: changes of its clock go unnoticed; "
+                         "allow this user +time",
+                         snib__node_where(e, node));
         return;
     }
     int64_t moved =
@@ -22357,7 +22915,7 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
         clock_moved(e, node, moved, now);
 }
 
-bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
+static bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
     if (hold->lease_ms && !(hold->flags & SNIB__FIRST) && hold->gate->kind->renew)
         return false; /* it is unsure until it has been given again what is left of it */
@@ -22400,7 +22958,7 @@ struct snib__member { /* an address that is or was part of the cluster */
     uint32_t slots; /* slots it serves */
     uint32_t had;   /* ... before the map being read */
     bool told;      /* named in the map being read */
-    uint64_t epoch; /* of the map it sends next; 0: unknown */
+    uint64_t epoch; /* of the map it sends next, and 1; 0: unknown */
     /* lost all its slots: requests it does not answer soon go to other nodes */
     bool deposed;
     snib__time probed_at; /* when it was last asked because its pub/sub link owes a reply */
@@ -22438,14 +22996,14 @@ struct snib__cluster {
 };
 
 /* The member for an address, created if needed; 0: too many, or out of memory. */
-uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
+static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
 /* The node says that the cluster is down: a map counts again for slots that were said to be its. */
-void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
+static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node);
 /* The server that was asked for the slot says that another serves it. */
-void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
-void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
+static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
+/* A node's reply to CLUSTER SLOTS, and its epoch just before, and 1; 0: unknown. */
+static void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
 #endif
@@ -22496,7 +23054,7 @@ static uint16_t cluster_reuse(struct snib__cluster *c)
     return 0;
 }
 
-uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
+static uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++)
@@ -22582,12 +23140,12 @@ static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib
     return c->member[cluster_after(c, 0)].node;
 }
 
-uint64_t snib__cluster_cursor_in(uint64_t cursor)
+static uint64_t snib__cluster_cursor_in(uint64_t cursor)
 {
     return cursor & ((1ull << CLUSTER_CURSOR_BITS) - 1);
 }
 
-uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+static uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor)
 {
     const struct snib__cluster *c = e->map;
@@ -22787,8 +23345,9 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        /* a node that was reset says 0, and may have got slots of its own */
         c->member[cluster_number(c, node)].epoch =
-            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) + 1 : 0;
         return;
     }
     if (error) {
@@ -23100,12 +23659,12 @@ const struct snib__route snib__cluster = {
 
 /* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
  * the command, or by a script that leaves nothing half done. */
-bool snib__doubtful(int32_t error)
+static bool snib__doubtful(int32_t error)
 {
     return error == SNIB_ESERVER;
 }
 
-bool snib__sent_once(const struct snib__request *request)
+static bool snib__sent_once(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -23161,24 +23720,24 @@ static struct snib__link *durable_link(struct snib__node *node)
     return &node->lanes[SNIB__LANES_MAX - 1];
 }
 
-bool snib__durable_is(const struct snib__link *link)
+static bool snib__durable_is(const struct snib__link *link)
 {
     return link == &link->node->lanes[SNIB__LANES_MAX - 1];
 }
 
-bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
+static bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
            !(hold->gate->kind->traits & SNIB__NO_HOLD) && !snib__place_keeps(hold);
 }
 
-bool snib__durable_pending(const struct snib__node *node)
+static bool snib__durable_pending(const struct snib__node *node)
 {
     return node->durable && node->durable->collected_n > 0;
 }
 
-void snib__durable_free(struct snib__node *node)
+static void snib__durable_free(struct snib__node *node)
 {
     if (!node->durable)
         return;
@@ -23240,7 +23799,7 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
 
 /* ---- batches ---- */
 
-int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+static int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request)
 {
     if (request->kind == SNIB__REQ_COUNT)
@@ -23342,7 +23901,7 @@ static int durable_want(struct snib__engine *e, struct snib__node *node, snib__t
     return 0;
 }
 
-int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+static int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now)
 {
     if (!node->durable) {
@@ -23364,7 +23923,7 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
-bool snib__durable_unsend(struct snib__node *node, const void *subject)
+static bool snib__durable_unsend(struct snib__node *node, const void *subject)
 {
     struct snib__durable *d = node->durable;
     for (uint32_t i = 0; d && i < d->collected_n; i++)
@@ -23378,7 +23937,7 @@ bool snib__durable_unsend(struct snib__node *node, const void *subject)
 }
 
 /* The node's names are served elsewhere: send the collected requests there. */
-void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
     struct snib__request *batch = d ? d->collected : NULL;
@@ -23445,7 +24004,7 @@ static void durable_decide(struct snib__engine *e, const struct durable_grant *g
 }
 
 /* Its operation has gone: what waits for replicas need not.  False: nothing does. */
-bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static bool snib__durable_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__durable *d = NULL;
     uint32_t at = 0;
@@ -23481,7 +24040,7 @@ static void durable_decide_all(struct snib__engine *e, struct snib__node *node, 
     free(granted);
 }
 
-bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+static bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now)
 {
@@ -23546,7 +24105,7 @@ static void durable_waited(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
-void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+static void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, const struct snib__value *reply,
                           int32_t error, snib__time now)
 {
@@ -23558,7 +24117,7 @@ void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
 
 /* ---- opening and closing ---- */
 
-void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
     d->refused = false;
@@ -23568,7 +24127,7 @@ void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__
 }
 
 /* The node is ready, and requests may be collected for its link. */
-void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
         snib__link_want(e, durable_link(node), now);
@@ -23597,7 +24156,7 @@ static void durable_give_up(struct snib__engine *e, struct snib__node *node, int
     }
 }
 
-void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+static void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                         snib__time now)
 {
     struct snib__node *node = link->node;
@@ -23632,7 +24191,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
+static uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
 {
     /* xorshift64*: jitter only; secrets and ids come from elsewhere */
     e->random ^= e->random >> 12;
@@ -23641,7 +24200,7 @@ uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
     return below ? (e->random * 2685821657736338717ull >> 11) % below : 0;
 }
 
-uint32_t snib__hash(const char *bytes, size_t n)
+static uint32_t snib__hash(const char *bytes, size_t n)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (size_t i = 0; i < n; i++)
@@ -23649,7 +24208,7 @@ uint32_t snib__hash(const char *bytes, size_t n)
     return hash ^ hash >> 15;
 }
 
-struct snib__engine *snib__engine_new(const struct snib__config *config)
+static struct snib__engine *snib__engine_new(const struct snib__config *config)
 {
     struct snib__engine *e = calloc(1, sizeof *e);
     if (!e)
@@ -23669,7 +24228,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     return e;
 }
 
-void snib__engine_free(struct snib__engine *e)
+static void snib__engine_free(struct snib__engine *e)
 {
     if (!e)
         return;
@@ -23701,27 +24260,27 @@ void snib__engine_free(struct snib__engine *e)
     free(e);
 }
 
-const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
+static const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
     return e->resp;
 }
 
-void snib__engine_call(struct snib__engine *e, bool calling)
+static void snib__engine_call(struct snib__engine *e, bool calling)
 {
     e->calling = calling;
 }
 
-bool snib__engine_busy(const struct snib__engine *e)
+static bool snib__engine_busy(const struct snib__engine *e)
 {
     return e->live || e->releasing || e->stats.held;
 }
 
-const char *snib__engine_where(const struct snib__engine *e)
+static const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
 }
 
-void snib__engine_tick(struct snib__engine *e, snib__time now)
+static void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
         struct snib__timer timer = e->heap[1];
@@ -23743,16 +24302,16 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__link_tick(e, now);
 }
 
-snib__time snib__engine_deadline(const struct snib__engine *e)
+static snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__waitq_deadline(e),
-                           snib__link_deadline(e),     snib__clock_deadline(e),
-                           snib__route_deadline(e),    snib__pause_deadline(e),
-                           snib__identity_deadline(e)};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        next = others[i] < next ? others[i] : next;
-    return next;
+    next = snib__earlier(next, snib__watchdog_deadline(e));
+    next = snib__earlier(next, snib__pause_deadline(e));
+    next = snib__earlier(next, snib__clock_deadline(e));
+    next = snib__earlier(next, snib__identity_deadline(e));
+    next = snib__earlier(next, snib__waitq_deadline(e));
+    next = snib__earlier(next, snib__route_deadline(e));
+    return snib__earlier(next, snib__link_deadline(e));
 }
 
 /* The caller's hold is lost; a second hold with its number releases what the server has. */
@@ -23769,7 +24328,7 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }
 
-void snib__engine_close(struct snib__engine *e, snib__time now)
+static void snib__engine_close(struct snib__engine *e, snib__time now)
 {
     if (e->closed)
         return;
@@ -23796,14 +24355,14 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
     snib__identity_end(e, now);
 }
 
-void snib__engine_stop(struct snib__engine *e, snib__time now)
+static void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
     for (const struct snib__node *node = e->nodes; node; node = node->next)
         snib__node_fail_ops(e, node, now);
     snib__outer_fail_ops(e, now);
 }
 
-bool snib__engine_quiet(const struct snib__engine *e)
+static bool snib__engine_quiet(const struct snib__engine *e)
 {
     if (e->releasing > 0)
         return false;
@@ -23814,17 +24373,17 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
-bool snib__engine_news(const struct snib__engine *e)
+static bool snib__engine_news(const struct snib__engine *e)
 {
     return e->done_head || e->lost_head || e->outers || e->log_n > 0;
 }
 
-uint64_t snib__engine_moves(const struct snib__engine *e)
+static uint64_t snib__engine_moves(const struct snib__engine *e)
 {
     return e->moves;
 }
 
-void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
+static void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
     uint32_t size = out->size;
     *out = e->stats;
@@ -23837,19 +24396,19 @@ void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *ou
         out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;
 }
 
-void snib__histogram_add(uint64_t *buckets, snib__time duration)
+static void snib__histogram_add(uint64_t *buckets, snib__time duration)
 {
     uint64_t us = duration / 1000;
     int bucket = us == 0 ? 0 : 63 - __builtin_clzll(us);
     buckets[bucket < SNIB_HISTOGRAM_BUCKETS ? bucket : SNIB_HISTOGRAM_BUCKETS - 1]++;
 }
 
-void snib__engine_log_level(struct snib__engine *e, int32_t level)
+static void snib__engine_log_level(struct snib__engine *e, int32_t level)
 {
     e->log_level = level;
 }
 
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
+static void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
     va_list arguments;
     if (level > e->log_level)
@@ -23865,7 +24424,7 @@ void snib__engine_log(struct snib__engine *e, int32_t level, const char *format,
     va_end(arguments);
 }
 
-const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
+static const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
 {
     if (e->log_n == 0)
         return NULL;
@@ -23876,7 +24435,7 @@ const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
     return record->text;
 }
 
-struct snib__op *snib__engine_live(const struct snib__engine *e)
+static struct snib__op *snib__engine_live(const struct snib__engine *e)
 {
     return e->live;
 }
@@ -23889,7 +24448,7 @@ static void engine_forget_sink(struct snib__hold *hold, const void *sink)
     hold->tell = 0;
 }
 
-void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
+static void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
@@ -23946,7 +24505,7 @@ static int64_t extend_ms(const struct snib__engine *e, const struct snib__op *op
     return wanted > op->asked->least_ms ? wanted : op->asked->least_ms;
 }
 
-struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
+static struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *hold,
                                      snib__time lease, snib__time now, int32_t *out_code)
 {
     bool outer = snib__outer_is(hold->gate);
@@ -23981,7 +24540,7 @@ struct snib__op *snib__engine_extend(struct snib__engine *e, struct snib__hold *
     return snib__ask_start(e, op, now);
 }
 
-void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -23994,7 +24553,7 @@ void snib__extend_lost(struct snib__engine *e, const struct snib__hold *hold, sn
 }
 
 /* The hold may be gone by now, and its memory in use again: the request names the owner that it had. */
-int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
+static int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
                         const struct snib__op *op)
 {
     struct snib__hold then = {
@@ -24005,7 +24564,7 @@ int snib__extend_encode(const struct snib__engine *e, struct snib__buf *out,
 
 /* A renewed hold's deadline tells when it was last renewed, even if its lease is longer.  The former deadline still
  * counts: nothing shortens a lease at the server. */
-snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
+static snib__time snib__lease_extended(snib__time before, snib__time lease, snib__time clients,
                                 snib__time sent_at, snib__time now)
 {
     snib__time deadline = snib__lease_end(sent_at, lease ? lease : clients);
@@ -24043,31 +24602,31 @@ static void extend_granted(struct snib__engine *e, struct snib__hold *hold, snib
     snib__hold_arm(e, hold, now);
 }
 
-void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+static void snib__hold_extended(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                          snib__time sent_at, snib__time now)
 {
     extend_apply(e, hold, lease, sent_at, 0, now);
 }
 
 /* A request of the operation has no reply, or one that does not tell whether it was carried out; it is repeated. */
-void snib__extend_unsure(struct snib__op *op)
+static void snib__extend_unsure(struct snib__op *op)
 {
     if (op->kind == SNIB__OP_EXTEND)
         op->asked->unsure = true;
 }
 
-void snib__extend_only_asks(struct snib__op *op)
+static void snib__extend_only_asks(struct snib__op *op)
 {
     op->asked->only = true;
 }
 
-snib__time snib__extend_sent_at(const struct snib__op *op)
+static snib__time snib__extend_sent_at(const struct snib__op *op)
 {
     return op->asked->sent_at;
 }
 
 /* The reply is that of a renewal: empty, or the index 1 of a hold that is gone and whether its key exists. */
-void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
+static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time sent_at,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__hold *hold = op->asked->hold;
@@ -24094,7 +24653,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
 }
 
 /* The end of the hold, as the operation knew it, has come.  0: it has moved, or the operation is done. */
-int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
+static int32_t snib__extend_overdue(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     bool held = extend_held(e, op, now);
     if (held)
@@ -24145,7 +24704,7 @@ static int gate_grow(struct snib__engine *e)
     return 0;
 }
 
-struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+static struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n)
 {
     uint32_t hash = gate_hash(kind, name, n);
@@ -24174,7 +24733,7 @@ static struct snib__gate *gate_new(struct snib__engine *e, size_t name_len)
     return gate;
 }
 
-void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
+static void snib__gate_free(struct snib__engine *e, struct snib__gate *gate)
 {
     size_t prefix = gate_prefix(e);
     e->memory -= prefix + snib__gate_size(gate->name_len);
@@ -24201,7 +24760,7 @@ static void gate_leave_slot(struct snib__gate *gate)
         snib__gate_neighbours(beside->next)->at = beside->at;
 }
 
-struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+static struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = gate_hash(kind, name, n);
     struct snib__gate *known = snib__gate_find(e, kind, name, n);
@@ -24232,28 +24791,28 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     return gate;
 }
 
-void *snib__gate_home(const struct snib__gate *gate)
+static void *snib__gate_home(const struct snib__gate *gate)
 {
     return gate->home;
 }
 
-int32_t snib__gate_kind(const struct snib__gate *gate)
+static int32_t snib__gate_kind(const struct snib__gate *gate)
 {
     return gate->kind->kind;
 }
 
-const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
+static const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
 {
     *out_len = gate->name_len;
     return gate->name;
 }
 
-void snib__gate_ref(struct snib__gate *gate)
+static void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
 }
 
-void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
+static void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
     if (--gate->refs > 0)
         return;
@@ -24270,7 +24829,7 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 
 /* ---- holds and their gate ---- */
 
-void snib__gate_join(struct snib__hold *hold)
+static void snib__gate_join(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     hold->flags |= SNIB__PEER;
@@ -24282,7 +24841,7 @@ void snib__gate_join(struct snib__hold *hold)
 }
 
 /* The gate no longer has the hold: it was released, refused or lost. */
-void snib__gate_part(struct snib__hold *hold)
+static void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     if (snib__gate_active(gate) == hold)
@@ -24302,7 +24861,7 @@ void snib__gate_part(struct snib__hold *hold)
 /* ---- ends of holds and operations ---- */
 
 /* Discard a hold of which the server has no trace, and untie its operation. */
-void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
+static void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
     snib__place_left(e, hold);
     snib__gate_part(hold);
@@ -24312,7 +24871,7 @@ void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
     snib__hold_settle(e, hold);
 }
 
-void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
+static void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->hold->op = NULL;
     op->hold = NULL;
@@ -24322,7 +24881,7 @@ void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code
 /* ---- acquiring ---- */
 
 /* Only the head of the gate's queue may try. */
-void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (snib__gate_sole(gate))
         snib__sole_advance(e, gate, now);
@@ -24370,7 +24929,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 
 /* The owner has had the lock since the operation began, so it has it again.  Its own place, or an attempt that may have
  * worked, is given back. */
-bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
+static bool snib__gate_joins(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *own = op->hold;
     if (!gate_held_by(e, op->gate, op->owner, now))
@@ -24433,7 +24992,7 @@ static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate 
 
 /* The owner may have got the other side of the lock since the operation began, and would wait for itself.  SNIB_AGAIN: a read
  * has the number of the write hold now; an error: a write ends with it. */
-int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
+static int32_t snib__gate_meets(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     int32_t code = SNIB_OK;
     uint64_t number = gate_other_side(e, op->gate, op->owner, now, &code);
@@ -24470,7 +25029,7 @@ static void gate_meet(struct snib__engine *e, const struct snib__hold *granted, 
     snib__gate_put(e, gate);
 }
 
-struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
+static struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code)
 {
@@ -24530,7 +25089,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
 
 /* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
  * came too late.  True: it was taken. */
-bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+static bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -24567,7 +25126,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
 }
 
 /* No operation waits for the hold any more, but the server may have a trace of it: take it back. */
-void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now)
 {
     /* It has no owner on the wire, or there is nothing to release. */
@@ -24636,7 +25195,7 @@ static void gate_renumber(struct snib__engine *e, struct snib__hold *hold, snib_
     e->next_number += kind->kind == SNIB_PERMITS ? hold->permits : 1;
 }
 
-void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -24662,7 +25221,7 @@ void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__
     gate_settle(e, gate, now);
 }
 
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+static void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now)
 {
@@ -24689,7 +25248,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 
 /* Detach an unfinished operation from wherever it is.  Its hold finishes alone
  * if the server may have it. */
-bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+static bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     if (op->stage == SNIB__STAGE_ASKING) {
@@ -24773,9 +25332,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 #define GIVEN_LATELY (10000 * SNIB__MS) /* a replica that is promoted is seldom further behind */
 
 struct snib__given {
-    struct snib__gate *gate; /* NULL: unused */
-    const struct snib__node *node;
-    uint32_t identity; /* of the last server that was told */
+    struct snib__gate *gate;       /* NULL: unused */
+    const struct snib__node *node; /* NULL: none was told */
+    uint32_t identity;             /* of the last server that was told */
     uint32_t lease_ms : 27;
     uint32_t kept : 1; /* lost, and the program is not done with it */
     uint32_t options : 4;
@@ -24864,16 +25423,24 @@ static void given_visit(struct snib__engine *e, struct snib__given *given, snib_
         given_again(e, given, now);
 }
 
+/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
+ * not have the hold may grant it again. */
+static bool given_may_return(const struct snib__hold *hold)
+{
+    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
+}
+
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,
                       snib__time now)
 {
     struct snib__given *given = given_counts(hold) ? given_place(e, now) : NULL;
     if (!given)
         return;
+    bool back = kept && given_may_return(hold);
     given_forget(e, given);
     snib__gate_ref(hold->gate);
     *given = (struct snib__given){.gate = hold->gate,
-                                  .node = hold->gate->node,
+                                  .node = back ? NULL : hold->gate->node,
                                   .identity = hold->gate->node->identity,
                                   .lease_ms = hold->lease_ms,
                                   .kept = kept,
@@ -24885,17 +25452,17 @@ static void given_add(struct snib__engine *e, const struct snib__hold *hold, boo
                                   .options = hold->options};
 }
 
-void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     given_add(e, hold, false, now);
 }
 
-void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     given_add(e, hold, true, now);
 }
 
-void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     for (uint32_t i = 0; i < e->given_size; i++) { /* from the newest on */
         uint32_t back = e->given_next + e->given_size - 1 - i;
@@ -24917,19 +25484,19 @@ static void given_more(struct snib__engine *e, snib__time now)
     }
 }
 
-void snib__given_redo(struct snib__engine *e, snib__time now)
+static void snib__given_redo(struct snib__engine *e, snib__time now)
 {
     e->given_left = e->given_size;
     given_more(e, now);
 }
 
-void snib__given_told(struct snib__engine *e, snib__time now)
+static void snib__given_told(struct snib__engine *e, snib__time now)
 {
     e->given_flight--;
     given_more(e, now);
 }
 
-void snib__given_end(struct snib__engine *e)
+static void snib__given_end(struct snib__engine *e)
 {
     for (uint32_t i = 0; i < e->given_size; i++)
         given_forget(e, &e->given[i]);
@@ -24953,29 +25520,29 @@ void snib__given_end(struct snib__engine *e)
 
 #include <string.h>
 
-snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold)
+static snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold)
 {
     return hold->lease_ms ? hold->lease_ms * SNIB__MS : e->config.lease;
 }
 
-snib__time snib__lease_end(snib__time sent_at, snib__time lease)
+static snib__time snib__lease_end(snib__time sent_at, snib__time lease)
 {
     return sent_at + lease - lease / 100 - SNIB__MARGIN;
 }
 
-snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
+static snib__time snib__lease_until(snib__time sent_at, snib__time deadline)
 {
     return (deadline - sent_at + SNIB__MARGIN) * 100 / 99 + 1;
 }
 
-size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
+static size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
 {
     memcpy(out, e->config.uuid, 36);
     out[36] = ':';
     return 37 + snib__decimal(out + 37, (int64_t)hold->number);
 }
 
-void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
+static void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
 {
     if (hold->flags & SNIB__LISTED)
         snib__watchdog_remove(e, hold);
@@ -24983,7 +25550,7 @@ void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
 }
 
 /* Free a hold that is no longer used and has nothing in flight. */
-void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
+static void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & (SNIB__HANDED | SNIB__UNTOLD)) && hold->phase != SNIB__TRYING &&
         hold->phase != SNIB__RELEASING && hold->phase != SNIB__HELD && !hold->op) {
@@ -24992,7 +25559,7 @@ void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
     }
 }
 
-void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
 {
     bool leased = !(hold->gate->kind->traits & SNIB__UNOWNED);
@@ -25015,7 +25582,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 /* Set the timer for what ends the hold, unless the watchdog does: its lease, max_hold, or, for a
  * first lease, the moment to confirm it. */
-void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
@@ -25036,7 +25603,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 
 /* Give a hold under the watchdog a fixed lease from now on, which may be shorter.  A copy of this request
  * could shorten a later extension, so such a hold is not extended. */
-void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+static void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
     if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
@@ -25113,7 +25680,7 @@ static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold,
 
 /* Its release came too late.  The release's code tells the caller; the log and the statistics
  * count it as any other loss. */
-void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
     hold->reason = (unsigned)reason & 7u;
@@ -25126,14 +25693,14 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
 
 /* Nothing was left of a lost hold at the server that told of the loss.  Of a lost multi lock only one member is
  * known to be gone. */
-bool snib__hold_gone(const struct snib__hold *hold)
+static bool snib__hold_gone(const struct snib__hold *hold)
 {
     return (hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
             hold->reason == SNIB_REASON_FAILOVER) &&
            hold->gate->kind->kind != SNIB__MULTI;
 }
 
-void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
+static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__hold_stop(e, hold);
@@ -25170,7 +25737,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
 /* Lost is final: a hold whose end has come is lost now, whoever notices it first, and for
  * the reason that the clock gives.  All code that would extend a hold calls this first,
  * so no reply can revive one. */
-bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
         return false;
@@ -25191,7 +25758,7 @@ static void hold_told(struct snib__engine *e, struct snib__hold *hold)
     hold->flags &= (uint16_t)~SNIB__UNTOLD;
 }
 
-struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
+static struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 {
     struct snib__hold *hold = e->lost_head;
     if (hold)
@@ -25200,7 +25767,7 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 }
 
 /* The hold's timer fired: a fixed lease or max_hold is over, or a release must be retried. */
-void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__RELEASING) {
         snib__gate_retry_release(e, hold, now);
@@ -25218,18 +25785,18 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
 }
 
-int64_t snib__hold_fencing(const struct snib__hold *hold)
+static int64_t snib__hold_fencing(const struct snib__hold *hold)
 {
     return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
 }
 
-snib__time snib__hold_end(const struct snib__hold *hold)
+static snib__time snib__hold_end(const struct snib__hold *hold)
 {
     snib__time limit = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
     return hold->max_hold_ms && limit <= hold->deadline ? limit : hold->deadline;
 }
 
-snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
+static snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
 {
     snib__time end = snib__hold_end(hold);
     if (hold->phase != SNIB__HELD || now >= end)
@@ -25237,7 +25804,7 @@ snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
     return end == SNIB__NEVER ? SNIB__NEVER : end - now;
 }
 
-int snib__hold_reason(const struct snib__hold *hold, snib__time now)
+static int snib__hold_reason(const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
         return hold->reason;
@@ -25246,7 +25813,7 @@ int snib__hold_reason(const struct snib__hold *hold, snib__time now)
     return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
 }
 
-int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__LOST)
         return SNIB_HOLD_LOST;
@@ -25288,7 +25855,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
     snib__gate_put(e, gate);
 }
 
-void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
@@ -25297,7 +25864,7 @@ void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__t
         hold_leave(e, hold, now);
 }
 
-void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
@@ -25318,8 +25885,9 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 
 /* identity.c - a key that says who this client is, so that an operator finds the process behind a lock.
  *
- *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, and since
- *                                   when the oldest holds are held; ends with the client's lease
+ *     snib_client:{<client uuid>}   lines of text from core/api/identity.c, how many holds were lost, since when
+ *                                   the oldest holds are held, and with the option debug where they were taken,
+ *                                   and by whom; ends with the client's lease
  *
  * It is written only once something has been held for about as long as renewals are apart, and then as often as
  * leases are renewed, so it costs an acquire and a release nothing.  It is news for people: nothing depends on
@@ -25333,9 +25901,9 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
 #define IDENTITY_LEASE_MIN (3000 * SNIB__MS) /* three questions for the server's time */
 #define IDENTITY_AGAIN (60000 * SNIB__MS)    /* after a refusal */
 #define IDENTITY_BYTES "2047"                /* the last byte that is read of another client's */
+#define IDENTITY_ROOM 2048                   /* so many are */
 #define IDENTITY_UUID 36
-#define IDENTITY_HOLDS 16       /* of so many, the oldest, it is told since when they are held */
-#define IDENTITY_LOCKS_MAX 4096 /* ... unless there are more locks: all of them are looked at */
+#define IDENTITY_LOCKS_MAX 4096 /* with more, no oldest holds are told: all of them are looked at */
 
 enum { IDENTITY_WRITE, IDENTITY_ERASE }; /* requests */
 
@@ -25355,15 +25923,17 @@ static struct snib__node *identity_node(struct snib__engine *e)
     return e->route->serves(e, key, identity_key(key, e->config.uuid));
 }
 
-/* The oldest holds, the oldest first. */
-static uint32_t identity_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
+static uint32_t snib__engine_oldest(const struct snib__engine *e, const struct snib__hold **oldest)
 {
+    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
     uint32_t n = 0;
+    if (e->gates_n > IDENTITY_LOCKS_MAX + ended || e->stats.held > IDENTITY_LOCKS_MAX)
+        return 0;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (const struct snib__hold *hold = snib__gate_first(gate); hold;
                  hold = snib__gate_next(gate, hold)) {
-                bool full = n == IDENTITY_HOLDS;
+                bool full = n == SNIB__OLDEST_MAX;
                 if (hold->phase != SNIB__HELD || snib__outer_is(gate) ||
                     (gate->kind->traits & SNIB__UNOWNED) ||
                     (full && oldest[n - 1]->acquired_at <= hold->acquired_at))
@@ -25394,10 +25964,8 @@ static uint64_t identity_losses(const struct snib__engine *e)
 /* "held <number> <seconds since 1970>" for the oldest holds, one a line. */
 static size_t identity_holds(const struct snib__engine *e, char *out)
 {
-    const struct snib__hold *oldest[IDENTITY_HOLDS];
-    uint32_t ended = e->given_size; /* given.c remembers the gates of holds that have ended */
-    bool few = e->gates_n <= IDENTITY_LOCKS_MAX + ended && e->stats.held <= IDENTITY_LOCKS_MAX;
-    uint32_t holds = e->config.wall_offset && few ? identity_oldest(e, oldest) : 0;
+    const struct snib__hold *oldest[SNIB__OLDEST_MAX];
+    uint32_t holds = e->config.wall_offset ? snib__engine_oldest(e, oldest) : 0;
     size_t n = 0;
     for (uint32_t i = 0; i < holds; i++) {
         int64_t since = e->config.wall_offset + (int64_t)oldest[i]->acquired_at;
@@ -25410,17 +25978,24 @@ static size_t identity_holds(const struct snib__engine *e, char *out)
 
 static int identity_put(const struct snib__engine *e, struct snib__buf *out)
 {
-    char text[SNIB__IDENTITY_MAX + 32 + IDENTITY_HOLDS * 48];
+    char text[IDENTITY_ROOM];
+    _Static_assert(SNIB__IDENTITY_MAX + 32 + SNIB__OLDEST_MAX * 48 <= sizeof text, "they fit");
     size_t n = strnlen(e->config.identity, SNIB__IDENTITY_MAX);
     memcpy(text, e->config.identity, n);
     if (identity_losses(e) > 0) {
         n += identity_number(text + n, "losses ", (int64_t)identity_losses(e));
         text[n++] = '\n';
     }
-    return snib__resp_arg(out, text, n + identity_holds(e, text + n));
+    n += identity_holds(e, text + n);
+    const char *line = e->config.taken ? e->config.taken : "", *end;
+    for (; (end = strchr(line, '\n')) && n + (size_t)(++end - line) <= sizeof text; line = end) {
+        memcpy(text + n, line, (size_t)(end - line));
+        n += (size_t)(end - line);
+    }
+    return snib__resp_arg(out, text, n);
 }
 
-int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
+static int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, uint64_t what)
 {
     char key[SNIB__CHANNEL_MAX];
     bool write = what == IDENTITY_WRITE;
@@ -25436,17 +26011,17 @@ int snib__identity_encode(const struct snib__engine *e, struct snib__buf *out, u
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-void snib__identity_lost(struct snib__engine *e, snib__time now)
+static void snib__identity_lost(struct snib__engine *e, snib__time now)
 {
     e->identity.lost |= now < e->identity.until;
 }
 
-snib__time snib__identity_deadline(const struct snib__engine *e)
+static snib__time snib__identity_deadline(const struct snib__engine *e)
 {
     return e->identity.lost && !e->closed ? e->identity.next : SNIB__NEVER;
 }
 
-void snib__identity_tick(struct snib__engine *e, snib__time now)
+static void snib__identity_tick(struct snib__engine *e, snib__time now)
 {
     bool lost = e->identity.lost && now >= e->identity.next;
     bool due =
@@ -25468,7 +26043,7 @@ void snib__identity_tick(struct snib__engine *e, snib__time now)
     e->identity.until = now + identity_lease(e);
 }
 
-void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
+static void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time now)
 {
     e->config.identity = lines;
     if (now >= e->identity.until)
@@ -25478,7 +26053,7 @@ void snib__engine_identify(struct snib__engine *e, const char *lines, snib__time
     snib__identity_tick(e, now);
 }
 
-void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+static void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
                            int32_t error, const char *text, snib__time now)
 {
     if (!error || what != IDENTITY_WRITE)
@@ -25500,7 +26075,7 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
     e->identity.told = true;
 }
 
-void snib__identity_end(struct snib__engine *e, snib__time now)
+static void snib__identity_end(struct snib__engine *e, snib__time now)
 {
     if (now >= e->identity.until)
         return;
@@ -25523,7 +26098,7 @@ static bool identity_is_ours(const char *owner, size_t n)
     return true;
 }
 
-struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
+static struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code)
 {
     char key[SNIB__CHANNEL_MAX];
@@ -25539,7 +26114,7 @@ struct snib__op *snib__engine_identity(struct snib__engine *e, const char *owner
     return op;
 }
 
-int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
+static int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
 {
     int bad = snib__resp_begin(out, 4);
     bad |= snib__resp_arg(out, "GETRANGE", 8);
@@ -25581,12 +26156,12 @@ int snib__identity_ask(struct snib__buf *out, const struct snib__asked *asked)
 #define LANE_WINDOW (100 * SNIB__MS)  /* ... are worth another lane */
 #define LANE_FOLLOW (1000 * SNIB__MS) /* the first lane stays at least this long on a server */
 
-struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
+static struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
 {
     return i == 0 ? &node->links[SNIB__COMMAND] : &node->lanes[i - 1];
 }
 
-bool snib__lane_is(const struct snib__link *link)
+static bool snib__lane_is(const struct snib__link *link)
 {
     return link->kind == SNIB__COMMAND && link != &link->node->links[SNIB__COMMAND];
 }
@@ -25602,7 +26177,7 @@ static uint32_t lane_count(const struct snib__engine *e, const struct snib__node
     return many && e->config.lanes > 1 ? (uint32_t)e->config.lanes : 1;
 }
 
-snib__time snib__lane_oldest(const struct snib__node *node)
+static snib__time snib__lane_oldest(const struct snib__node *node)
 {
     snib__time oldest = SNIB__NEVER;
     for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
@@ -25611,14 +26186,14 @@ snib__time snib__lane_oldest(const struct snib__node *node)
     return oldest;
 }
 
-snib__time snib__node_oldest(const struct snib__node *node)
+static snib__time snib__node_oldest(const struct snib__node *node)
 {
     snib__time first = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
     snib__time further = snib__lane_oldest(node);
     return first < further ? first : further;
 }
 
-bool snib__lane_rest(const struct snib__node *node)
+static bool snib__lane_rest(const struct snib__node *node)
 {
     for (uint32_t i = 0; i < SNIB__LANES_MAX; i++)
         if (!snib__link_rests(&node->lanes[i]))
@@ -25663,8 +26238,10 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     uint32_t first = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) + 1 : 0;
     for (uint32_t i = first; i < first + lanes; i++) {
         struct snib__link *link = snib__node_lane(node, i < lanes ? i : i - lanes);
+        if (!link->node && first == 0)
+            break; /* it was never opened, nor were those after it */
         if (!link->node)
-            continue; /* it was never opened */
+            continue;
         under_way += link->conn.ring_count;
         called += link->called;
         if (!idle && lane_ready(link) && link->conn.ring_count == 0)
@@ -25679,7 +26256,7 @@ static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *n
     return idle;
 }
 
-struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+static struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now)
 {
     struct snib__link *lane = NULL;
@@ -25692,7 +26269,7 @@ struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *nod
 
 /* ---- requests in flight ---- */
 
-void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
+static void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = request->gate;
     link->used_at = now;
@@ -25705,7 +26282,7 @@ void snib__lane_sent(struct snib__link *link, const struct snib__request *reques
 }
 
 /* The request is no longer in flight; this may free its gate. */
-void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+static void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request)
 {
     struct snib__gate *gate = request->gate;
@@ -25721,7 +26298,7 @@ void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
 
 /* End the connections of lost lanes at the server, on the first lane and before anything else on
  * it.  A new server process has never seen these connections.  0, or -1 when out of memory. */
-int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
+static int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
     for (uint32_t i = 0; i < SNIB__LANES_MAX; i++) {
@@ -25743,7 +26320,7 @@ int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time 
     return 0;
 }
 
-void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
@@ -25776,7 +26353,7 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
 }
 
 /* The first lane is ready: lanes to another process than its own are useless. */
-void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
@@ -25787,7 +26364,7 @@ void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, sni
 }
 
 /* A lost lane does not take the node down: the others go on. */
-void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+static void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now)
 {
     struct snib__node *node = link->node;
@@ -25806,7 +26383,7 @@ void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t co
         snib__durable_down(e, link, code, os_error, now);
 }
 
-void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+static void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now)
 {
     for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
@@ -25825,13 +26402,13 @@ static snib__time lane_idle_at(const struct snib__link *link)
     return idle ? link->used_at + LANE_IDLE : SNIB__NEVER;
 }
 
-void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     if (lane_idle_at(link) <= now)
         snib__link_close(e, link, SNIB_OK, now);
 }
 
-snib__time snib__lane_deadline(const struct snib__link *link)
+static snib__time snib__lane_deadline(const struct snib__link *link)
 {
     return lane_idle_at(link);
 }
@@ -25856,7 +26433,7 @@ snib__time snib__lane_deadline(const struct snib__link *link)
 #define LINK_LASTS (1000 * SNIB__MS)        /* after this a connection that answers is a good one */
 #define LINK_EAGER (50 * SNIB__MS)          /* a new operation shortens the back-off to this */
 
-int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+static int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind)
 {
     struct snib__link **at = &e->links;
@@ -25871,7 +26448,7 @@ int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib
 }
 
 /* Frees it with its node; a link that was never initialised is not in the engine's list. */
-void snib__link_free(struct snib__engine *e, struct snib__link *link)
+static void snib__link_free(struct snib__engine *e, struct snib__link *link)
 {
     struct snib__link **at = &e->links;
     while (*at && *at != link)
@@ -25883,62 +26460,62 @@ void snib__link_free(struct snib__engine *e, struct snib__link *link)
 
 /* ---- for the driver ---- */
 
-struct snib__link *snib__engine_links(const struct snib__engine *e)
+static struct snib__link *snib__engine_links(const struct snib__engine *e)
 {
     return e->links;
 }
 
-struct snib__link *snib__link_next(const struct snib__link *link)
+static struct snib__link *snib__link_next(const struct snib__link *link)
 {
     return link->next;
 }
 
-const struct snib__address *snib__link_address(const struct snib__link *link)
+static const struct snib__address *snib__link_address(const struct snib__link *link)
 {
     return link->node->addressed ? &link->node->address : NULL;
 }
 
-void **snib__link_way(struct snib__link *link)
+static void **snib__link_way(struct snib__link *link)
 {
     return &link->node->way;
 }
 
-int snib__link_kind(const struct snib__link *link)
+static int snib__link_kind(const struct snib__link *link)
 {
     return link->kind;
 }
 
-void *snib__link_carrier(const struct snib__link *link)
+static void *snib__link_carrier(const struct snib__link *link)
 {
     return link->carrier;
 }
 
-void snib__link_set_carrier(struct snib__link *link, void *carrier)
+static void snib__link_set_carrier(struct snib__link *link, void *carrier)
 {
     link->carrier = carrier;
 }
 
-struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
+static struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
 {
     return &e->home->links[kind];
 }
 
-struct snib__buf *snib__link_output(struct snib__link *link)
+static struct snib__buf *snib__link_output(struct snib__link *link)
 {
     return &link->conn.out;
 }
 
-uint32_t snib__link_in_flight(const struct snib__link *link)
+static uint32_t snib__link_in_flight(const struct snib__link *link)
 {
     return link->conn.ring_count;
 }
 
-uint64_t snib__link_appended(const struct snib__link *link)
+static uint64_t snib__link_appended(const struct snib__link *link)
 {
     return link->conn.appended;
 }
 
-int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
+static int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 {
     (void)e;
     if (link->close) {
@@ -25955,7 +26532,7 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 
 /* ---- life of a link ---- */
 
-bool snib__link_rests(const struct snib__link *link)
+static bool snib__link_rests(const struct snib__link *link)
 {
     return link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect &&
            !link->close;
@@ -25974,7 +26551,7 @@ static const struct snib__login *link_login(const struct snib__engine *e,
     return link->node->kind == SNIB__A_SENTINEL ? &e->config.sentinel_login : &e->config.login;
 }
 
-void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->wanted = true;
     if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
@@ -25992,7 +26569,7 @@ static void link_begin(struct snib__engine *e, struct snib__link *link,
         snib__link_close(e, link, SNIB_ENOMEM, now);
 }
 
-void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link_begin(e, link, link_login(e, link), now);
 }
@@ -26007,19 +26584,19 @@ static struct snib__login link_passing_login(const struct snib__engine *e, const
     return login;
 }
 
-void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
+static void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
                              const char *password, snib__time now)
 {
     struct snib__login login = link_passing_login(e, username, password);
     link_begin(e, link, &login, now);
 }
 
-bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
+static bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
 {
     return e->config.asks && link->node->kind == SNIB__SERVER;
 }
 
-uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
+static uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
                               snib__time now)
 {
     struct snib__login login = link_passing_login(e, username, password);
@@ -26041,24 +26618,24 @@ uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, cons
     return n;
 }
 
-void snib__engine_no_relogin(struct snib__engine *e, const char *why)
+static void snib__engine_no_relogin(struct snib__engine *e, const char *why)
 {
     snib__engine_log(e, SNIB_LOG_WARNING, "cannot renew the login: %s", why);
 }
 
-bool snib__engine_take_refusal(struct snib__engine *e)
+static bool snib__engine_take_refusal(struct snib__engine *e)
 {
     bool refused = e->refused;
     e->refused = false;
     return refused;
 }
 
-bool snib__link_proven(const struct snib__link *link)
+static bool snib__link_proven(const struct snib__link *link)
 {
     return link->proven;
 }
 
-void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
+static void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
 {
     snib__conn_mask(&link->conn, bytes, n);
 }
@@ -26095,7 +26672,7 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
     snib__route_ready(e, link, now);
 }
 
-void snib__link_explain(struct snib__link *link, const char *sentence)
+static void snib__link_explain(struct snib__link *link, const char *sentence)
 {
     snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
 }
@@ -26118,7 +26695,7 @@ static void link_back_off(struct snib__engine *e, struct snib__link *link, snib_
                                                : link->backoff * 2;
 }
 
-void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+static void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
     if (link->conn.failure) {
@@ -26156,7 +26733,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
 }
 
 /* Close a link that can no longer be trusted. */
-void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+static void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
     snib__engine_link_down(e, link, code, 0, now);
@@ -26164,7 +26741,7 @@ void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t c
 
 /* ---- replies ---- */
 
-int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
+static int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
 {
     return reply->type == SNIB__RESP_ERROR
                ? snib__conn_classify(snib__resp_text(link->conn.resp, reply), reply->count)
@@ -26173,7 +26750,7 @@ int32_t snib__link_error(const struct snib__link *link, const struct snib__value
 
 /* An error that says that the node is no master, is not ready yet, or does not know this connection
  * (any more): nothing was carried out, and the connection is useless. */
-bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
+static bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
 {
     int32_t error = snib__link_error(link, reply);
     return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
@@ -26216,12 +26793,12 @@ static void link_spells(struct snib__engine *e)
         "allow this user +script|load, or have another user run snib scripts");
 }
 
-void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
+static void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now)
 {
     struct snib__request request;
     const struct snib__value *reply;
-    uint32_t reply_n;
+    uint32_t reply_n = 0;
     int more;
     if (link->conn.state == SNIB__CONN_DOWN)
         return;
@@ -26259,7 +26836,7 @@ static snib__time link_overdue(const struct snib__engine *e, const struct snib__
                      (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
-void snib__link_tick(struct snib__engine *e, snib__time now)
+static void snib__link_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__link *link = e->links; link; link = link->next) {
         if (link_overdue(e, link) <= now)
@@ -26275,7 +26852,7 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-snib__time snib__link_deadline(const struct snib__engine *e)
+static snib__time snib__link_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
@@ -26357,7 +26934,7 @@ static uint64_t load_place(const struct snib__engine *e, const struct snib__aske
     return at ? at : load_from(e, asked->what, 0);
 }
 
-struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_t cursor,
+static struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_t cursor,
                                    size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__ask_carry(e, SNIB__OP_LOAD, NULL, NULL, 0, now, out_code);
@@ -26369,7 +26946,7 @@ struct snib__op *snib__engine_load(struct snib__engine *e, int32_t kind, uint64_
     return snib__ask_start(e, op, now);
 }
 
-int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
+static int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
                       const struct snib__asked *asked)
 {
     const struct snib__script_text *text = load_text(load_place(e, asked));
@@ -26380,7 +26957,7 @@ int snib__load_encode(const struct snib__engine *e, struct snib__buf *out,
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
+static int32_t snib__load_answer(const struct snib__engine *e, struct snib__op *op,
                           const struct snib__value *reply, const struct snib__resp *resp)
 {
     static const char *const ways[] = {"classic", "sharded", "both"};
@@ -26441,14 +27018,14 @@ static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__ti
     return false;
 }
 
-void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
+static void snib__map_doubt(struct snib__cluster *c, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
         if (c->member[c->owner[c->recent[i].slot]].node == node)
             c->recent[i].until = 0;
 }
 
-void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
+static void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
 {
     struct snib__cluster *c = e->map;
     uint16_t before = c->owner[slot];
@@ -26646,7 +27223,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
         snib__node_reroute(e, c->member[i].node, now);
 }
 
-void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
+static void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -26747,7 +27324,7 @@ static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew,
     }
 }
 
-void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+static void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
 {
     moved = move_sort(moved);
     while (moved) {
@@ -26766,7 +27343,7 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
     snib__given_redo(e, now);
 }
 
-void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+static void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
@@ -26774,7 +27351,7 @@ void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *n
             move_gate(e, gate, node, moved, now);
 }
 
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
+static void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = snib__gate_neighbours(gate)->next)
         if (snib__node_ready(gate->node))
@@ -26805,7 +27382,7 @@ static void node_set_address(struct snib__node *node, const struct snib__address
     snib__address_text(address, node->where + n);
 }
 
-struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+static struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address)
 {
     struct snib__node *node = calloc(1, sizeof *node);
@@ -26827,7 +27404,7 @@ struct snib__node *snib__node_new(struct snib__engine *e, int kind,
     return node;
 }
 
-void snib__node_free(struct snib__engine *e, struct snib__node *node)
+static void snib__node_free(struct snib__engine *e, struct snib__node *node)
 {
     struct snib__node **at = &e->nodes;
     while (*at && *at != node)
@@ -26845,25 +27422,25 @@ void snib__node_free(struct snib__engine *e, struct snib__node *node)
     free(node);
 }
 
-bool snib__node_ready(const struct snib__node *node)
+static bool snib__node_ready(const struct snib__node *node)
 {
     return node->links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
 }
 
-bool snib__node_listens(const struct snib__node *node)
+static bool snib__node_listens(const struct snib__node *node)
 {
     return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
 }
 
 /* Its address for messages. */
-const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
+static const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->where[0] ? node->where : snib__engine_where(e);
 }
 
 /* Whether the server has been silent for as long as a round trip may take, so that nothing is
  * known now about what it holds. */
-bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
+static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
     if (!snib__node_ready(node) && node->failed)
@@ -26873,12 +27450,12 @@ bool snib__node_silent(const struct snib__engine *e, const struct snib__node *no
 
 /* ---- nodes that appear, move and disappear ---- */
 
-int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
+static int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
     return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
 }
 
-void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+static void snib__node_rename(struct snib__engine *e, struct snib__node *node,
                        const struct snib__address *address)
 {
     (void)e;
@@ -26911,7 +27488,7 @@ static void node_failed_over(struct snib__engine *e, struct snib__node *node, sn
                     hold->flags |= SNIB__INHERITED;
 }
 
-void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+static void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now)
 {
     if (node->addressed)
@@ -26929,7 +27506,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
@@ -26953,7 +27530,7 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
     return false;
 }
 
-bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     if (node->todo_n > 0 || snib__durable_pending(node))
         return true;
@@ -26961,7 +27538,7 @@ bool snib__node_needed(const struct snib__engine *e, const struct snib__node *no
 }
 
 /* End the operations that cannot finish without the server. */
-void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
+static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -26975,14 +27552,14 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 }
 
 /* Codes that come with a sentence from the driver; with an os_error they may be temporary. */
-bool snib__node_explained(int32_t code)
+static bool snib__node_explained(int32_t code)
 {
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
 /* Refusals that the next attempt will meet again.  A refusal on a link that was ready is not one of
  * these, because the next connection logs in again and rereads the certificates. */
-bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
+static bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
         return false;
@@ -27012,7 +27589,7 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
  * was answered. */
-bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
+static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
     const struct snib__op *op = request->subject;
@@ -27070,7 +27647,7 @@ static void node_whole(struct snib__engine *e, const struct snib__link *link,
 
 /* ---- */
 
-void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+static void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now)
 {
     if (!request->subject || snib__request_own(request))
@@ -27093,7 +27670,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
 }
 
 /* Resend or end the unanswered requests; the operations' patience begins. */
-void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+static void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
 {
     struct snib__node *node = link->node;
@@ -27125,7 +27702,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
             snib__op_arm(e, op);
 }
 
-void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+static void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
 {
     uint8_t told = left ? 2 : 1;
     if (node->kind != SNIB__SERVER || e->told_unended >= told)
@@ -27153,7 +27730,7 @@ static void node_check_ends(struct snib__engine *e, const struct snib__node *nod
     conn->left = false;
 }
 
-void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
@@ -27175,9 +27752,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
-        snib__engine_log(
-            e, SNIB_LOG_WARNING,
-            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s may evict locks when memory is short: set maxmemory-policy noeviction",
+                         snib__node_where(e, node));
     if (e->config.insecure && !e->told_insecure)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -27187,9 +27764,11 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     node_check_ends(e, node, conn);
     if (other)
-        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or replaced");
+        snib__engine_log(e, SNIB_LOG_WARNING, "%s was restarted or replaced",
+                         snib__node_where(e, node));
     if (replaced)
-        snib__engine_log(e, SNIB_LOG_INFO, "the server has replicated from another one meanwhile");
+        snib__engine_log(e, SNIB_LOG_INFO, "%s has replicated from another server meanwhile",
+                         snib__node_where(e, node));
     node->ever_ready = true;
     node->failed = false;
     node->told_failure = 0;
@@ -27282,7 +27861,7 @@ static bool node_grants_no_more(const struct snib__engine *e, const struct snib_
     return grants && snib__node_is_former(e, link, request);
 }
 
-void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+static void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
 {
@@ -27372,7 +27951,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
+static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
     if (!node->ever_ready) /* nothing is held yet that patience could lose */
         return e->config.reply_timeout;
@@ -27415,7 +27994,7 @@ static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t t
     return slab->objects;
 }
 
-void snib__slabs_free(struct snib__engine *e)
+static void snib__slabs_free(struct snib__engine *e)
 {
     while (e->slabs) {
         struct snib__slab *slab = e->slabs;
@@ -27431,7 +28010,7 @@ static size_t op_hold_size(const struct snib__gate *gate)
                                  : sizeof(struct snib__hold);
 }
 
-struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
+static struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
 {
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     size_t size = op_hold_size(gate);
@@ -27456,7 +28035,7 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
 
 /* A second hold for what the server has of this one, so that it can be released while
  * the caller keeps the first. */
-struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
+static struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
 {
     struct snib__hold *again = snib__hold_new(e, hold->gate);
     if (again) {
@@ -27474,7 +28053,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     return again;
 }
 
-void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
+static void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
     hold->number = 0; /* a stale pointer no longer matches */
@@ -27485,7 +28064,7 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     snib__gate_put(e, gate);
 }
 
-struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
+static struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 {
     bool large = n > SNIB__BATCH_FEW;
     uint32_t room = large ? SNIB__BATCH_MAX : SNIB__BATCH_FEW;
@@ -27500,7 +28079,7 @@ struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
     return batch;
 }
 
-void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
+static void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
     for (uint32_t i = 0; i < batch->n; i++)
         if (batch->of[i].hold->number == batch->of[i].number)
@@ -27509,7 +28088,7 @@ void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
     e->free_batches[batch->large] = batch;
 }
 
-struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+static struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
                               snib__time now, int32_t *out_code)
 {
     bool held = kind == SNIB__OP_RELEASE || kind == SNIB__OP_EXTEND; /* others may wait for it */
@@ -27550,7 +28129,7 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     return op;
 }
 
-struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
+static struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, NULL, now, out_code);
     if (op)
@@ -27558,7 +28137,7 @@ struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, in
     return op;
 }
 
-void snib__op_empty(struct snib__op *op)
+static void snib__op_empty(struct snib__op *op)
 {
     free(op->answer);
     snib__asked_free(op->asked);
@@ -27569,7 +28148,7 @@ void snib__op_empty(struct snib__op *op)
     op->asked = NULL;
 }
 
-void snib__op_free(struct snib__engine *e, struct snib__op *op)
+static void snib__op_free(struct snib__engine *e, struct snib__op *op)
 {
     if (op->gate)
         snib__gate_put(e, op->gate);
@@ -27590,7 +28169,7 @@ static void op_note_where(struct snib__engine *e, struct snib__op *op)
         memcpy(op->where, node->where, sizeof node->where);
 }
 
-void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
+static void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
@@ -27617,7 +28196,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 }
 
 /* Finish with an error reply: keep the server's own words. */
-void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+static void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
     if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
@@ -27625,7 +28204,7 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
     snib__op_done(e, op, code);
 }
 
-struct snib__op *snib__engine_take_done(struct snib__engine *e)
+static struct snib__op *snib__engine_take_done(struct snib__engine *e)
 {
     struct snib__op *op = e->done_head;
     if (op) {
@@ -27638,7 +28217,7 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
 }
 
 /* The server that must answer it. */
-struct snib__node *snib__op_node(const struct snib__op *op)
+static struct snib__node *snib__op_node(const struct snib__op *op)
 {
     return op->gate ? op->gate->node : op->node;
 }
@@ -27683,7 +28262,7 @@ static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
 
 /* The code for an operation that ends because the server cannot be reached.  Call it before the
  * operation is detached from its hold. */
-int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
+static int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
     if (snib__node_ready(node)) /* a refused request that is not in flight was not carried out */
@@ -27701,7 +28280,7 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 }
 
 /* Put the operation's next deadline into the heap: the end of its wait, or of its patience. */
-void snib__op_arm(struct snib__engine *e, struct snib__op *op)
+static void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_endurance(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
@@ -27711,7 +28290,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
         snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
-bool snib__op_told(const struct snib__op *op)
+static bool snib__op_told(const struct snib__op *op)
 {
     return op->told || (op->gate->waitq && op->gate->waitq->known_at >= op->started);
 }
@@ -27758,7 +28337,7 @@ static bool op_lingers(const struct snib__op *op, snib__time now)
            !snib__op_told(op) && op_unheard(op) && (snib__node_ready(node) || !node->failed);
 }
 
-void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
+static void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (op_lingers(op, now)) {
         op->timer = op->latest;
@@ -27779,7 +28358,7 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
     snib__op_done(e, op, code);
 }
 
-bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time now)
+static bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     if (op->done)
         return false;
@@ -27789,17 +28368,17 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-bool snib__op_in_flight(const struct snib__op *op)
+static bool snib__op_in_flight(const struct snib__op *op)
 {
     return !op->done && op->stage != SNIB__STAGE_QUEUED && op->stage != SNIB__STAGE_OUTER;
 }
 
-struct snib__link *snib__op_link(const struct snib__op *op)
+static struct snib__link *snib__op_link(const struct snib__op *op)
 {
     return op->link ? op->link : &snib__op_node(op)->links[SNIB__COMMAND];
 }
 
-void snib__op_event(const struct snib__op *op, snib_event *out)
+static void snib__op_event(const struct snib__op *op, snib_event *out)
 {
     if (op->answer && op->code == SNIB_OK)
         *out = *op->answer;
@@ -27824,7 +28403,7 @@ void snib__op_event(const struct snib__op *op, snib_event *out)
 #include <stdlib.h>
 #include <string.h>
 
-bool snib__outer_is(const struct snib__gate *gate)
+static bool snib__outer_is(const struct snib__gate *gate)
 {
     return gate && gate->kind->kind == SNIB__OUTER;
 }
@@ -27849,7 +28428,7 @@ static void outer_end_extensions(struct snib__engine *e, const struct snib__hold
 }
 
 /* Something has happened to the hold: its carrier must look. */
-void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
+static void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__outer *outer = hold->outer;
     if (!outer)
@@ -27870,7 +28449,7 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     e->outers = outer;
 }
 
-struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
+static struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
 {
     struct snib__outer *outer = e->outers;
     if (outer) {
@@ -27880,7 +28459,7 @@ struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
-void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
+static void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
     snib__gate_join(hold);
@@ -27893,17 +28472,17 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     snib__op_arm(e, op);
 }
 
-bool snib__outer_wanted(const struct snib__outer *outer)
+static bool snib__outer_wanted(const struct snib__outer *outer)
 {
     return !outer->ended && outer->hold->op && outer->hold->phase == SNIB__TRYING;
 }
 
-bool snib__outer_releasing(const struct snib__outer *outer)
+static bool snib__outer_releasing(const struct snib__outer *outer)
 {
     return !outer->ended && outer->hold->phase == SNIB__RELEASING;
 }
 
-bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+static bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
                          snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27931,7 +28510,7 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     return true;
 }
 
-void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+static void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27944,7 +28523,7 @@ void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__
     snib__hold_arm(e, hold, now);
 }
 
-void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
+static void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
                       snib__time now)
 {
     if (!outer->ended && outer->hold->phase == SNIB__HELD && !snib__hold_over(e, outer->hold, now))
@@ -27963,7 +28542,7 @@ static void outer_explain(const struct snib__outer *outer, struct snib__op *op)
     op->explained = true;
 }
 
-void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+static void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                        snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -27984,14 +28563,14 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
     }
 }
 
-void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
+static void snib__outer_extend(struct snib__engine *e, struct snib__op *op)
 {
     op->stage = SNIB__STAGE_OUTER;
     snib__outer_tell(e, op->asked->hold);
     snib__op_arm(e, op);
 }
 
-uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
+static uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__outer *outer,
                                snib__time *out_lease)
 {
     bool held = !outer->ended && outer->hold->phase == SNIB__HELD;
@@ -28000,7 +28579,7 @@ uint64_t snib__outer_extension(const struct snib__engine *e, const struct snib__
     return op ? op->serial : 0;
 }
 
-void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+static void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
                           snib__time lease, snib__time deadline, snib__time now)
 {
     struct snib__hold *hold = outer->hold;
@@ -28018,7 +28597,7 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, int
 }
 
 /* The members' clients go on with the releases, but nobody waits for them here. */
-void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
+static void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
@@ -28029,7 +28608,7 @@ void snib__outer_fail_ops(struct snib__engine *e, snib__time now)
     }
 }
 
-void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
+static void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
     if (outer->ended || outer->hold->phase != SNIB__TRYING)
         return;
@@ -28106,7 +28685,7 @@ static struct snib__gate *pause_gate(const struct snib__request *request)
 }
 
 /* A server has handled the request, so the operations that wait for it no longer count refusals. */
-void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
+static void snib__pause_served(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__gate *gate = pause_gate(request);
     pause_mark(e, request->subject ? snib__request_op(request) : NULL, false, now);
@@ -28130,7 +28709,7 @@ static void pause_note(struct snib__engine *e, const struct snib__request *reque
     pause_mark(e, op, true, now);
 }
 
-int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+static int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now)
 {
     if (e->paused_n == e->paused_cap) {
@@ -28152,7 +28731,7 @@ int snib__pause(struct snib__engine *e, const struct snib__request *request, con
     return 0;
 }
 
-bool snib__pause_has(const struct snib__engine *e, const void *subject)
+static bool snib__pause_has(const struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject)
@@ -28160,7 +28739,7 @@ bool snib__pause_has(const struct snib__engine *e, const void *subject)
     return false;
 }
 
-bool snib__pause_drop(struct snib__engine *e, const void *subject)
+static bool snib__pause_drop(struct snib__engine *e, const void *subject)
 {
     for (uint32_t i = 0; i < e->paused_n; i++)
         if (e->paused[i].request.subject == subject) {
@@ -28183,7 +28762,7 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__node_again(e, request, now);
 }
 
-void snib__pause_tick(struct snib__engine *e, snib__time now)
+static void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
     uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
     for (uint32_t i = 0; i < n;) {
@@ -28201,7 +28780,7 @@ void snib__pause_tick(struct snib__engine *e, snib__time now)
     }
 }
 
-snib__time snib__pause_deadline(const struct snib__engine *e)
+static snib__time snib__pause_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (uint32_t i = 0; i < e->paused_n; i++)
@@ -28266,7 +28845,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
 }
 
 /* The pub/sub link is new: subscribe again. */
-void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
+static void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
 {
     for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
         if ((hold->flags & SNIB__LISTENS) && hold->op)
@@ -28274,7 +28853,7 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
 }
 
 /* The hold is no longer in the queue. */
-void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
+static void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__LISTENS))
         return;
@@ -28306,14 +28885,14 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
 
 /* A place cannot wait behind durable.c's WAIT, which may last for longer: what keeps it, and what takes a first lease, is
  * sent past that, and once it is granted, asked for again where replicas count. */
-bool snib__place_keeps(const struct snib__hold *hold)
+static bool snib__place_keeps(const struct snib__hold *hold)
 {
     return hold->gate->kind->discipline == SNIB__QUEUED && (hold->flags & SNIB__SEATED) &&
            !(hold->flags & SNIB__FIRST);
 }
 
 /* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
-void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
         next = op->next;
@@ -28323,7 +28902,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
 }
 
 /* The first waiter of this process asks for all that have places; the others ask for themselves. */
-void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
     for (struct snib__op *op = gate->waitq->head, *next; op; op = next) {
@@ -28395,7 +28974,7 @@ static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* A message on the process's channel. */
-void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+static void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now)
 {
     char *end;
@@ -28410,7 +28989,7 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
 }
 
 /* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
-void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+static void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now)
 {
     struct snib__hold *hold = place_find(gate, number);
@@ -28452,7 +29031,7 @@ static bool place_is_behind(const struct snib__gate *gate)
     return gate->waitq && gate->waitq->head && !snib__chan_on(gate->waitq);
 }
 
-void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+static void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     bool behind = place_is_behind(op->gate);
@@ -28470,7 +29049,7 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
     }
 }
 
-void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__op *op = hold->op;
@@ -28524,7 +29103,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
 /* ---- leaving ---- */
 
 /* A waiter leaves the gate's queue; its place at the server is given back. */
-void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+static void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
     struct snib__gate *gate = hold->gate;
@@ -28542,7 +29121,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
 }
 
 /* A release, or a place given back, has granted the lock to another waiter of this client. */
-void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+static void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
 {
     struct snib__hold *next = verdict->next ? place_find(gate, verdict->next) : NULL;
@@ -28591,7 +29170,7 @@ static void release_ended(struct snib__engine *e, struct snib__hold *hold, int32
     snib__hold_settle(e, hold);
 }
 
-void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+static void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now)
 {
     if (!hold->passed) {
@@ -28641,7 +29220,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
     snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
 }
 
-void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__waitq *waitq = hold->passed ? NULL : hold->gate->waitq;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
@@ -28685,7 +29264,7 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
 }
 
 /* Begin a release, whoever asks for it.  Renewal ends here, before anything is sent. */
-void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
     if (held && snib__tenure_pass(e, hold, now))
@@ -28698,7 +29277,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 /* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
  * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
-void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now)
 {
     snib__hold_stop(e, hold);
@@ -28709,7 +29288,7 @@ void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__tim
 
 /* Until when a server may have a hold, after its deadline: its clock may be slow, within the bounds, a request whose
  * answer is missing may have begun another lease, and a replica may know only a longer lease from before. */
-snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
+static snib__time snib__release_end(const struct snib__engine *e, const struct snib__hold *hold)
 {
     bool begun = hold->lease_ms == 0 || hold->exact; /* by a renewal, or as its fixed lease */
     snib__time lease = snib__hold_lease(e, hold), slack = lease / 40 + 4 * SNIB__MARGIN;
@@ -28721,7 +29300,7 @@ snib__time snib__release_end(const struct snib__engine *e, const struct snib__ho
 }
 
 /* The lease has certainly ended at the server. */
-bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+static bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now)
 {
     return now > snib__release_end(e, hold);
@@ -28731,7 +29310,7 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
  * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
  * number and thus the lock.  If the server does not answer until the lease has ended, no release is
  * needed. */
-void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = snib__hold_gone(hold);
     bool none = hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
@@ -28747,7 +29326,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
     snib__gate_release(e, rest, now);
 }
 
-struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+static struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
@@ -28776,7 +29355,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     return op;
 }
 
-void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__tenure_again(hold);
@@ -28803,7 +29382,7 @@ static void release_is_silent(const struct snib__engine *e, struct snib__waitq *
     waitq->own_messages -= counted;
 }
 
-void snib__release_unheard(struct snib__engine *e)
+static void snib__release_unheard(struct snib__engine *e)
 {
     if (!e->told_unheard)
         snib__engine_log(
@@ -28814,7 +29393,7 @@ void snib__release_unheard(struct snib__engine *e)
     e->told_unheard = true;
 }
 
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                bool former, const struct snib__value *reply, uint32_t n,
                                int32_t error, const char *text, snib__time now)
 {
@@ -28843,8 +29422,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
-            /* it may have been carried out, and must not be carried out twice */
+        if ((gate->kind->traits & SNIB__UNOWNED) &&
+            (snib__doubtful(error) || error == SNIB_EPERMITS)) {
+            /* it may have been carried out, and must not be carried out twice, or the number has no room for it */
             snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
@@ -28904,7 +29484,7 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
 
 /* Out of memory to send a request.  The waiting operation fails; what an earlier try may have left
  * at the server is released once there is memory. */
-void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+static void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -28943,7 +29523,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 
 /* The connection ended before the reply: repeat the request, or undo it
  * if its operation has gone. */
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+static void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now)
 {
     struct snib__hold *hold = request->subject;
@@ -28982,7 +29562,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 #include <stdio.h>
 #include <string.h>
 
-int snib__route_begin(struct snib__engine *e)
+static int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
@@ -28993,61 +29573,61 @@ int snib__route_begin(struct snib__engine *e)
     return e->route->begin(e);
 }
 
-void snib__route_end(struct snib__engine *e)
+static void snib__route_end(struct snib__engine *e)
 {
     if (e->route && e->route->end)
         e->route->end(e);
 }
 
-struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
+static struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
 {
     return e->route->asks ? e->route->asks(e, op) : e->home;
 }
 
-void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (e->route->wanted)
         e->route->wanted(e, node, now);
 }
 
-void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     if (e->route->ready)
         e->route->ready(e, link, now);
 }
 
-void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+static void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     if (e->route->down)
         e->route->down(e, link, code, now);
 }
 
-void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+static void snib__route_heard(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     if (e->route->heard)
         e->route->heard(e, link, reply, n, now);
 }
 
-void snib__route_tick(struct snib__engine *e, snib__time now)
+static void snib__route_tick(struct snib__engine *e, snib__time now)
 {
     if (e->route->tick)
         e->route->tick(e, now);
 }
 
-snib__time snib__route_deadline(const struct snib__engine *e)
+static snib__time snib__route_deadline(const struct snib__engine *e)
 {
     return e->route->deadline ? e->route->deadline(e) : SNIB__NEVER;
 }
 
-bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+static bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
-size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
+static size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
 {
     static const char *const types[] = {
         [SNIB__SINGLE] = "single",
@@ -29064,7 +29644,7 @@ size_t snib__route_tell(const struct snib__engine *e, char *out, size_t cap)
     return (size_t)n;
 }
 
-bool snib__route_moved(const char *text)
+static bool snib__route_moved(const char *text)
 {
     return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
 }
@@ -29072,7 +29652,7 @@ bool snib__route_moved(const char *text)
 /* ---- servers of another type than the URL says ---- */
 
 /* Whether the node is of another type than it is used as. */
-bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
+static bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
 {
     int mode = link->conn.mode;
     if (mode == SNIB__MODE_UNKNOWN)
@@ -29084,7 +29664,7 @@ bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *
 }
 
 /* What the server is, and what to do. */
-void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+static void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX])
 {
     char where[SNIB__ADDRESS_TEXT] = "";
@@ -29199,7 +29779,7 @@ static int send_append(struct snib__engine *e, struct snib__conn *conn,
 }
 
 /* The operation that a request serves, or NULL. */
-struct snib__op *snib__request_op(const struct snib__request *request)
+static struct snib__op *snib__request_op(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -29210,7 +29790,7 @@ struct snib__op *snib__request_op(const struct snib__request *request)
 }
 
 /* A caller waiting for the request reads on this link. */
-void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
+static void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
 {
     struct snib__op *op = snib__request_op(request);
     if (op)
@@ -29235,7 +29815,7 @@ static struct snib__gate *send_gate(const struct snib__request *request)
     return held ? ((struct snib__hold *)request->subject)->gate : NULL;
 }
 
-int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+static int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
                      snib__time now)
 {
     struct snib__conn *conn = &link->conn;
@@ -29251,9 +29831,10 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     request->script = (int16_t)script;
     request->gate = send_gate(request);
     request->called = e->calling && request->gate;
-    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
-        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
+        (script == SNIB__TWO_COMMANDS &&
+         snib__conn_expect(conn, &(struct snib__request){
+                                     .kind = SNIB__REQ_ASK, .script = -1, .sent_at = now}) < 0)) {
         send_unwrite(conn, size); /* including a script load, with its entry in the ring */
         conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
@@ -29288,7 +29869,7 @@ static void send_pack(struct snib__node *node)
     node->todo_first = node->todo_gaps = 0;
 }
 
-int snib__node_later(struct snib__node *node, const struct snib__request *request)
+static int snib__node_later(struct snib__node *node, const struct snib__request *request)
 {
     if (node->todo_n == node->todo_cap)
         send_pack(node);
@@ -29315,12 +29896,12 @@ static struct snib__node *send_node_of(int kind, void *subject)
     return ((struct snib__hold *)subject)->gate->node;
 }
 
-struct snib__node *snib__request_node(const struct snib__request *request)
+static struct snib__node *snib__request_node(const struct snib__request *request)
 {
     return send_node_of(request->kind, request->subject);
 }
 
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+static int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
     struct snib__request request = {
@@ -29328,7 +29909,7 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
     return snib__node_send_to(e, send_node_of(kind, subject), &request, now);
 }
 
-int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+static int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now)
 {
     struct snib__request sent = *request;
@@ -29343,7 +29924,7 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
     return 0;
 }
 
-void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
+static void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
 {
     struct snib__request again = *request;
     again.asking = false;
@@ -29383,7 +29964,7 @@ static bool send_unwait(struct snib__node *node, const void *subject)
     return found;
 }
 
-bool snib__node_unsend(struct snib__engine *e, void *subject)
+static bool snib__node_unsend(struct snib__engine *e, void *subject)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next)
         if (send_unwait(node, subject) || snib__durable_unsend(node, subject))
@@ -29402,7 +29983,7 @@ static void send_disregard(struct snib__conn *conn, const void *subject)
 
 /* Drop requests not yet sent and discard the replies to those in flight, on every node: another may
  * have served the name before. */
-void snib__node_forget(struct snib__engine *e, void *subject)
+static void snib__node_forget(struct snib__engine *e, void *subject)
 {
     snib__node_unsend(e, subject);
     for (struct snib__node *node = e->nodes; node; node = node->next)
@@ -29410,7 +29991,7 @@ void snib__node_forget(struct snib__engine *e, void *subject)
             send_disregard(&snib__node_lane(node, i)->conn, subject);
 }
 
-void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
@@ -29433,7 +30014,7 @@ void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__tim
     free(todo);
 }
 
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+static void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
@@ -29710,29 +30291,31 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* A round was useless and home was never found: say why. */
+/* A round was useless and home was never found: say why, and end what waits if it is hopeless by the word of half of them. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
     struct sentinel *refused = NULL, *silent = NULL;
     char words[SNIB__WORDS_MAX];
-    uint32_t unknown = 0;
+    uint32_t unknown = 0, refusals = 0;
     for (uint32_t i = 0; i < map->n; i++) {
         struct sentinel *one = &map->all[i];
         unknown += one->outcome == OUTCOME_UNKNOWN;
+        refusals += one->outcome == OUTCOME_REFUSED;
         if (one->outcome == OUTCOME_REFUSED)
             refused = one;
         else if (one->outcome == OUTCOME_NONE)
             silent = one;
     }
+    bool many = 2 * (unknown + refusals) >= map->n; /* fewer do not speak for those that are away */
     if (unknown) {
         snprintf(
             words, sizeof words,
             "no sentinel knows the service \"%.100s\" (%u of %u answered): check the URL's path",
             e->config.service, unknown, map->n);
-        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, many, now);
     } else if (refused) {
-        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, many, now);
     } else if (silent) {
         sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
     }
@@ -30283,7 +30866,7 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* Reads under a write hold share its number.  While one of them is held or being released, a
  * repeated release would take the next one with it. */
-bool snib__share_number_busy(const struct snib__hold *hold)
+static bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
     while (peer && (peer == hold || peer->number != hold->number ||
@@ -30292,7 +30875,7 @@ bool snib__share_number_busy(const struct snib__hold *hold)
     return peer != NULL;
 }
 
-void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     if (!waitq)
@@ -30328,7 +30911,7 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
     snib__waitq_insert(waitq, op);
 }
 
-void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+static void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
@@ -30363,7 +30946,7 @@ static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64
     snib__share_advance(e, gate, now);
 }
 
-void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30457,7 +31040,7 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     }
 }
 
-void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     while (waitq && !gate->active && !waitq->incoming && waitq->head) {
@@ -30474,7 +31057,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* Put an operation into its gate's queue, to sleep there. */
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
+static void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__waitq *waitq = snib__waitq_get(e, op->gate);
     if (!waitq) {
@@ -30492,7 +31075,7 @@ void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, s
 }
 
 /* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
-void snib__sole_settles(struct snib__gate *gate, snib__time now)
+static void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
     if (gate->waitq)
         gate->waitq->settling_since = now;
@@ -30500,7 +31083,7 @@ void snib__sole_settles(struct snib__gate *gate, snib__time now)
 
 /* A read under a write hold shares its number, so it waits for an earlier
  * such read in the same way. */
-bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+static bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
     if (op->stage != SNIB__STAGE_QUEUED)
@@ -30538,7 +31121,7 @@ static void sole_mark(struct snib__engine *e, struct snib__gate *gate, snib__tim
         snib__waitq_try(e, gate->waitq, now);
 }
 
-void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+static void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
@@ -30573,7 +31156,7 @@ static void sole_arm(struct snib__engine *e, struct snib__waitq *waitq)
 
 /* An attempt has its reply: the lock was held at some time since as_of.  Single tries behind it that
  * had begun by then end, and waits that lasted only for it.  For a later one this may be old news. */
-void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
+static void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__time as_of,
                       snib__time now)
 {
     if (!waitq)
@@ -30600,7 +31183,7 @@ void snib__sole_known(struct snib__engine *e, struct snib__waitq *waitq, snib__t
     snib__waitq_rest(e, waitq->gate, now);
 }
 
-void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30640,7 +31223,7 @@ static bool sole_votes_alike(const struct snib__hold *hold, const struct snib__h
 }
 
 /* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
-bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+static bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     const struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -30663,7 +31246,7 @@ bool snib__sole_may_hand_over(struct snib__engine *e, const struct snib__hold *h
 }
 
 /* Pass the hold on to the head of the local queue with one command; false: release it instead. */
-bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (!snib__sole_may_hand_over(e, hold, now))
@@ -30683,7 +31266,7 @@ bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib_
     return false;
 }
 
-void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+static void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now)
 {
@@ -30772,14 +31355,14 @@ static void tenure_note_link(struct snib__hold *hold)
 }
 
 /* Its release is sent once more: the release of the number may be ahead of that now. */
-void snib__tenure_again(struct snib__hold *hold)
+static void snib__tenure_again(struct snib__hold *hold)
 {
     if (hold->passed)
         hold->flags |= SNIB__RESENT;
 }
 
 /* Ask for all that have been released since the last question.  A request that ends the number comes after it. */
-void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     struct snib__hold *first = waitq->behind;
@@ -30794,7 +31377,7 @@ void snib__tenure_ask(struct snib__engine *e, struct snib__gate *gate, snib__tim
         tenure_note_link(hold);
 }
 
-bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+static bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__waitq *waitq = gate->waitq;
@@ -30826,13 +31409,13 @@ bool snib__tenure_pass(struct snib__engine *e, struct snib__hold *hold, snib__ti
     return true;
 }
 
-int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
+static int snib__tenure_encode(struct snib__buf *out, const struct snib__engine *e,
                         struct snib__hold *hold)
 {
     return hold->gate->kind->renew(out, e, &hold, 1, 0);
 }
 
-void snib__tenure_unlink(struct snib__hold *hold)
+static void snib__tenure_unlink(struct snib__hold *hold)
 {
     struct snib__hold **at = &hold->gate->waitq->asked;
     while (*at != hold)
@@ -30842,7 +31425,7 @@ void snib__tenure_unlink(struct snib__hold *hold)
 
 /* A release of the number begins: nothing has said that the server does not have it, or there would be none.  A
  * question about it that is repeated from now on may be behind that. */
-void snib__tenure_ends(const struct snib__hold *hold)
+static void snib__tenure_ends(const struct snib__hold *hold)
 {
     const struct snib__waitq *waitq = hold->gate->waitq;
     for (struct snib__hold *asked = waitq ? waitq->asked : NULL; asked; asked = asked->prev)
@@ -30852,7 +31435,7 @@ void snib__tenure_ends(const struct snib__hold *hold)
 }
 
 /* A question has ended. */
-void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (--gate->waitq->asking > 0)
         return;
@@ -30862,7 +31445,7 @@ void snib__tenure_ended(struct snib__engine *e, struct snib__gate *gate, snib__t
 
 /* The server does not have the number: all that had it is lost.  Unless it was released meanwhile, before anything said
  * that it is missing, by a request that has overtaken a repetition of this one, before the lease can have ended. */
-void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
+static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -30901,17 +31484,17 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
 
 #define TIMER_WHAT ((uintptr_t) _Alignof(uint32_t) - 1)
 
-enum snib__timer_what snib__timer_what(struct snib__timer timer)
+static enum snib__timer_what snib__timer_what(struct snib__timer timer)
 {
     return (enum snib__timer_what)(timer.where & TIMER_WHAT);
 }
 
-uint32_t *snib__timer_at(struct snib__timer timer)
+static uint32_t *snib__timer_at(struct snib__timer timer)
 {
     return (uint32_t *)(timer.where & ~TIMER_WHAT);
 }
 
-void *snib__timer_subject(struct snib__timer timer)
+static void *snib__timer_subject(struct snib__timer timer)
 {
     static const size_t offsets[] = {
         [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
@@ -30947,7 +31530,7 @@ static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer 
     timer_place(e, i, timer);
 }
 
-int snib__timer_reserve(struct snib__engine *e, uint32_t n)
+static int snib__timer_reserve(struct snib__engine *e, uint32_t n)
 {
     uint32_t cap = e->heap_cap ? e->heap_cap : SNIB__ROOM(64);
     while (cap <= e->heap_owed + n) /* the first place is not used */
@@ -30964,7 +31547,7 @@ int snib__timer_reserve(struct snib__engine *e, uint32_t n)
     return 0;
 }
 
-void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+static void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when)
 {
     struct snib__timer timer = {.when = when, .where = (uintptr_t)at | what};
@@ -30973,7 +31556,7 @@ void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_
     timer_settle(e, *at, timer);
 }
 
-void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
+static void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
 {
     uint32_t i = *at;
     if (i == 0)
@@ -31025,20 +31608,20 @@ static void turn_offer(struct snib__waitq *waitq, snib__time now)
 }
 
 /* Other clients that listen are presumed to wait. */
-bool snib__turn_contested(const struct snib__waitq *waitq)
+static bool snib__turn_contested(const struct snib__waitq *waitq)
 {
     return waitq->strangers > waitq->absent;
 }
 
 /* A release begins: from here on messages may overtake its reply. */
-void snib__turn_releasing(struct snib__waitq *waitq)
+static void snib__turn_releasing(struct snib__waitq *waitq)
 {
     waitq->owed = 0;
     waitq->early = 0;
 }
 
 /* A release message went to this many subscribers besides this client. */
-void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+static void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now)
 {
     /* Redisson listens only while it waits: a client that has just had a turn
@@ -31081,7 +31664,7 @@ static void turn_unexpected(struct snib__waitq *waitq)
 }
 
 /* A stranger has released the lock. */
-void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
+static void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 {
     const struct snib__hold *active = snib__gate_active(waitq->gate);
     /* no other gate of this client has the channel */
@@ -31104,7 +31687,7 @@ void snib__turn_heard(struct snib__waitq *waitq, snib__time now)
 
 /* Whether the first waiter must give way: not if its time ends before,
  * nor if it has only one try. */
-bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
+static bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op *op,
                           snib__time now)
 {
     return waitq->owed > 0 && now < waitq->offered_until && op->deadline > waitq->offered_until &&
@@ -31112,7 +31695,7 @@ bool snib__turn_is_theirs(const struct snib__waitq *waitq, const struct snib__op
 }
 
 /* Sleep while it is a stranger's turn. */
-void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+static void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     if (waitq->chan)
         snib__chan_subscribe(e, waitq->chan, now);
@@ -31121,7 +31704,7 @@ void snib__turn_give_way(struct snib__engine *e, struct snib__waitq *waitq, snib
 }
 
 /* An attempt was refused: a stranger has taken the turn. */
-void snib__turn_refused(struct snib__waitq *waitq)
+static void snib__turn_refused(struct snib__waitq *waitq)
 {
     turn_unexpected(waitq);
     waitq->waited_out = false;
@@ -31129,7 +31712,7 @@ void snib__turn_refused(struct snib__waitq *waitq)
 
 /* An attempt has worked.  After a full chance this means that the strangers
  * still owed a turn did not come. */
-void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
+static void snib__turn_granted(struct snib__waitq *waitq, snib__time now)
 {
     if (waitq->waited_out && waitq->owed > 0 && now >= waitq->offered_until) {
         if (waitq->uses < TURN_TRUSTED) {
@@ -31184,7 +31767,7 @@ static void wait_unidle(struct snib__engine *e, struct snib__waitq *waitq)
         e->idle_tail = waitq->idle_prev;
 }
 
-struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate)
+static struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *gate)
 {
     if (gate->waitq) {
         wait_unidle(e, gate->waitq); /* otherwise the tick would free it while it has waiters */
@@ -31209,7 +31792,7 @@ struct snib__waitq *snib__waitq_get(struct snib__engine *e, struct snib__gate *g
     return waitq;
 }
 
-void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
+static void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
 {
     wait_unidle(e, waitq);
     snib__chan_detach(e, waitq);
@@ -31222,7 +31805,7 @@ void snib__waitq_free(struct snib__engine *e, struct snib__waitq *waitq)
 }
 
 /* A multi lock now waits for another of its members. */
-void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker)
+static void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint32_t blocker)
 {
     if (waitq->blocker == blocker)
         return;
@@ -31233,7 +31816,7 @@ void snib__waitq_rebind(struct snib__engine *e, struct snib__waitq *waitq, uint3
 
 /* ---- the queue ---- */
 
-void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front)
+static void snib__waitq_push(struct snib__waitq *waitq, struct snib__op *op, bool front)
 {
     op->stage = SNIB__STAGE_QUEUED;
     waitq->queued++;
@@ -31258,7 +31841,7 @@ static bool wait_is_ahead(const struct snib__op *op, const struct snib__op *othe
 }
 
 /* Insert in order, so that a waiter keeps its turn. */
-void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
+static void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
 {
     struct snib__op *before = waitq->head;
     if (waitq->tail && wait_is_ahead(waitq->tail, op))
@@ -31277,7 +31860,7 @@ void snib__waitq_insert(struct snib__waitq *waitq, struct snib__op *op)
     before->prev = op;
 }
 
-void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
+static void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 {
     if (op->prev)
         op->prev->next = op->next;
@@ -31295,7 +31878,7 @@ void snib__waitq_remove(struct snib__waitq *waitq, struct snib__op *op)
 /* Something at the gate has ended, perhaps without a reply.  Whoever waits for a lock of many has at least a timer from now
  * on; for one holder, sole.c sees to that.  If no operation waits: let the subscription linger, or free the wait if it has
  * none.  An attempt or a release in flight does so when it ends. */
-void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void snib__waitq_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
     const struct snib__hold *active = snib__gate_active(gate);
@@ -31355,7 +31938,7 @@ static bool wait_marks(const struct snib__waitq *waitq)
 
 /* An operation makes an attempt: for how long that tells the server to keep new readers out, for itself or for those that
  * wait behind it. */
-void snib__waitq_mark(struct snib__op *op, snib__time now)
+static void snib__waitq_mark(struct snib__op *op, snib__time now)
 {
     if (op->gate->kind->kind != SNIB_WRITE)
         return;
@@ -31372,7 +31955,7 @@ void snib__waitq_mark(struct snib__op *op, snib__time now)
 /* ---- waking ---- */
 
 /* If operations sleep at the gate, let the first of them try. */
-void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+static void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     if (!snib__gate_active(waitq->gate) && !waitq->gate->trying && !waitq->incoming &&
         waitq->head && snib__node_ready(waitq->gate->node))
@@ -31380,7 +31963,7 @@ void snib__waitq_try(struct snib__engine *e, struct snib__waitq *waitq, snib__ti
 }
 
 /* The command link is back: releases in the meantime may have gone unheard. */
-void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
+static void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
@@ -31394,7 +31977,7 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
         }
 }
 
-void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
+static void snib__waitq_message(struct snib__engine *e, struct snib__waitq *waitq, const char *text,
                          snib__time now)
 {
     e->stats.messages++;
@@ -31453,7 +32036,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__waitq *wait
 }
 
 /* The first waiter was refused: sleep.  foreign: the holder's release sends no message. */
-void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+static void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                        bool foreign, snib__time now)
 {
     struct snib__waitq *waitq = gate->waitq;
@@ -31467,7 +32050,7 @@ void snib__waitq_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t 
     snib__timer_set(e, SNIB__TIMER_WAITQ, &waitq->timer_at, now + sleep);
 }
 
-void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
+static void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib__time now)
 {
     bool queued = waitq->gate->kind->discipline == SNIB__QUEUED;
     if (!waitq->head || snib__gate_active(waitq->gate) || waitq->incoming ||
@@ -31488,13 +32071,13 @@ void snib__waitq_expired(struct snib__engine *e, struct snib__waitq *waitq, snib
 }
 
 /* Leave channels that have been unused for a while. */
-void snib__waitq_tick(struct snib__engine *e, snib__time now)
+static void snib__waitq_tick(struct snib__engine *e, snib__time now)
 {
     while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)
         snib__waitq_free(e, e->idle_head);
 }
 
-snib__time snib__waitq_deadline(const struct snib__engine *e)
+static snib__time snib__waitq_deadline(const struct snib__engine *e)
 {
     return e->idle_head ? e->idle_head->idle_since + WAIT_LINGER : SNIB__NEVER;
 }
@@ -31557,7 +32140,7 @@ static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold
     list->n++;
 }
 
-void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
+static void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
     /* Grants come in the order of sending, unless on several lanes, so this loop rarely iterates. */
@@ -31569,7 +32152,7 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
         list->cursor = hold; /* those up to the former cursor are renewed once more */
 }
 
-void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
+static void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
 {
     struct snib__renewals *list = watchdog_list(e, chain);
     struct snib__hold *at = list->head;
@@ -31587,7 +32170,7 @@ void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
     }
 }
 
-void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
+static void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
     if (list->cursor == hold)
@@ -31633,7 +32216,7 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
     return due > list->retry ? due : list->retry;
 }
 
-snib__time snib__watchdog_deadline(const struct snib__engine *e)
+static snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__node *node = e->nodes; node; node = node->next) {
@@ -31768,7 +32351,7 @@ static int64_t watchdog_left_ms(const struct snib__hold *hold, snib__time now)
 }
 
 /* Renew one hold only, or (lease_ms 0) query whether it is still held. */
-int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+static int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
     struct snib__batch *batch = snib__batch_new(e, 1);
@@ -31819,7 +32402,7 @@ static void watchdog_ask_later(struct snib__hold *hold, snib__time at)
 
 /* A fixed lease has begun with a request of sent_at, which another lane's news that the server's clock was set may have
  * overtaken. */
-void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
+static void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__time now)
 {
     if (sent_at < hold->gate->node->moved_at && watchdog_has_fixed(hold)) {
         hold->unsure = true;
@@ -31829,7 +32412,7 @@ void snib__watchdog_fixed(struct snib__hold *hold, snib__time sent_at, snib__tim
 
 /* The server has the hold, and was asked at sent_at to keep it for so long; 0: for as long as before.  That ends a doubt
  * about a fixed lease unless the deadline is later, which an extension may have moved since. */
-void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
+static void snib__watchdog_assured(struct snib__hold *hold, int64_t lease_ms, snib__time sent_at,
                             snib__time now)
 {
     bool fixed = watchdog_has_fixed(hold) && !(hold->flags & SNIB__FIRST);
@@ -31861,7 +32444,7 @@ static void watchdog_ask(struct snib__engine *e, struct snib__node *node, snib__
             }
 }
 
-void snib__watchdog_tick(struct snib__engine *e, snib__time now)
+static void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next) {
         for (int kind = 0; kind < SNIB__KINDS; kind++)
@@ -31902,7 +32485,7 @@ static bool watchdog_still(const struct snib__batch *batch, uint32_t i)
            (batch->asks || hold->lease_ms == 0 || batch->lease_ms <= hold->lease_ms);
 }
 
-bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+static bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
@@ -31926,7 +32509,7 @@ static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, sn
     snib__batch_recycle(e, batch);
 }
 
-void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+static void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
@@ -31946,7 +32529,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
         watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
 
-void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+static void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
 {
     watchdog_rewind(e, batch, now + WATCHDOG_PAUSE);
 }
@@ -31984,7 +32567,7 @@ static bool watchdog_moved(const struct snib__engine *e, const struct snib__batc
 }
 
 /* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
-void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
+static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
@@ -32049,7 +32632,7 @@ static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
  * server, or after a restart, those with a fixed lease are asked for. */
-void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
@@ -32234,15 +32817,15 @@ const struct snib__lock_kind snib__fair = {
 
 #define SNIB__MUTEX_CHANNEL "redisson_lock__channel"
 
-size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+static size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker);
-int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold);
-int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold);
-int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *from, const struct snib__hold *to);
-int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
 #define SNIB__MUTEX_INFO                                                                           \
     {                                                                                              \
@@ -32257,16 +32840,16 @@ int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
 #define SNIB__TOKEN_KEY "redisson_lock_token"
 /* A grant with a token is an array with the token as text.  Other
  * replies read as without tokens. */
-void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n,
                          struct snib__verdict *verdict);
-void snib__verdict_token_transfer(const struct snib__engine *engine,
+static void snib__verdict_token_transfer(const struct snib__engine *engine,
                                   const struct snib__value *reply, uint32_t n,
                                   struct snib__verdict *verdict);
 
 #endif
 
-void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
                          const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
 {
     if (reply->type != SNIB__RESP_ARRAY || n < 2) {
@@ -32277,7 +32860,7 @@ void snib__verdict_token(const struct snib__engine *engine, const struct snib__h
     verdict->token = snib__reply_number(engine, &reply[1]);
 }
 
-void snib__verdict_token_transfer(const struct snib__engine *engine,
+static void snib__verdict_token_transfer(const struct snib__engine *engine,
                                   const struct snib__value *reply, uint32_t n,
                                   struct snib__verdict *verdict)
 {
@@ -32434,7 +33017,7 @@ static void group_ask(struct snib__group *group)
             group_want(group, i);
 }
 
-void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
+static void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
 {
     memset(group, 0, sizeof *group);
     group->majority = majority;
@@ -32507,7 +33090,7 @@ static void group_late(struct snib__group *group, uint32_t i, int32_t code)
         group_want(group, i);
 }
 
-void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+static void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline)
 {
     struct snib__group_member *member = &group->members[i];
@@ -32547,7 +33130,7 @@ static int32_t group_lost_code(int32_t reason)
     return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }
 
-void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
+static void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
 {
     if (group->members[i].state != GROUP_HELD)
         return;
@@ -32569,13 +33152,13 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     }
 }
 
-void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
+static void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
 {
     if (group->members[i].state == GROUP_HELD)
         group->members[i].deadline = deadline;
 }
 
-void snib__group_given_out(struct snib__group *group)
+static void snib__group_given_out(struct snib__group *group)
 {
     if (group->phase == SNIB__GROUP_TAKEN)
         group->phase = SNIB__GROUP_HELD;
@@ -32596,7 +33179,7 @@ static void group_judge(struct snib__group *group)
             group_let_go(group, i);
 }
 
-void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
+static void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
 {
     if (group->members[i].state != GROUP_GIVING)
         return;
@@ -32611,31 +33194,31 @@ static bool group_seeks_majority(const struct snib__group *group)
     return group->majority && group->phase <= SNIB__GROUP_PAUSING;
 }
 
-void snib__group_overdue(struct snib__group *group)
+static void snib__group_overdue(struct snib__group *group)
 {
     int32_t known = group_known(group);
     if (group_seeks_majority(group) && known != 0)
         group_end(group, known > 0 ? SNIB_TIMEDOUT : known);
 }
 
-void snib__group_silent(struct snib__group *group)
+static void snib__group_silent(struct snib__group *group)
 {
     if (group_seeks_majority(group))
         group_end(group, group->error ? group->error : SNIB_EUNREACHABLE);
 }
 
-void snib__group_abandon(struct snib__group *group)
+static void snib__group_abandon(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_ENDED)
         group_end(group, SNIB_CANCELLED);
 }
 
-void snib__group_fail(struct snib__group *group, int32_t code)
+static void snib__group_fail(struct snib__group *group, int32_t code)
 {
     group_end(group, code);
 }
 
-void snib__group_release(struct snib__group *group)
+static void snib__group_release(struct snib__group *group)
 {
     if (group->phase != SNIB__GROUP_HELD)
         return;
@@ -32661,7 +33244,7 @@ static uint32_t group_count_leased(const struct snib__group *group, int from, in
     return n;
 }
 
-void snib__group_extend(struct snib__group *group)
+static void snib__group_extend(struct snib__group *group)
 {
     group->extending = true;
     group->trouble = 0;
@@ -32670,14 +33253,14 @@ void snib__group_extend(struct snib__group *group)
             group->members[i].state == GROUP_HELD ? GROUP_TO_EXTEND : GROUP_AS_BEFORE;
 }
 
-void snib__group_unextend(struct snib__group *group)
+static void snib__group_unextend(struct snib__group *group)
 {
     group->extending = false;
     for (uint32_t i = 0; i < group->n; i++)
         group->members[i].leased = GROUP_AS_BEFORE;
 }
 
-void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
+static void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t code)
 {
     struct snib__group_member *member = &group->members[i];
     if (member->leased != GROUP_EXTENDING)
@@ -32689,7 +33272,7 @@ void snib__group_member_leased(struct snib__group *group, uint32_t i, int32_t co
         group->trouble = code;
 }
 
-bool snib__group_leased(struct snib__group *group, int32_t *out_code)
+static bool snib__group_leased(struct snib__group *group, int32_t *out_code)
 {
     uint32_t granted = group_count_leased(group, GROUP_EXTENDED, GROUP_EXTENDED);
     uint32_t hoped = group_count_leased(group, GROUP_TO_EXTEND, GROUP_EXTENDED);
@@ -32710,26 +33293,26 @@ bool snib__group_leased(struct snib__group *group, int32_t *out_code)
 
 /* ---- votes, rounds, wishes ---- */
 
-void snib__group_refill(struct snib__group *group)
+static void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
         if (group->members[i].state != GROUP_HELD && group->members[i].state != GROUP_ASKED)
             group_want(group, i);
 }
 
-bool snib__group_contested(const struct snib__group *group)
+static bool snib__group_contested(const struct snib__group *group)
 {
     return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
            group->refusals > 0;
 }
 
-void snib__group_give_up(struct snib__group *group)
+static void snib__group_give_up(struct snib__group *group)
 {
     if (snib__group_contested(group))
         group_fail_round(group);
 }
 
-void snib__group_pause_over(struct snib__group *group)
+static void snib__group_pause_over(struct snib__group *group)
 {
     if (group->phase == SNIB__GROUP_PAUSING)
         group_ask(group);
@@ -32749,7 +33332,7 @@ static int group_lease_wish(struct snib__group_member *member)
     return SNIB__GROUP_NOTHING;
 }
 
-int snib__group_wish(struct snib__group *group, uint32_t *out_member)
+static int snib__group_wish(struct snib__group *group, uint32_t *out_member)
 {
     static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
                                      [GROUP_UNWANTED] = SNIB__GROUP_DROP,
@@ -32773,7 +33356,7 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
     return SNIB__GROUP_NOTHING;
 }
 
-snib__time snib__group_deadline(const struct snib__group *group)
+static snib__time snib__group_deadline(const struct snib__group *group)
 {
     /* The need-th largest deadline of the held members. */
     snib__time best = 0;
@@ -32791,7 +33374,7 @@ snib__time snib__group_deadline(const struct snib__group *group)
     return best;
 }
 
-snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
+static snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
 {
     /* Long rounds must be rare: among many waiters one would always be in a long round, and keep
      * votes that the others need. */
@@ -32800,7 +33383,7 @@ snib__time snib__group_patience(const struct snib__group *group, snib__time elap
     return 3 * elapsed + times * GROUP_PATIENCE;
 }
 
-snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
+static snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
 {
     uint32_t doublings = group->round < 5 ? group->round : 5;
     snib__time most = GROUP_PAUSE << doublings;
@@ -32820,7 +33403,7 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
 const struct snib__lock_kind snib__outer = {
     .kind = SNIB__OUTER, .discipline = SNIB__SHARED, .traits = SNIB__POLLS};
 
-const struct snib__lock_kind *snib__kind_of(int32_t kind)
+static const struct snib__lock_kind *snib__kind_of(int32_t kind)
 {
     static const struct snib__lock_kind *const kinds[] = {
         &snib__mutex, &snib__fair,      &snib__read,    &snib__write, &snib__fenced, &snib__spin,
@@ -32846,7 +33429,7 @@ static size_t kind_braced(char *out, const char *name, size_t name_len)
     return n;
 }
 
-size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
+static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
 {
     size_t n = strlen(prefix);
     memcpy(out, prefix, n);
@@ -32854,7 +33437,7 @@ size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t
     return n + kind_braced(out + n, name, name_len);
 }
 
-size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
                          size_t suffix_len)
 {
     size_t n = kind_braced(out, name, name_len);
@@ -32865,18 +33448,18 @@ size_t snib__name_suffix(char *out, const char *name, size_t name_len, const cha
 
 /* ---- arguments ---- */
 
-int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
+static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
 {
     return snib__resp_arg(out, gate->name, gate->name_len);
 }
 
-int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
+static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
 {
     char name[SNIB__CHANNEL_MAX];
     return snib__resp_arg(out, name, snib__name_prefix(name, prefix, gate->name, gate->name_len));
 }
 
-int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
                        size_t suffix_len)
 {
     char name[SNIB__CHANNEL_MAX];
@@ -32884,7 +33467,7 @@ int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, con
                           snib__name_suffix(name, gate->name, gate->name_len, suffix, suffix_len));
 }
 
-int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
     char *owner = snib__resp_place(out, 64);
@@ -32894,7 +33477,7 @@ int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
     return 0;
 }
 
-int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
                     const struct snib__hold *hold)
 {
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
@@ -32915,7 +33498,7 @@ static int kind_arg_word(struct snib__buf *out, const struct snib__gate *gate, c
     return snib__resp_arg(out, text, n);
 }
 
-int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
                              const struct snib__name_script *call)
 {
     bool twice = call->tag_adds_key && memchr(gate->name, '{', gate->name_len);
@@ -32932,7 +33515,7 @@ int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gat
     return call->script;
 }
 
-int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     if (snib__script_begin(out, script, n, 2 * n + 1) < 0)
@@ -32950,7 +33533,7 @@ int snib__args_renew(struct snib__buf *out, int script, const struct snib__engin
 
 /* ---- verdicts ---- */
 
-int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
+static int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
 {
     if (value->type == SNIB__RESP_INTEGER)
         return value->integer;
@@ -32959,7 +33542,7 @@ int64_t snib__reply_number(const struct snib__engine *engine, const struct snib_
     return 0;
 }
 
-void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
 {
     (void)engine, (void)hold, (void)n;
@@ -32967,7 +33550,7 @@ void snib__verdict_left(const struct snib__engine *engine, const struct snib__ho
     verdict->left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1;
 }
 
-void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
                              const struct snib__value *reply, uint32_t n,
                              struct snib__verdict *verdict)
 {
@@ -32979,7 +33562,7 @@ void snib__verdict_receivers(const struct snib__engine *engine, const struct sni
     verdict->receivers = counts && reply->integer > 0 ? reply->integer - 1 : 0;
 }
 
-void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
                             uint32_t n, struct snib__verdict *verdict)
 {
     (void)engine, (void)n;
@@ -33091,10 +33674,10 @@ const struct snib__lock_kind snib__latch = {
 #define SNIB__RW_MARK                                                                              \
     "snib_writer_waits" /* exists while a preferred writer waits: new readers wait behind it */
 
-size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+static size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                         uint32_t blocker);
 /* Append the key of a reader's lease, {name}:<owner>:rwlock_timeout:1. */
-int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
                            const struct snib__hold *hold, const char *name, size_t name_len);
 
 #endif
@@ -33337,7 +33920,7 @@ const struct snib__lock_kind snib__multi = {
 
 #define MUTEX_EPOCH "snib_quorum_epoch" /* one key per node: since when its memory is complete */
 
-size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+static size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
                            const struct snib__gate *gate, uint32_t blocker)
 {
     (void)engine, (void)blocker;
@@ -33358,7 +33941,7 @@ static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_QUORUM_ACQUIRE;
 }
 
-int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     if (hold->vote_ms)
@@ -33370,7 +33953,7 @@ int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
@@ -33380,7 +33963,7 @@ int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *from, const struct snib__hold *to)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
@@ -33390,7 +33973,7 @@ int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engin
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
@@ -33667,14 +34250,14 @@ const struct snib__lock_kind snib__plain = {
 
 #include <string.h>
 
-size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+static size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
                         uint32_t blocker)
 {
     (void)engine, (void)blocker;
     return snib__name_prefix(out, SNIB__RW_CHANNEL, gate->name, gate->name_len);
 }
 
-int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+static int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
                            const struct snib__hold *hold, const char *name, size_t name_len)
 {
     static const char tail[] = ":rwlock_timeout:1";
@@ -33978,7 +34561,7 @@ static bool address_is_host(const char *host, size_t n)
     return n > 0 && n <= SNIB__HOST_MAX;
 }
 
-bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)
+static bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)
 {
     if (port < 1 || port > 65535 || !address_is_host(host, n))
         return false;
@@ -33989,7 +34572,7 @@ bool snib__address_host(struct snib__address *out, const char *host, size_t n, l
     return true;
 }
 
-bool snib__address_path(struct snib__address *out, const char *path, size_t n)
+static bool snib__address_path(struct snib__address *out, const char *path, size_t n)
 {
     if (n < 2 || n > SNIB__PATH_MAX || path[0] != '/' || memchr(path, 0, n))
         return false;
@@ -33998,7 +34581,7 @@ bool snib__address_path(struct snib__address *out, const char *path, size_t n)
     return true;
 }
 
-bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
+static bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
 {
     if (!snib__memory_is_name(name, n))
         return false;
@@ -34008,7 +34591,7 @@ bool snib__address_memory(struct snib__address *out, const char *name, size_t n)
     return true;
 }
 
-int snib__address_order(const struct snib__address *one, const struct snib__address *other)
+static int snib__address_order(const struct snib__address *one, const struct snib__address *other)
 {
     int order = strcmp(one->path, other->path);
     for (size_t i = 0; order == 0; i++) {
@@ -34019,12 +34602,12 @@ int snib__address_order(const struct snib__address *one, const struct snib__addr
     return order ? order : one->port - other->port;
 }
 
-bool snib__address_equal(const struct snib__address *one, const struct snib__address *other)
+static bool snib__address_equal(const struct snib__address *one, const struct snib__address *other)
 {
     return snib__address_order(one, other) == 0;
 }
 
-const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT])
+static const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT])
 {
     const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
     int n;
@@ -34063,7 +34646,7 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
 }
 
 /* There is no room to spare behind the bytes: move them to the front, or get more memory. */
-char *snib__buf_grow(struct snib__buf *buf, size_t n)
+static char *snib__buf_grow(struct snib__buf *buf, size_t n)
 {
     if (buf->data && buf->cap - buf->len >= n) /* no bytes need a place, too */
         return buf->data + buf->len;
@@ -34091,7 +34674,7 @@ char *snib__buf_grow(struct snib__buf *buf, size_t n)
     return data + buf->len;
 }
 
-int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
+static int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
 {
     char *place = snib__buf_reserve(buf, n);
     if (!place)
@@ -34102,7 +34685,7 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
     return 0;
 }
 
-void snib__buf_consume(struct snib__buf *buf, size_t n)
+static void snib__buf_consume(struct snib__buf *buf, size_t n)
 {
     if (buf->secret && n > 0)
         explicit_bzero(buf->data + buf->head, n);
@@ -34111,7 +34694,7 @@ void snib__buf_consume(struct snib__buf *buf, size_t n)
         snib__buf_drop(buf);
 }
 
-void snib__buf_drop(struct snib__buf *buf)
+static void snib__buf_drop(struct snib__buf *buf)
 {
     if (buf->secret && buf->len > 0)
         explicit_bzero(buf->data, buf->len);
@@ -34119,7 +34702,7 @@ void snib__buf_drop(struct snib__buf *buf)
     buf->secret = false;
 }
 
-void snib__buf_free(struct snib__buf *buf)
+static void snib__buf_free(struct snib__buf *buf)
 {
     if (buf->secret && buf->cap > 0)
         explicit_bzero(buf->data, buf->cap);
@@ -34394,6 +34977,8 @@ static const struct {
     {"ERR unknown command", SNIB_ENOTSUP},
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"Key should be of string type", SNIB_EWRONGTYPE},    /* DELEX */
+    {"the number of permits would leave", SNIB_EPERMITS}, /* semaphore_*.lua, permits_count.lua */
     {"CROSSSLOT", SNIB_ENAME}, /* of one name, or of a multi lock, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},
@@ -34416,7 +35001,7 @@ static const struct {
     {"unknown command", SNIB_ENOTSUP},
 };
 
-int32_t snib__conn_classify(const char *text, uint32_t n)
+static int32_t snib__conn_classify(const char *text, uint32_t n)
 {
     const size_t words = sizeof conn_errors / sizeof conn_errors[0];
     for (size_t i = 0; i < words; i++) {
@@ -34430,12 +35015,12 @@ int32_t snib__conn_classify(const char *text, uint32_t n)
     return SNIB_ESERVER;
 }
 
-bool snib__conn_is_stranger(const char *text)
+static bool snib__conn_is_stranger(const char *text)
 {
     return strncmp(text, "NOAUTH", 6) == 0;
 }
 
-int snib__conn_init(struct snib__conn *conn, bool pubsub)
+static int snib__conn_init(struct snib__conn *conn, bool pubsub)
 {
     *conn = (struct snib__conn){.pubsub = pubsub};
     conn->resp = snib__resp_new();
@@ -34477,7 +35062,7 @@ static int conn_remember(struct snib__conn *conn, const struct snib__login *logi
     return 0;
 }
 
-void snib__conn_free(struct snib__conn *conn)
+static void snib__conn_free(struct snib__conn *conn)
 {
     conn_forget(conn);
     snib__resp_free(conn->resp);
@@ -34486,7 +35071,7 @@ void snib__conn_free(struct snib__conn *conn)
     *conn = (struct snib__conn){0};
 }
 
-int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
+static int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
 {
     if (conn->ring_count == conn->ring_cap) {
         uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : SNIB__ROOM(64);
@@ -34505,7 +35090,7 @@ int snib__conn_expect(struct snib__conn *conn, const struct snib__request *reque
     return 0;
 }
 
-bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
+static bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
 {
     while (conn->ring_count > 0) {
         *out = conn->ring[conn->ring_head];
@@ -34517,12 +35102,12 @@ bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
     return false;
 }
 
-snib__time snib__conn_oldest(const struct snib__conn *conn)
+static snib__time snib__conn_oldest(const struct snib__conn *conn)
 {
     return conn->ring_count ? conn->ring[conn->ring_head].sent_at : SNIB__NEVER;
 }
 
-void snib__conn_reset(struct snib__conn *conn)
+static void snib__conn_reset(struct snib__conn *conn)
 {
     bool left = conn->state == SNIB__CONN_READY && !conn->pubsub && conn->ring_count > 0;
     if (left && conn->server_id != 0 && conn->run_id[0] != 0) {
@@ -34558,12 +35143,12 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
-bool snib__conn_loaded(const struct snib__conn *conn, int script)
+static bool snib__conn_loaded(const struct snib__conn *conn, int script)
 {
     return conn->loaded[script / 8] & 1u << script % 8;
 }
 
-int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
+static int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
     const struct snib__script_text *text = snib__script_of(script, conn->publish);
     struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
@@ -34579,7 +35164,7 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
     return 0;
 }
 
-int snib__conn_asking(struct snib__conn *conn, snib__time now)
+static int snib__conn_asking(struct snib__conn *conn, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     if (CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING") == 0)
@@ -34588,7 +35173,7 @@ int snib__conn_asking(struct snib__conn *conn, snib__time now)
     return -1;
 }
 
-int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
+static int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
 {
     if (!conn->no_load)
         return snib__conn_load(conn, script, now);
@@ -34596,7 +35181,7 @@ int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
     return 0;
 }
 
-bool snib__conn_spells(struct snib__conn *conn, int script)
+static bool snib__conn_spells(struct snib__conn *conn, int script)
 {
     bool spells = conn->spelled[script / 8] & 1u << script % 8;
     conn->spelled[script / 8] &= (uint8_t) ~(1u << script % 8);
@@ -34613,7 +35198,7 @@ static int conn_login(struct snib__conn *conn, int kind, const struct snib__logi
                            : CONN_SAY(conn, kind, now, "AUTH", login->password);
 }
 
-int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+static int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     if (!login->password || conn_remember(conn, login) < 0)
@@ -34627,7 +35212,7 @@ int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login,
     return 0;
 }
 
-int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+static int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = conn_remember(conn, login);
     if (snib__resp_spoilt(conn->resp))
@@ -34719,7 +35304,7 @@ static size_t conn_border(const char *password, size_t n)
 
 /* Mask the password in error lines.  If two reads split it, the first part is masked at once, the rest with the
  * second: like Knuth, Morris and Pratt's search, which keeps only how much of the word the input ends with. */
-void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+static void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
 {
     const char *password = conn->password ? conn->password : "";
     const size_t len = strlen(password);
@@ -34781,7 +35366,7 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
                                                    : SNIB__MODE_UNKNOWN;
 }
 
-int32_t snib__conn_replicas(const char *info)
+static int32_t snib__conn_replicas(const char *info)
 {
     char value[48];
     int32_t in_step = 0;
@@ -34877,7 +35462,7 @@ static int conn_unasked(struct snib__conn *conn, const struct snib__value *reply
     return conn_refused(conn, said < 0 ? said : code, reply);
 }
 
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+static int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
                     const struct snib__value **reply, uint32_t *reply_n)
 {
     for (;;) {
@@ -34918,7 +35503,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 #include <stdarg.h>
 #include <string.h>
 
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+static int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
     if (!err)
         return code;
@@ -34934,44 +35519,44 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     return code;
 }
 
-int snib__fail_null(snib_error *err, const char *argument)
+static int snib__fail_null(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
 }
 
-int snib__fail_wait(snib_error *err, const char *argument)
+static int snib__fail_wait(snib_error *err, const char *argument)
 {
     return snib__fail(err, SNIB_EINVAL, 0,
                       "%s is out of range; use -1 for no limit, or 0 to 86400000 ms", argument);
 }
 
-int snib__fail_size(snib_error *err)
+static int snib__fail_size(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
         "out is NULL or has no size; assign sizeof *out to out->size before the call");
 }
 
-int snib__fail_queue(snib_error *err)
+static int snib__fail_queue(snib_error *err)
 {
     return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
 }
 
-int snib__fail_silent(snib_error *err)
+static int snib__fail_silent(snib_error *err)
 {
     return snib__fail(
         err, SNIB_EINVAL, 0,
         "neither a queue nor out_op was given, so the result would be lost; pass one");
 }
 
-int snib__fail_system(snib_error *err, const char *doing, int os_error)
+static int snib__fail_system(snib_error *err, const char *doing, int os_error)
 {
     return snib__fail(err, SNIB_ESYSTEM, os_error,
                       "cannot %s: %s; check the limits of this process and of the system", doing,
                       strerror(os_error));
 }
 
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
+static const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
     assert(cap >= 16);
@@ -35128,7 +35713,7 @@ static redisReplyObjectFunctions resp_functions = {
     .freeObject = resp_free_object,
 };
 
-struct snib__resp *snib__resp_new(void)
+static struct snib__resp *snib__resp_new(void)
 {
     struct snib__resp *resp = calloc(1, sizeof *resp);
     if (!resp)
@@ -35143,7 +35728,7 @@ struct snib__resp *snib__resp_new(void)
     return resp;
 }
 
-void snib__resp_free(struct snib__resp *resp)
+static void snib__resp_free(struct snib__resp *resp)
 {
     if (!resp)
         return;
@@ -35182,7 +35767,7 @@ static bool resp_idle(const struct snib__resp *resp)
            resp->cap > 0;
 }
 
-int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
+static int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
 {
     if (resp_idle(resp) && resp_simple(bytes, n, &resp->simple)) {
         resp->quick = true;
@@ -35192,7 +35777,7 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
     return redisReaderFeed(resp->reader, bytes, n) == REDIS_OK ? 0 : -1;
 }
 
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken)
+static const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken)
 {
     void *object = NULL;
     *out_broken = 0;
@@ -35222,29 +35807,29 @@ const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out
     return resp->values;
 }
 
-void snib__resp_spoil(struct snib__resp *resp)
+static void snib__resp_spoil(struct snib__resp *resp)
 {
     resp->quick = false;
     resp->reader->err = REDIS_ERR_OOM;
 }
 
-bool snib__resp_spoilt(const struct snib__resp *resp)
+static bool snib__resp_spoilt(const struct snib__resp *resp)
 {
     return resp->reader->err != 0;
 }
 
 /* hiredis takes an object that was not made, for whatever reason, for a lack of memory. */
-int32_t snib__resp_failure(const struct snib__resp *resp)
+static int32_t snib__resp_failure(const struct snib__resp *resp)
 {
     return resp->reader->err == REDIS_ERR_OOM && !resp->excess ? SNIB_ENOMEM : SNIB_EPROTOCOL;
 }
 
-const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)
+static const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)
 {
     return resp->text.data + value->integer;
 }
 
-size_t snib__decimal(char *out, int64_t number)
+static size_t snib__decimal(char *out, int64_t number)
 {
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
     size_t n = 1;
@@ -35271,7 +35856,7 @@ static size_t resp_header(char *out, char mark, uint64_t number)
     return n;
 }
 
-int snib__resp_begin(struct snib__buf *out, uint32_t argc)
+static int snib__resp_begin(struct snib__buf *out, uint32_t argc)
 {
     char *place = snib__buf_reserve(out, 24);
     if (!place)
@@ -35280,7 +35865,7 @@ int snib__resp_begin(struct snib__buf *out, uint32_t argc)
     return 0;
 }
 
-int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
+static int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
 {
     char *place = snib__buf_reserve(out, n + 26);
     if (!place)
@@ -35295,13 +35880,13 @@ int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
     return 0;
 }
 
-char *snib__resp_place(struct snib__buf *out, size_t cap)
+static char *snib__resp_place(struct snib__buf *out, size_t cap)
 {
     char *place = snib__buf_reserve(out, 5 + cap + 2);
     return place ? place + 5 : NULL;
 }
 
-void snib__resp_placed(struct snib__buf *out, size_t n)
+static void snib__resp_placed(struct snib__buf *out, size_t n)
 {
     char *place = out->data + out->len;
     memcpy(place, "$00\r\n", 5);
@@ -35311,7 +35896,7 @@ void snib__resp_placed(struct snib__buf *out, size_t n)
     out->len += 5 + n + 2;
 }
 
-int snib__resp_arg_int(struct snib__buf *out, int64_t number)
+static int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 {
     char digits[20];
     return snib__resp_arg(out, digits, snib__decimal(digits, number));
@@ -35326,7 +35911,7 @@ int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 
 #define SCRIPT_HASHED 60 /* bytes of "$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n" */
 
-int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc)
+static int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc)
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
@@ -35341,7 +35926,7 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
     return keys == 1 ? 0 : snib__resp_arg_int(out, keys);
 }
 
-int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
+static int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
 {
     const struct snib__script_text *text = snib__script_of(script, publish);
     char head[48];
@@ -35361,7 +35946,7 @@ int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish
     return 0;
 }
 
-const struct snib__script_text *snib__script_of(int script, int publish)
+static const struct snib__script_text *snib__script_of(int script, int publish)
 {
     const struct snib__script_text *text = publish == SNIB__SHARDED ? &snib__script_sharded[script]
                                            : publish == SNIB__BOTH  ? &snib__script_both[script]
@@ -35369,7 +35954,7 @@ const struct snib__script_text *snib__script_of(int script, int publish)
     return text->text ? text : &snib__script_texts[script];
 }
 
-void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
+static void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
 {
     char *command = out->data + out->head + at;
     char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* after the number of arguments */
@@ -35397,7 +35982,7 @@ static uint16_t slot_crc16(const char *bytes, size_t n)
     return crc;
 }
 
-uint16_t snib__slot(const char *key, size_t n)
+static uint16_t snib__slot(const char *key, size_t n)
 {
     const char *open = memchr(key, '{', n);
     const char *close = open ? memchr(open, '}', n - (size_t)(open - key)) : NULL;
@@ -35416,7 +36001,7 @@ uint16_t snib__slot(const char *key, size_t n)
 #include <stdio.h>
 #include <string.h>
 
-size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
+static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *p = (const unsigned char *)s;
@@ -35437,12 +36022,12 @@ size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
     return len;
 }
 
-int snib__is_control(uint32_t c)
+static int snib__is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
-size_t snib__text_clean(char *text, size_t n, bool is_cut)
+static size_t snib__text_clean(char *text, size_t n, bool is_cut)
 {
     for (size_t i = 0; i < n;) {
         uint32_t c = 0;
@@ -35465,7 +36050,7 @@ static bool text_goes_on(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-void snib__text_shorten(char *out, size_t cap, const char *text, size_t n)
+static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n)
 {
     static const char dots[] = " ... ";
     assert(cap >= 16);
@@ -35485,7 +36070,7 @@ void snib__text_shorten(char *out, size_t cap, const char *text, size_t n)
     out[head + sizeof dots - 1 + n - tail] = 0;
 }
 
-void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
 {
     char whole[2048];
     va_list again;
@@ -35498,7 +36083,7 @@ void snib__text_say(char *out, size_t cap, const char *format, va_list arguments
     va_end(again);
 }
 
-void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
+static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
 {
     size_t kept = n < cap ? n : cap - 1;
     memcpy(out, bytes, kept);
@@ -35546,7 +36131,7 @@ static size_t words_secret(const char *text, size_t at, size_t n, const char *se
     return alone || same >= WORDS_SECRET_LONG ? same : 0;
 }
 
-void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
+static void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
 {
     char whole[WORDS_READ];
     size_t used = 0;
