@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6db4b6f09bf66092"
+#define SNIB_BUILD_ID "6a57b252d81dbcc1"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15455,7 +15455,7 @@ static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st
 
 /* ---- engine/internal.h ------------------------------------------------------------------------*/
 
-/* internal.h - the engine's own structures, shared by core/engine and core/locks.
+/* internal.h - what the engine's files offer each other; its structures are in state.h.
  *
  * gate.c      gates: who holds and who waits for one lock name; what all disciplines share
  * sole.c      locks with one holder: trying, the local queue, hand-over
@@ -15491,6 +15491,18 @@ static void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st
  */
 #ifndef SNIB__INTERNAL_H
 #define SNIB__INTERNAL_H
+
+
+/* ---- engine/state.h ---------------------------------------------------------------------------*/
+
+/* state.h - what the engine keeps: gates and who waits at them, subscriptions, renewals under way, nodes and their
+ * connections, and the engine itself.  Holds and operations are in engine.h.
+ *
+ * A gate is one lock name of one kind.  It belongs to a node, the server of the name, which has links: one for messages,
+ * and up to four for commands, its lanes.  Whatever is sent stands in the ring of its link until it is answered.
+ */
+#ifndef SNIB__STATE_H
+#define SNIB__STATE_H
 
 
 #define SNIB__BATCH_MAX 100
@@ -15863,6 +15875,8 @@ static inline bool snib__gate_moved(const struct snib__engine *e, const struct s
 {
     return e->slots && since < snib__gate_neighbours(gate)->moved_at;
 }
+
+#endif
 
 /* timer.c */
 /* Reserve room for n more subjects.  0, or -1 when out of memory. */
