@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6a57b252d81dbcc1"
+#define SNIB_BUILD_ID "6eedb36a1d997e77"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2222,8 +2222,7 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 #define SNIB__IDENTITY_MAX 511
-#define SNIB__OLDEST_MAX                                                                           \
-    16 /* of so many holds, the oldest, a client tells since when they are held */
+#define SNIB__OLDEST_MAX 16 /* of so many holds, the oldest, a client tells since when */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
@@ -2398,8 +2397,7 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
-    int32_t
-        server; /* explained: where the server's own words begin in `words`; 0: there are none */
+    int32_t server;     /* explained: where in `words` the server's own begin; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -2421,8 +2419,8 @@ struct snib__acquire {
     uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
     /* member of a quorum: how long a node that lost its memory must not vote; 0: none */
     uint32_t vote_ms;
-    snib__time
-        latest; /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
+    /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
+    snib__time latest;
     uint8_t options; /* SNIB_LOCK_* */
     bool patient;    /* a single try that waits for an unreachable server as a longer wait does */
 };
@@ -2554,9 +2552,9 @@ struct snib__hold {
     uint8_t phase : 3;  /* enum snib__phase */
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
-    uint8_t
-        unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release
-                           of its number has begun since */
+    /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release of its number has
+     * begun since */
+    uint8_t unsure : 1;
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */
@@ -4483,9 +4481,9 @@ struct snib__asked {
     bool only;               /* EXTEND: its caller applies it */
     bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
-    int32_t
-        what;   /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
-    size_t cap; /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
+    /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
+    int32_t what;
+    size_t cap;        /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
     snib_texts *texts; /* their result, until the caller takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];

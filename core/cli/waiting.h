@@ -12,9 +12,9 @@ struct waiting {
     int64_t next_ns; /* when to ask; INT64_MAX: not now, or never again */
     int at; /* the name that is asked about, or the server of a quorum that is asked; -1: ended */
     int rounds; /* that have ended */
-    char
-        why[sizeof((snib_error *)0)->text]; /* why a holder is unknown in this round; "": none is */
-    const char *unknown;                    /* of this name */
+    /* why a holder is unknown in this round; "": none is */
+    char why[sizeof((snib_error *)0)->text];
+    const char *unknown; /* of this name */
     /* the first holder and their number, while the server is asked which process it is; 0: it is not */
     struct row holder;
     int64_t holders;

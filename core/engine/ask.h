@@ -24,9 +24,9 @@ struct snib__asked {
     bool only;               /* EXTEND: its caller applies it */
     bool unsure;             /* EXTEND: an earlier request may have been carried out */
     uint32_t permits;        /* EXTEND, of a hold that has permits */
-    int32_t
-        what;   /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
-    size_t cap; /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
+    /* COUNT: enum snib_count; SERVER: enum snib_server; LOAD: enum snib_kind, 0: all */
+    int32_t what;
+    size_t cap;        /* LIST, DESCRIBE, SERVER, IDENTITY, LOAD: the most bytes of text */
     snib_texts *texts; /* their result, until the caller takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name; IDENTITY: the key */
     char text[];

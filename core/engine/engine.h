@@ -32,8 +32,7 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 #define SNIB__IDENTITY_MAX 511
-#define SNIB__OLDEST_MAX                                                                           \
-    16 /* of so many holds, the oldest, a client tells since when they are held */
+#define SNIB__OLDEST_MAX 16 /* of so many holds, the oldest, a client tells since when */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 #define SNIB__LANES_MAX 4 /* connections for commands to a node */
@@ -208,8 +207,7 @@ struct snib__op {
     snib_event *answer; /* INFO, COUNT; otherwise NULL */
     char *words;        /* the server's error message; NULL: none, or out of memory */
     char *where;        /* on error: the node's address for messages; NULL: the engine's */
-    int32_t
-        server; /* explained: where the server's own words begin in `words`; 0: there are none */
+    int32_t server;     /* explained: where in `words` the server's own begin; 0: there are none */
     struct snib__asked *asked;
     /* the caller's fields */
     void *handle;
@@ -231,8 +229,8 @@ struct snib__acquire {
     uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
     /* member of a quorum: how long a node that lost its memory must not vote; 0: none */
     uint32_t vote_ms;
-    snib__time
-        latest; /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
+    /* a short wait, or a single try, ends by then, although no answer has come; 0: see op.c */
+    snib__time latest;
     uint8_t options; /* SNIB_LOCK_* */
     bool patient;    /* a single try that waits for an unreachable server as a longer wait does */
 };
@@ -364,9 +362,9 @@ struct snib__hold {
     uint8_t phase : 3;  /* enum snib__phase */
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
-    uint8_t
-        unsure : 1; /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release
-                           of its number has begun since */
+    /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release of its number has
+     * begun since */
+    uint8_t unsure : 1;
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
     /* the caller's fields */

@@ -20,7 +20,10 @@ class Mutant(NamedTuple):
     by: str = ""
 
 
-ROOMS = ("extend", "identity", "peers", "links", "lanes", "durable", "routes", "holds", "waits", "tenure", "scripts", "groups", "driver", "api", "urls")
+ROOMS = (
+    "extend", "identity", "peers", "links", "lanes", "durable", "routes", "moves", "holds", "waits", "tenure",
+    "scripts", "groups", "driver", "api", "urls",
+)
 
 
 def all_mutants() -> list[Mutant]:
