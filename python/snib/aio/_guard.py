@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from asyncio import CancelledError, Handle, Task, current_task
-from weakref import ref
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .._codes import Lost
 from .._hold import LEAVING
