@@ -11,8 +11,9 @@
  * Bounds        leases of LEASE ticks, TRIES(c) rounds of a client, RESTARTS restarts in total, ROUGH clients,
  *               KEEPS clients.  Time has no bound: only differences are stored.
  *               In a walk (REPLAY) a missing vote is asked for when the core does it: as soon as the client hears
- *               anything, and again at any time; and a node's restart ends its connections, with what was not
- *               answered.
+ *               anything, and again at any time; what is asked for when the lock is released is given up only when
+ *               the release is confirmed, and counts for it if it comes before; and a node's restart ends its
+ *               connections, with what was not answered.
  * Assumptions   A1 (equal rates; see renewal.pml).  No client's lease is longer than the quarantine.
  * Properties    assert: two holds are never valid together; of a round that has ended, and whose answers have come,
  *               no node keeps a vote.
@@ -82,10 +83,17 @@ bool waits[VOTES];                   /* asked again and again until it has the v
 bool rest[VOTES];                    /* what is released was lost before, so the next attempt is sent behind it */
 bool twice[VOTES];                   /* two releases are on their way: of this vote, and of an attempt after it */
 bool dead[VOTES];                    /* the connection, but for the answers that have come already */
+bool giving[NC];                     /* a release that a majority has not confirmed: what is asked for is not given up */
+byte given[NC];                      /* ... of so many votes it is confirmed */
+bool counts[VOTES];                  /* the vote's release is part of it */
+bool found[VOTES], again[VOTES];     /* the node had the vote; the release was sent again */
+byte until[VOTES];                   /* ticks until the V of the vote that is released */
 bool calm;                           /* a tick since the last restart */
+#define BUSY(c) (phase[c] != IDLE || giving[c])
 #define CALM(is) calm = is
 #define MAY_RESTART calm
 #else
+#define BUSY(c) (phase[c] != IDLE)
 #define CALM(is) skip
 #define MAY_RESTART true
 #endif
@@ -128,6 +136,12 @@ inline look() {
 
 /* ---- nodes ---- */
 
+#ifdef REPLAY
+#define FOUND(c, k) found[AT(c, k)] = true
+#else
+#define FOUND(c, k) skip
+#endif
+
 inline vote(k, c) {
     if
     :: !epoch[k] -> epoch[k] = true; quarantine[k] = QUARANTINE
@@ -151,7 +165,7 @@ inline renew(k, c) {
 
 inline drop(k, c) {
     if
-    :: owner[k] == c + 1 -> owner[k] = 0; left[k] = 0
+    :: owner[k] == c + 1 -> owner[k] = 0; left[k] = 0; FOUND(c, k)
     :: else
     fi
 }
@@ -202,9 +216,12 @@ inline done(c, k) { request[AT(c, k)] = NONE; answer[AT(c, k)] = NONE; age[AT(c,
 /* On a new connection: what changes ownership is sent again, but a vote that nobody waits for is given back; a renewal is
  * not. */
 inline reconnect(c, k) {
+#ifdef REPLAY
+    again[AT(c, k)] = again[AT(c, k)] || dropped[AT(c, k)] == SENT;
+#endif
     if
-    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && phase[c] != IDLE -> age[AT(c, k)] = 0
-    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && phase[c] == IDLE ->
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && BUSY(c) -> age[AT(c, k)] = 0
+    :: request[AT(c, k)] == ASKED && answer[AT(c, k)] == NONE && !BUSY(c) ->
         done(c, k); MARK_TWICE(c, k, dropped[AT(c, k)] != NONE); give_back(c, k)
     :: request[AT(c, k)] == RENEWED && answer[AT(c, k)] == NONE -> done(c, k)
 #ifdef REPLAY
@@ -252,6 +269,10 @@ inline pass(k) {
     quarantine[k] = (quarantine[k] > 0 -> quarantine[k] - 1 : 0);
     safe[k] = (safe[k] > 0 -> safe[k] - 1 : 0);
     safe[NODES + k] = (safe[NODES + k] > 0 -> safe[NODES + k] - 1 : 0);
+#ifdef REPLAY
+    until[k] = (until[k] > 0 -> until[k] - 1 : 0);
+    until[NODES + k] = (until[NODES + k] > 0 -> until[NODES + k] - 1 : 0);
+#endif
     age[k] = (request[k] != NONE && age[k] < LEASE -> age[k] + 1 : age[k]);
     age[NODES + k] = (request[NODES + k] != NONE && age[NODES + k] < LEASE -> age[NODES + k] + 1 : age[NODES + k])
 }
@@ -287,6 +308,41 @@ inline give_up(c) { /* a round without success, a release, or a loss */
     let_go(c, 1);
     let_go(c, 2)
 }
+
+#ifdef REPLAY
+/* Its release counts. */
+inline give(c, k, ticks) {
+    counts[AT(c, k)] = true; until[AT(c, k)] = ticks; found[AT(c, k)] = false; again[AT(c, k)] = false;
+    give_back(c, k)
+}
+
+/* A vote that is released; one that comes is given, too. */
+inline give_or_wait(c, k) {
+    if
+    :: VOTE(c, k) -> give(c, k, safe[AT(c, k)]); has[AT(c, k)] = false; safe[AT(c, k)] = 0
+    :: has[AT(c, k)] && !VOTE(c, k) -> let_go(c, k)
+    :: else
+    fi
+}
+
+/* Confirmed by a majority, or by all that could. */
+inline judge(c) {
+    if
+    :: giving[c] && (given[c] >= NEED || !(counts[AT(c, 0)] || counts[AT(c, 1)] || counts[AT(c, 2)])) ->
+        giving[c] = false; waits[AT(c, 0)] = false; waits[AT(c, 1)] = false; waits[AT(c, 2)] = false
+    :: else
+    fi
+}
+
+inline release(c) {
+    phase[c] = IDLE; giving[c] = true; given[c] = 0;
+    give_or_wait(c, 0);
+    give_or_wait(c, 1);
+    give_or_wait(c, 2)
+}
+#else
+#define release(c) give_up(c)
+#endif
 
 inline refill(c, k) {
 #ifdef REPLAY
@@ -337,7 +393,10 @@ inline answered(c, k) {
         waits[AT(c, k)] = false;
 #endif
         if
-        :: phase[c] == IDLE || AFTER(age[AT(c, k)]) == 0 -> give_back(c, k); MARK(c, k, false)
+#ifdef REPLAY
+        :: giving[c] && AFTER(age[AT(c, k)]) > 0 -> give(c, k, AFTER(age[AT(c, k)])); MARK(c, k, false)
+#endif
+        :: !BUSY(c) || AFTER(age[AT(c, k)]) == 0 -> give_back(c, k); MARK(c, k, false)
         :: else -> has[AT(c, k)] = true; safe[AT(c, k)] = AFTER(age[AT(c, k)])
         fi
     :: request[AT(c, k)] == RENEWED && has[AT(c, k)] ->
@@ -370,6 +429,13 @@ inline read(c, k) {
 inline gone(c, k) {
     SAY("@ gone %d %d %d\n", c, k, RELEASES(c, k))
     dropped[AT(c, k)] = NONE; MARK_TWICE(c, k, false);
+    if
+    :: counts[AT(c, k)] ->
+        counts[AT(c, k)] = false;
+        given[c] = given[c] + (found[AT(c, k)] || (again[AT(c, k)] && until[AT(c, k)] > 0));
+        judge(c)
+    :: else
+    fi;
     if
     :: waits[AT(c, k)] && request[AT(c, k)] == NONE -> send(c, k, ASKED)
     :: else
@@ -438,7 +504,7 @@ proctype Client(byte c) {
         give_up(c); look() }
     :: atomic { SELDOM && VALID(c) ->
         SPENT SAY("@ release %d\n", c)
-        give_up(c); look() }
+        release(c); look() }
     :: atomic { phase[c] == HELD && !VALID(c) ->
         SAY("@ lost %d\n", c)
         give_up(c); look() }
