@@ -60,8 +60,8 @@ func TestDebugOrder(t *testing.T) {
 	must(t, err)
 	must(t, second.Unlock(ctx))
 	must(t, hold.Unlock(ctx))
-	log.until(t, "WARN", `lock order, 1 of 2: \"ledger\" (server_test.go:`, `in lock()) then \"account\" (`+inner, "can deadlock")
-	log.until(t, "WARN", `lock order, 2 of 2: \"account\" (`+outer, `then \"ledger\" (`+under, "can deadlock")
+	log.until(t, "WARN", `lock order: \"ledger\" (server_test.go:`, `in lock()) then \"account\" (`+inner,
+		`but \"account\" (`+outer, `then \"ledger\" (`+under, "can deadlock")
 	log.nothing(t, client) // it is told once
 }
 

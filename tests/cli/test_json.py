@@ -75,8 +75,8 @@ class Json(CommandCase):
         self.assertEqual(self.told("latch", "l", "set", "2"), {"name": "l", "count": 2, "set": True})
         for words in (("set", "2"), ("down",), (), ("down",), ("wait",)):
             self.assertEqual(self.told("latch", "l", *words)["name"], "l")
-        self.server("SET", "l", 10 ** 17)
-        self.assertIn(f'"count":{10 ** 17}}}', self.snib("latch", "l", "--json").stdout)
+        self.server("SET", "l", 2 ** 53 - 1)
+        self.assertIn(f'"count":{2 ** 53 - 1}}}', self.snib("latch", "l", "--json").stdout)
         for kind in ((), ("--fair",), ("--latch",)):
             self.assertIn("-@all", self.told("acl", "app:", *kind))
             self.assertIn("-@all", self.told("acl", "app:", *kind, "--url", self.server.url))

@@ -14,7 +14,7 @@
 
 #define LONGEST (1800 * 1000 * SNIB__MS)
 #define STACK (192 * 1024)
-#define LOCKS 16
+#define LOCKS 32
 #define BUSY_CALLS 30000 /* of one thread in a second: a step takes 5 us on average */
 
 struct task {

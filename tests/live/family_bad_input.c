@@ -228,10 +228,10 @@ static void numbers_that_overflow(void **state)
     int64_t value = 4711;
     EXPECT(snib_semaphore_count(semaphore, SNIB_COUNT_INIT, INT32_MAX, NULL, err), SNIB_OK);
     EXPECT(snib_permits_count(permits, SNIB_COUNT_INIT, INT32_MAX, NULL, err), SNIB_OK);
-    REFUSED(snib_semaphore_count(semaphore, SNIB_COUNT_ADD, 1, &value, err), SNIB_ESERVER);
+    REFUSED(snib_semaphore_count(semaphore, SNIB_COUNT_ADD, 1, &value, err), SNIB_EPERMITS);
     REFUSED(snib_semaphore_count(semaphore, SNIB_COUNT_RELEASE, INT32_MAX, &value, err),
-            SNIB_ESERVER);
-    REFUSED(snib_permits_count(permits, SNIB_COUNT_ADD, 1, &value, err), SNIB_ESERVER);
+            SNIB_EPERMITS);
+    REFUSED(snib_permits_count(permits, SNIB_COUNT_ADD, 1, &value, err), SNIB_EPERMITS);
     assert_int_equal(value, 4711);
     assert_int_equal(must_count(SNIB_SEMAPHORE, semaphore, SNIB_COUNT_GET, 0), INT32_MAX);
     assert_int_equal(must_count(SNIB_PERMITS, permits, SNIB_COUNT_GET, 0), INT32_MAX);
