@@ -65,7 +65,7 @@ static void wakes_pin(int core)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(core, &set);
+    CPU_SET((size_t)core, &set);
     if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
         bench_die("cannot stay on core %d", core);
 }
