@@ -204,62 +204,59 @@ _Known = weakref.ref[Hold] | None
 _innermost: ContextVar[_Known] = ContextVar("snib-block", default=None)
 
 
-_Begun = tuple[Hold, Guard, _Known, Block]
+_Begun = tuple[int, Hold, Guard, _Known, Block]  # first the caller
 
 
 class _Blocks:
-    """The `async with` blocks on one object that have begun and not ended, by caller.
+    """The `async with` blocks on one object that have begun and not ended.
 
-    Loops of several threads may use it at the same time: the blocks of other callers come and go at any step.
+    Loops of several threads may use it at the same time, so each step is one operation on a dict.
     """
 
-    __slots__ = ("_begun",)
+    __slots__ = ("_begun", "_numbers")
 
     def __init__(self) -> None:
-        self._begun: dict[int, list[_Begun]] = {}
+        self._begun: dict[int, _Begun] = {}
+        self._numbers = itertools.count()
 
     def begin(self, caller: int, hold: Hold, guard: Guard, block: Block) -> None:
-        self._begun.setdefault(caller, []).append((hold, guard, _innermost.get(), block))
+        self._begun[next(self._numbers)] = caller, hold, guard, _innermost.get(), block
         _innermost.set(weakref.ref(hold))
 
     def end(self, lock: Holdable, block: Block) -> tuple[int, Hold, Guard]:
         """The block that ends, with its caller; if its frame does not tell, the calling task's innermost one."""
-        caller, begun = self._find(lock, block)
-        blocks = self._begun[caller]
-        blocks.remove(begun)
-        if not blocks:
-            del self._begun[caller]
-        hold, guard, outer, _ = begun
+        caller, hold, guard, outer, _ = self._begun.pop(self._find(lock, block))
         if self._is_here(hold):
             _innermost.set(outer)
         return caller, hold, guard
 
-    def _find(self, lock: Holdable, block: Block) -> tuple[int, _Begun]:
-        caller, best = lock._caller(), 0
-        own = self._begun.get(caller, [])
-        found = (caller, own[-1]) if own else None
-        for begun in own[::-1]:  # no generator: what a signal raises as one is dropped is lost
-            if begun[3] == block:  # the usual case, first
-                return caller, begun
-        for other, blocks in [*self._begun.items()]:
-            for begun in blocks[::-1]:
-                like = 2 * likeness(begun[3], block, other == caller) + (other == caller)
-                if like > best and like > 1:  # the caller's newest of those that are as like
-                    found, best = (other, begun), like
-        return found or self._discarded(lock)
+    def _find(self, lock: Holdable, block: Block) -> int:
+        caller, newest, found, best = lock._caller(), None, None, 0
+        begun = [*self._begun.items()]
+        for number, (other, _, _, _, at) in begun[::-1]:  # no generator: what a signal raises there is lost
+            own = other == caller
+            if own and at == block:  # the usual case
+                return number
+            like = 2 * likeness(at, block, own) + own
+            if like > best and like > 1:  # the newest of those that are as like
+                found, best = number, like
+            if own and newest is None:
+                newest = number
+        if found is None:
+            found = newest
+        return self._discarded(lock) if found is None else found
 
-    def _discarded(self, lock: Holdable) -> tuple[int, _Begun]:
+    def _discarded(self, lock: Holdable) -> int:
         """A block that ends in another task: of one that has ended, or else of this context, or the first."""
-        newest = [(caller, blocks[-1:]) for caller, blocks in [*self._begun.items()]]
-        begun = [(caller, block) for caller, blocks in newest for block in blocks]
-        for caller, block in begun:
-            if block[1].is_over():
-                return caller, block
-        for caller, block in begun:
-            if self._is_here(block[0]):
-                return caller, block
+        begun = [*self._begun.items()]
+        for number, (_, _, guard, _, _) in begun[::-1]:
+            if guard.is_over():
+                return number
+        for number, (_, hold, _, _, _) in begun[::-1]:
+            if self._is_here(hold):
+                return number
         if begun:
-            return begun[0]
+            return begun[0][0]
         raise lock._not_held()
 
     def _is_here(self, hold: Hold) -> bool:
