@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6eedb36a1d997e77"
+#define SNIB_BUILD_ID "3461d993e74f2282"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -7443,7 +7443,7 @@ static int snib__lock_options(const snib_lock_options *from, snib_lock_options *
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "max_hold is out of range; use 1 ms to 24 hours, or -1 for none");
+                          "max_hold is out of range; use 1 ms to 24 hours, or none");
     return SNIB_OK;
 }
 

@@ -41,7 +41,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0,
-                          "max_hold is out of range; use 1 ms to 24 hours, or -1 for none");
+                          "max_hold is out of range; use 1 ms to 24 hours, or none");
     return SNIB_OK;
 }
 
