@@ -4,7 +4,8 @@
     mutants.py [--build FOLDER] [--seeds N] [--sample N [--draw WORD]] [--fit] [NAME...]
 
 The bugs are listed in planted/, each with the test that must find it.  A change that no longer applies to
-its source is an error, so that the list cannot go stale unnoticed.  The unchanged core must pass first.
+its source, or no longer compiles, is an error, whichever are drawn, so that the list cannot go stale unnoticed.
+The unchanged core must pass first.
 --sample draws some at random, seeded with WORD, which is today's date by default.
 --fit plants none and only checks that each still applies.
 """
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,6 +177,22 @@ class Bench:
         took = self.took.get(by)
         return PATIENCE if by.startswith("sim") or took is None else min(PATIENCE, 120 + 20 * took)
 
+    def check_compile(self, mutants: list[Mutant]) -> None:
+        """Each source of the core that a mutant changes still compiles."""
+        core = self.core
+        if core is None:
+            return
+
+        def check(mutant: Mutant) -> None:
+            with tempfile.TemporaryDirectory(dir=self.work) as folder:
+                try:
+                    core.check(mutant, Path(folder))
+                except NotMade as error:
+                    raise NotMade(f"{mutant.name}: {error}") from None
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(check, mutants))
+
     def check_unchanged(self, seeds: int) -> None:
         for by in self.tests:
             begin = time.monotonic()
@@ -201,7 +219,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
     arguments = parser.parse_args()
     chosen = []
-    for mutant in all_mutants():
+    mutants = all_mutants()
+    for mutant in mutants:
         changed_text(mutant)  # each must apply, chosen or not
         if not arguments.names or any(name in mutant.name for name in arguments.names):
             chosen.append(mutant)
@@ -212,6 +231,8 @@ def main() -> None:
     missed = []
     with tempfile.TemporaryDirectory(prefix="snib-mutants-") as folder:
         bench = Bench(arguments.build, chosen, Path(folder), arguments.seeds)
+        if not arguments.names:
+            bench.check_compile(mutants)
         # For a sample, ./dev test has already seen the simulators pass: a few of their worlds do.
         bench.check_unchanged(100 if arguments.sample else arguments.seeds)
         for mutant in chosen:

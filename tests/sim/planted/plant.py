@@ -93,6 +93,18 @@ class Build:
             return self._made(target, self._objects(target, reads_texts), None, "", work)
         return self.changed(target, source_of(mutant), changed_text(mutant), work)
 
+    def check(self, mutant: Mutant, work: Path) -> None:
+        """Raise NotMade if the changed source does not compile; no program is made."""
+        source = source_of(mutant)
+        line = next((line for other, line in self.compile.values() if other == source), None)
+        if line is None:  # a script, or a part of the Python package
+            return
+        (work / source.name).write_text(changed_text(mutant))
+        line = [line[0], f"-I{work}", *line[1:], f"-I{source.parent}", "-w", "-fsyntax-only"]
+        line[line.index("-c") + 1] = str(work / source.name)
+        del line[line.index("-o") : line.index("-o") + 2]
+        run(line, self.folder)
+
     def changed(self, target: str, source: Path, text: str, work: Path) -> Path:
         """The target with another text of one source, made in the folder `work`."""
         return self._made(target, self._objects(target, lambda other: other == source), source, text, work)
