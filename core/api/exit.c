@@ -126,21 +126,38 @@ static bool exit_may_close(struct snib__client *client, int64_t *left)
     return true;
 }
 
+/* The clients that can be closed, by exit_prev.  The others keep the reference: they are left as they are, and their
+ * leases end.  With one that has group locks, so are all that have: their threads wait for its mutex, or would. */
+static struct snib__client *exit_take_all(bool with_tls, int64_t left)
+{
+    struct snib__client *client, *taken = NULL;
+    bool grouped = !snib__sys_steps()->busy; /* else this thread was interrupted between clients */
+    while ((client = exit_take(with_tls))) {
+        if (exit_may_close(client, &left)) {
+            client->exit_prev = taken;
+            taken = client;
+        } else if (client->grouped) {
+            grouped = false;
+        }
+    }
+    for (struct snib__client **at = &taken; (client = *at);) {
+        if (client->grouped && !grouped)
+            *at = client->exit_prev;
+        else
+            at = &client->exit_prev;
+    }
+    return taken;
+}
+
 static void exit_close(bool with_tls)
 {
-    struct snib__client *client, *begun = NULL;
-    int64_t ms = atomic_load(&exit_ms), left = ms > 0 ? ms : EXIT_MS;
+    int64_t ms = atomic_load(&exit_ms);
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
-        if (!exit_may_close(client, &left))
-            continue; /* with its reference: it is left as it is, and its leases end */
-        if (ms > 0)
-            snib__client_close_begin(client);
-        client->exit_prev = begun;
-        begun = client;
-    }
+    struct snib__client *client, *begun = exit_take_all(with_tls, ms > 0 ? ms : EXIT_MS);
+    for (client = begun; client && ms > 0; client = client->exit_prev)
+        snib__client_close_begin(client); /* first send all releases, then wait */
     while ((client = begun)) {
         begun = client->exit_prev;
         client->exit_prev = NULL;

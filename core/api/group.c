@@ -25,6 +25,14 @@ static void parts_ref(struct snib__parts *parts)
     atomic_fetch_add(&parts->refs, 1);
 }
 
+void snib__parts_add(struct snib__parts *parts, struct snib__client *client,
+                     struct snib__gate *gate)
+{
+    snib__client_ref(client);
+    client->grouped = true;
+    parts->part[parts->n++] = (struct snib__part){client, gate};
+}
+
 void snib__parts_unref(struct snib__parts *parts)
 {
     if (atomic_fetch_sub(&parts->refs, 1) != 1)

@@ -49,6 +49,9 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
 /* Outside: step the carriers that were listed inside. */
 void snib__carrier_steps(void *list);
 
+/* The gate's reference is taken over, the client gets one; there is room. */
+void snib__parts_add(struct snib__parts *parts, struct snib__client *client,
+                     struct snib__gate *gate);
 void snib__parts_unref(struct snib__parts *parts);
 
 #endif

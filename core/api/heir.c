@@ -73,8 +73,7 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
         struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate, out_code) : NULL;
         if (gate) {
-            snib__client_ref(client);
-            parts->part[parts->n++] = (struct snib__part){client, gate};
+            snib__parts_add(parts, client, gate);
         } else if (client) {
             snib__fail(err, *out_code, 0,
                        *out_code == SNIB_ECLOSED ? "a member's client is closed" : NULL);

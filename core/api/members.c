@@ -215,8 +215,7 @@ static struct snib__parts *members_parts(const struct member *members, uint32_t 
             snib__parts_unref(parts);
             return NULL;
         }
-        snib__client_ref(client);
-        parts->part[parts->n++] = (struct snib__part){client, gate};
+        snib__parts_add(parts, client, gate);
     }
     return parts;
 }

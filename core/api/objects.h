@@ -35,6 +35,8 @@ struct snib__client {
     struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
     struct snib__debug *debug;       /* NULL, unless it has the option: debug.c */
+    _Atomic bool
+        grouped; /* it has had a part in a group lock: its threads enter the other parts' clients */
 };
 
 struct snib__lock {

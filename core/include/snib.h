@@ -332,7 +332,8 @@ SNIB_API void snib_client_free(snib_client *client);
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
  * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, those
- * of a client if a signal handler that has interrupted a call for it calls exit().
+ * of a client if a signal handler that has interrupted a call for it calls exit(), and, if it has had a part in a lock
+ * of several clients, those of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.

@@ -168,10 +168,42 @@ static void exits_inside(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* The same with clients that have a lock in common, whose close would enter the one that cannot be closed. */
+static void exits_inside_a_group(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        snib_client *clients[CLIENTS];
+        snib_lock *locks[CLIENTS], *quorum;
+        snib_op *op;
+        int32_t code;
+        alarm(60); /* a hang ends as SIGALRM */
+        for (int i = 0; i < CLIENTS; i++) {
+            const char *urls[CLIENTS] = {"unix:///nowhere", "unix:///no/where", "unix:///now/here"};
+            if (snib_client_open(urls[i], NULL, &clients[i], NULL) != SNIB_OK ||
+                snib_lock_new(clients[i], SNIB_MUTEX, "a", 1, NULL, &locks[i], NULL) != SNIB_OK)
+                _exit(2);
+        }
+        if (snib_set_exit_timeout(100, NULL) != SNIB_OK ||
+            snib_quorum_new(locks, CLIENTS, NULL, &quorum, NULL) != SNIB_OK ||
+            snib_lock_acquire_submit(quorum, 0, -1, NULL, 0, &op, NULL) != SNIB_OK)
+            _exit(2);
+        snib__driver_enter(&snib__client_enter(clients[CLIENTS - 1], NULL, &code)->driver);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaving_in_any_order), cmocka_unit_test(leaving_at_the_exit),
-        cmocka_unit_test(closing_at_the_exit), cmocka_unit_test(exits_inside)};
+        cmocka_unit_test(closing_at_the_exit), cmocka_unit_test(exits_inside),
+        cmocka_unit_test(exits_inside_a_group)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,16 @@ MUTANTS = [
         "api/exit.c",
         "while ((client = exit_take(with_tls))) { /* first",
         "while (!begun && (client = exit_take(with_tls))) { /* first",
+        "while ((client = exit_take(with_tls))) {",
+        "if ((client = exit_take(with_tls))) {",
         "faults/exit some_were_freed",
+    ),
+    Mutant(
+        "the exit enters a client that it cannot close, for a lock that others have a part in",
+        "api/exit.c",
+        "grouped = false;",
+        "grouped = true;",
+        "unit/exit exits_inside_a_group",
     ),
     Mutant(
         "a client that goes takes those behind it off the list",
