@@ -197,6 +197,8 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
         return fault_unknown(name ? name : "", err);
     if (argument && !fault->takes)
         return snib__server_fail(err, SNIB_EINVAL, "%s takes no argument", fault->name);
+    if (!server)
+        return snib__server_fail(err, SNIB_EINVAL, "server is NULL");
     if (server->pid != getpid())
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");

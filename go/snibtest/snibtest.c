@@ -5644,6 +5644,8 @@ static int server_begin(snib_memory *server, snib_error *err)
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!out_server)
+        return snib__server_fail(err, SNIB_EINVAL, "out_server is NULL");
     if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
@@ -5699,7 +5701,7 @@ int snib_memory_advance(int64_t ms, snib_error *err)
                                  (long long)SERVER_ADVANCE_MAX);
     int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
-    server_ahead_ns += (uint64_t)ms * 1000000u;
+    server_ahead_ns += code == SNIB_OK ? (uint64_t)ms * 1000000u : 0;
     server_standing -= server_standing > 0;
     for (snib_memory *server = server_first; server; server = server->next) {
         model_time(server->model, server_now_ns());
@@ -5909,6 +5911,8 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
         return fault_unknown(name ? name : "", err);
     if (argument && !fault->takes)
         return snib__server_fail(err, SNIB_EINVAL, "%s takes no argument", fault->name);
+    if (!server)
+        return snib__server_fail(err, SNIB_EINVAL, "server is NULL");
     if (server->pid != getpid())
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");

@@ -65,6 +65,8 @@ static void names(void **state)
     (void)state;
     refused(snib_memory_start("", &one, &err), SNIB_EINVAL, &err, "1 to 64 letters");
     refused(snib_memory_start("a/b", &one, &err), SNIB_EINVAL, &err, "1 to 64 letters");
+    refused(snib_memory_start("a", NULL, &err), SNIB_EINVAL, &err, "out_server is NULL");
+    refused(snib_memory_fault(NULL, "stall", NULL, &err), SNIB_EINVAL, &err, "server is NULL");
     refused(snib_client_open("memory://", NULL, &client, &err), SNIB_EURL, &err, "memory://name");
     refused(snib_client_open("memory://a.b", NULL, &client, &err), SNIB_EURL, &err,
             "memory://name");
