@@ -739,8 +739,9 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
 static void client_register(void)
 {
     snib__fork_init();
-    snib__exit_init();
+    /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
     snib__debug_init();
+    snib__exit_init();
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);

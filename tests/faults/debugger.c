@@ -1,14 +1,18 @@
 /* debugger.c - a thread that a debugger stops while the option debug notes a lock of another client: leases are renewed
- * all the same, and the other callers go on. */
+ * all the same, and the other callers go on.  A fork that waits for other threads is no such thread. */
 #include "../support/support.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEASE_MS = 6000, PROMPT_MS = 20000 };
+enum { LEASE_MS = 6000, PROMPT_MS = 20000, BEGIN_US = 200000 };
+
+void snib__forks_enter(void);
+void snib__forks_leave(void);
 
 static struct server server;
 static sem_t stopped, go_on;
@@ -57,6 +61,45 @@ static snib_client *debugged(void)
     return client;
 }
 
+static void *forks(void *unused)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, &status, 0);
+    return status == 0 ? &server : unused;
+}
+
+static void in_order(snib_lock *first, snib_lock *then)
+{
+    snib_hold *held = must_acquire(first, PROMPT_MS);
+    must_release(must_acquire(then, PROMPT_MS));
+    must_release(held);
+}
+
+static void a_fork_that_waits(void **state)
+{
+    (void)state;
+    snib_client *client = debugged();
+    snib_lock *one = must_lock(client, "first"), *two = must_lock(client, "second");
+    snib_queue *log = must_queue(client);
+    EXPECT(snib_client_log(client, log, SNIB_LOG_WARNING, err), SNIB_OK);
+    in_order(one, two);
+    pthread_t thread;
+    void *forked;
+    snib__forks_enter(); /* a call that must not be cut in two */
+    assert_int_equal(pthread_create(&thread, NULL, forks, NULL), 0);
+    usleep(BEGIN_US);
+    in_order(two, one);
+    snib__forks_leave();
+    assert_int_equal(pthread_join(thread, &forked), 0);
+    assert_ptr_equal(forked, &server);
+    assert_non_null(strstr(must_event(log, PROMPT_MS).text, "debug: lock order"));
+    snib_queue_free(log);
+    snib_client_free(client);
+}
+
 static void *take_two(void *context)
 {
     snib_client *client = context;
@@ -101,6 +144,9 @@ static void others_do_not_wait_for_it(void **state)
 int main(void)
 {
     alarm(300); /* a client that waits for the stopped thread waits for ever */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(others_do_not_wait_for_it)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fork_that_waits),
+        cmocka_unit_test(others_do_not_wait_for_it) /* the last: nothing more is looked for */
+    };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -222,6 +222,13 @@ MUTANTS = [
         "faults/exit some_were_freed",
     ),
     Mutant(
+        "a fork that waits for other threads keeps what debug knows locked",
+        "api/client.c",
+        "snib__debug_init(); snib__exit_init();",
+        "snib__exit_init(); snib__debug_init();",
+        "faults/debugger a_fork_that_waits",
+    ),
+    Mutant(
         "the exit enters a client that it cannot close, for a lock that others have a part in",
         "api/exit.c",
         "grouped = false;",
