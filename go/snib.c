@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b637c6eb09f8f281"
+#define SNIB_BUILD_ID "7aa905d338bd0012"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2916,13 +2916,12 @@ struct snib__client {
     int64_t since;                        /* when it was opened, in seconds since 1970 */
     char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
-    bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
+    bool stopped;         /* guarded by the mutex: a thread is stopping or has stopped the driver */
+    _Atomic bool grouped; /* it has had a part in a group lock: its threads enter other clients */
     struct snib__queue *log_queue;
     struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
     struct snib__debug *debug;       /* NULL, unless it has the option: debug.c */
-    _Atomic bool
-        grouped; /* it has had a part in a group lock: its threads enter the other parts' clients */
 };
 
 struct snib__lock {
