@@ -318,7 +318,9 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
-    node_tell_failure(e, node, conn, code, os_error, now);
+    bool leaves = node->idle && link->close && code == SNIB_EUNREACHABLE;
+    if (!leaves) /* otherwise the client has closed it, because the cluster's map does not name it */
+        node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but useless */
     if (node->down_since == SNIB__NEVER || node->down_since > since)

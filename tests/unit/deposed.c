@@ -135,6 +135,27 @@ static void silent_node_is_not_asked(void **state)
     snib__engine_free(engine);
 }
 
+/* A seed that leads to a cluster, and is no address of one of its nodes, such as a name for all of them: the client
+ * closes that connection itself, so nothing has failed. */
+static void seed_is_left_without_a_warning(void **state)
+{
+    (void)state;
+    int32_t level;
+    struct snib__engine *engine = begin_cluster("c:0-16383");
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    held(engine, "bar");
+    pass(engine, now + 20 * SECOND);
+    assert_true(peers[0].connects + peers[1].connects > 0);
+    for (struct snib__link *link = snib__engine_links(engine); link; link = snib__link_next(link))
+        if (link->node->addressed && link->node->address.host[0] != 'c')
+            assert_int_equal(link->conn.state, SNIB__CONN_DOWN);
+    assert_null(snib__engine_take_log(engine, &level));
+    peers[2].silent = true;
+    pass(engine, now + 20 * SECOND);
+    assert_non_null(snib__engine_take_log(engine, &level));
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +163,7 @@ int main(void)
         cmocka_unit_test(lane_outlives_the_first_of_a_deposed_node),
         cmocka_unit_test(what_waits_follows_its_slot),
         cmocka_unit_test(silent_node_is_not_asked),
+        cmocka_unit_test(seed_is_left_without_a_warning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
