@@ -241,17 +241,20 @@ static void look_at_memory(struct doctor *doctor)
     snprintf(text, sizeof text, "maxmemory %s, policy %s", *limit ? limit : "unknown",
              *policy ? policy : "unknown");
     found(doctor,
-          !evicts   ? FINE
-          : limited ? WARNING
-                    : NOTE,
+          evicts && limited    ? WARNING
+          : evicts || !*policy ? NOTE
+                               : FINE,
           "memory", text,
-          evicts ? "an evicted key is a lost lock: set maxmemory-policy noeviction" : "");
+          evicts     ? "an evicted key is a lost lock: set maxmemory-policy noeviction"
+          : !*policy ? "INFO does not say it: see to it that the server evicts nothing"
+                     : "");
 }
 
 static void look_at_persistence(struct doctor *doctor)
 {
     char fsync[64], text[128];
-    bool aof = strcmp(info(doctor, "aof_enabled"), "1") == 0;
+    const char *enabled = info(doctor, "aof_enabled");
+    bool aof = strcmp(enabled, "1") == 0;
     bool failed = strcmp(info(doctor, "rdb_last_bgsave_status"), "err") == 0 ||
                   strcmp(info(doctor, "aof_last_write_status"), "err") == 0;
     bool told = false, always = false, never = false;
@@ -261,7 +264,7 @@ static void look_at_persistence(struct doctor *doctor)
         never = told && strcmp(fsync, "no") == 0;
         snprintf(text, sizeof text, "append-only file, appendfsync %s", fsync);
     } else {
-        snprintf(text, sizeof text, "no append-only file");
+        snprintf(text, sizeof text, "%s", *enabled ? "no append-only file" : "unknown");
     }
     if (failed)
         found(doctor, WARNING, "persistence", "the last write to disk failed",
@@ -271,8 +274,11 @@ static void look_at_persistence(struct doctor *doctor)
           : never ? "a crash of the machine forgets the locks of the last half minute"
           : told  ? "a crash forgets the locks of the last second"
           : aof   ? "unless that is always, a crash forgets the last locks"
-                : "a restart brings back the locks of the last snapshot, or none; holders learn of "
-                  "it when they are connected again");
+          : !*enabled
+              ? "INFO does not say whether there is an append-only file: without one, a restart "
+                "forgets locks"
+              : "a restart brings back the locks of the last snapshot, or none; holders learn of "
+                "it when they are connected again");
 }
 
 static void look_at_clock(struct doctor *doctor)

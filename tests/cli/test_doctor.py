@@ -32,11 +32,11 @@ def commands_of(*prefixes):
     return {f"{name}|{sub}" if sub else name for name, sub in pairs}
 
 
-class Older(socketserver.ThreadingTCPServer):
-    """The server at this path, which says that it is Redis 6.0."""
+class Edited(socketserver.ThreadingTCPServer):
+    """The server at this path, whose replies are edited, without a change of their length."""
     allow_reuse_address = daemon_threads = True
 
-    def __init__(self, path):
+    def __init__(self, path, edit):
         class Relay(socketserver.BaseRequestHandler):
             def handle(self):
                 with socket.socket(socket.AF_UNIX) as server:
@@ -47,8 +47,7 @@ class Older(socketserver.ThreadingTCPServer):
                             data = end.recv(1 << 16)
                             if not data:
                                 return
-                            ends[end].sendall(re.sub(rb"redis_version:\d\.\d", b"redis_version:6.0",
-                                                     data.replace(b"valkey_version", b"another_server")))
+                            ends[end].sendall(edit(data))
 
         super().__init__(("127.0.0.1", 0), Relay)
         self.port = self.server_address[1]
@@ -57,6 +56,16 @@ class Older(socketserver.ThreadingTCPServer):
     def stop(self):
         self.shutdown()
         self.server_close()
+
+
+def older(data):
+    """It says that it is Redis 6.0."""
+    return re.sub(rb"redis_version:\d\.\d", b"redis_version:6.0", data.replace(b"valkey_version", b"another_server"))
+
+
+def reticent(data):
+    """Its INFO has other fields, as that of a service."""
+    return data.replace(b"maxmemory_policy:", b"something_other_:").replace(b"aof_enabled:", b"another_one:")
 
 
 class Acl(CommandCase):
@@ -190,7 +199,7 @@ class Acl(CommandCase):
 
     def test_redis_6_0(self):
         """It knows no rights for channels, and refuses all rules if it does not know one."""
-        old = Older(self.server.path)
+        old = Edited(self.server.path, older)
         self.addCleanup(old.stop)
         rules = self.rules("app:", "--url", f"redis://127.0.0.1:{old.port}")
         newer = {rule for rule in self.rules("app:", env={"SNIB_URL": ""}) if rule[0] == "&"} | {"resetchannels", "+hrandfield"}
@@ -240,6 +249,15 @@ class Doctor(CommandCase):
         finally:
             self.server("CONFIG", "SET", "maxmemory-policy", "noeviction")
             self.server("CONFIG", "SET", "maxmemory", "0")
+
+    def test_fields_that_are_missing(self):
+        """What INFO does not say is not well because of that, and not said of the server."""
+        server = Edited(self.server.path, reticent)
+        self.addCleanup(server.stop)
+        found = self.findings(env={"SNIB_URL": f"redis://127.0.0.1:{server.port}"})
+        self.assertEqual(("note", "maxmemory 0, policy unknown"), (found["memory"]["verdict"], found["memory"]["value"]))
+        self.assertEqual(("note", "unknown"), (found["persistence"]["verdict"], found["persistence"]["value"]))
+        self.assertRegex(found["memory"]["advice"] + found["persistence"]["advice"], "^INFO does not say.*INFO does not say")
 
     def test_rights_that_are_missing(self):
         for word, what, verdict in (("info", "info", "warning"), ("time", "clock", "warning"), ("time", "fair", "error"),
