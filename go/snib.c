@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "733285bd178be441"
+#define SNIB_BUILD_ID "e765fea205f8da73"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -22760,6 +22760,18 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
 
+/* Whether the server ends a subscription by itself, because the slot of its sharded channel has moved: that answers
+ * nothing. */
+static bool chan_unasked(struct snib__engine *e, const struct snib__link *link, const char *word,
+                         const struct snib__value *reply, uint32_t n)
+{
+    if (strcmp(word, "sunsubscribe") != 0 || n < 3 || reply[2].type != SNIB__RESP_STRING)
+        return false;
+    const struct snib__chan *chan =
+        chan_find(e, snib__resp_text(link->conn.resp, &reply[2]), reply[2].count);
+    return chan && chan->node == link->node && chan->state == SNIB__CHAN_ON;
+}
+
 static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -22767,7 +22779,8 @@ static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *word =
         n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
     bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
-    bool pong = chan_heard(link, !message, now);
+    bool unasked = chan_unasked(e, link, word, reply, n);
+    bool pong = chan_heard(link, !message && !unasked, now);
     /* It answers nothing that was asked, so it is not known what is subscribed: a new link will tell. */
     if (reply[0].type != SNIB__RESP_ARRAY && reply[0].type != SNIB__RESP_ERROR && !pong)
         link->soiled = true;

@@ -156,6 +156,34 @@ static void seed_is_left_without_a_warning(void **state)
     snib__engine_free(engine);
 }
 
+/* The slot of a sharded channel leaves its node, which says so: that is not the reply to a ping, which is still to come,
+ * and is of the simple form once nothing is subscribed. */
+static void unasked_end_of_a_subscription_answers_nothing(void **state)
+{
+    (void)state;
+    static const char ended[] =
+        "*3\r\n$12\r\nsunsubscribe\r\n$28\r\nredisson_lock__channel:{bar}\r\n:0\r\n";
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    engine->config.publish = SNIB_PUBLISH_SHARDED;
+    peers[0].says = ":86400000";
+    peers[0].times = -1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "bar"), 0);
+    pass(engine, now + 100 * SNIB__MS);
+    struct snib__node *a = engine->route->serves(engine, "bar", 3);
+    struct snib__link *ear = &a->links[SNIB__PUBSUB];
+    assert_int_equal(peers[0].listened, 1);
+    assert_int_equal(ear->owed, 0);
+    peers[0].mute = true;
+    assert_int_equal(snib__chan_say(a, "PING", NULL, 0), 0);
+    ear->ping_in = ear->owed;
+    snib__engine_input(engine, ear, ended, strlen(ended), now);
+    assert_int_equal(ear->owed, 2); /* it is subscribed to again */
+    snib__engine_input(engine, ear, "+PONG\r\n", 7, now);
+    assert_int_equal(ear->owed, 1);
+    assert_false(ear->soiled);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +192,7 @@ int main(void)
         cmocka_unit_test(what_waits_follows_its_slot),
         cmocka_unit_test(silent_node_is_not_asked),
         cmocka_unit_test(seed_is_left_without_a_warning),
+        cmocka_unit_test(unasked_end_of_a_subscription_answers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
