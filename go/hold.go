@@ -166,8 +166,8 @@ func (h *Hold) Replicas() int {
 	return max(0, holdReplicas(h.handle))
 }
 
-// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock. Of a lock of several
-// clients, or of members that no one command takes, no server has it: each member has its own.
+// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock. If the lock is of
+// several clients, or of members that one command cannot take, no server has this text: each member has its own.
 func (h *Hold) Owner() string {
 	if err := h.over(); err != nil && err.Code == ErrNotHeld {
 		return ""

@@ -13,7 +13,7 @@
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.  A wait that is shorter than
- *             a round trip ends with the reply to its first attempt, but try_timeout_ms after its begin at the
+ *             a round trip ends with the reply to its first attempt, but try_timeout_ms after it began at the
  *             latest; so does one for several members that are asked one after another.
  * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
  *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
@@ -24,7 +24,7 @@
  *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
  *             interrupting it with a signal handler, does not prevent the renewal of other holds.  A client's own thread
  *             begins with its first operation and has the scheduling policy, priority and processors of the thread that
- *             calls that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
+ *             starts that: one that may go without processor time, as with SCHED_IDLE, must not be the first.
  * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
  *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
  *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
@@ -212,8 +212,8 @@ typedef struct snib_client_options {
     int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
     int32_t handover_max; /* consecutive hand-overs inside this process; default 64; -1: none */
     int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT, except releases
-                             and extensions; default 200000.  A lock on several servers is one of its home
-                             client, and each member that is asked is one of the member's client */
+                             and extensions; default 200000.  A lock on several servers counts once at its
+                             home client, and each member that is asked at the member's client */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above; files are read at each connect, and a relative path begins at the working directory of
@@ -331,9 +331,8 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, those
- * of a client if a signal handler that has interrupted a call for it calls exit(), and, if it has had a part in a lock
- * of several clients, those of all clients that have.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do,
+ * after this time, the locks of a client if exit() is called by a signal handler that has interrupted a call for it.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -518,7 +517,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          which must then be released once more.
  *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
  *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
- *          itself.  All this also holds for an acquire that waits when another one of the owner's succeeds.
+ *          itself.  The same applies to an acquire that is waiting when another acquire by that owner succeeds.
  * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms, or one round trip; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -768,8 +767,8 @@ SNIB_API int snib_client_identity_submit(snib_client *client, const char *owner,
 
 /* snib_client_set_label - change what this client says about itself, such as the order it is working on.
  *
- * Those who ask see it at once if the client has told who it is, else when it does; holds, leases and locks are not
- * touched.  Names of clients in warnings of the option debug stay as they were.  The child of a fork begins with the
+ * Others see it at once if the client has already written its identity, else when it does; holds, leases and locks are
+ * not touched.  Names of clients in warnings of the option debug stay as they were.  The child of a fork begins with the
  * option's label again: what the parent works on is not its work.
  *
  * label    at most 128 bytes of UTF-8 without control characters, which are copied; NULL or "": none
@@ -802,7 +801,7 @@ enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
                               clock has jumped since the lease began; of a lock of several clients: fewer
-                              members are safe without such a doubt than it needs */
+                              members than it needs are free of such a doubt */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -843,12 +842,13 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
 /* snib_hold_replicas - the number of replicas that had the grant when it was made, of a lock of several clients the
- * fewest that had a member's; 0 without the option durability; negative: an error code. */
+ * smallest such number of its members; 0 without the option durability; negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128].  A hold that another
  * waiter of this process got directly from this one may have the same.
- * Of a lock of several clients, or of members that no one command takes, no server has it: each member has its own. */
+ * If the lock is of several clients, or of members that one command cannot take, no server has this text: each member
+ * has its own. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
@@ -1061,8 +1061,8 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  * A client with the option debug looks for mistakes in the use of locks, and reports each once, as a log record of
  * level SNIB_LOG_WARNING that begins with "debug: " and names the places in the program:
  *
- *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before anyone
- *       does, among all clients of the process that have the option, and within some seconds among all processes that
+ *     - locks that are taken in different orders, so that callers can wait for each other for ever; found before that
+ *       happens, among all clients of the process that have the option, and within some seconds among all processes that
  *       have such clients of the same database: then each is told, with the program, process and machine of each place.
  *       Clients without the option identity keep to their process.  Attempts that do not wait are in no order, nor are
  *       semaphores; readers do not wait for readers, unless the process has a write lock of that name made with
@@ -1073,7 +1073,7 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *
  * Reports about holds say who acquired them, too, and so do answers of snib_client_identity() about the client.
  *
- * Other clients do nothing of this, and cost nothing more.  snib_client_stats() counts what was found.
+ * Clients without the option do none of this, and cost nothing more.  snib_client_stats() counts what was found.
  *
  * Orders are exchanged in the background, by one request when a process has a new one, and one every 5 s from then on;
  * no call waits for that.  They are kept in the string snib_client:{orders}, at most 64 KiB of them, each until 60 s after

@@ -127,7 +127,7 @@ class BaseHold(_core.Droppable):
     def replicas(self) -> int:
         """How many replicas had the grant when it was made; 0 without the option durability.
 
-        Of a lock of several clients: the fewest that had a member's.
+        Of a lock of several clients: the smallest such number of its members.
         """
         return _core.hold_replicas(self._handle)
 
@@ -135,8 +135,8 @@ class BaseHold(_core.Droppable):
     def owner(self) -> str:
         """The owner as the server stores it.
 
-        Of a lock of several clients, or of members that no one command takes, no server has it:
-        each member has its own.
+        If the lock is of several clients, or of members that one command cannot take, no server has
+        this text: each member has its own.
         """
         return _core.hold_owner(self._handle)
 
