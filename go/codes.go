@@ -18,7 +18,7 @@ const (
 	ErrInvalidURL      Code = -5  // the URL cannot be understood; use redis://host:port/database or unix:///path
 	ErrInvalidOption   Code = -6  // an option is out of range or unknown
 	ErrNotSupported    Code = -7  // this build or this kind of lock cannot do that
-	ErrQueueInUse      Code = -8  // another thread is reading the queue; a queue has one consumer at a time
+	ErrQueueInUse      Code = -8  // another thread is waiting on the queue or for the operation
 	ErrUpgrade         Code = -9  // the owner holds the read lock; release it before taking the write lock
 	ErrPermits         Code = -10 // the number of permits is out of range or more than there are
 	ErrNoMemory        Code = -20 // out of memory
@@ -36,7 +36,7 @@ const (
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed
 	ErrLoading         Code = -43 // the server is still loading its data, or busy with a script; try again soon
 	ErrServerMemory    Code = -44 // the server is out of memory and refuses writes
-	ErrReadOnly        Code = -45 // the server is a read-only replica; connect to its primary
+	ErrReadOnly        Code = -45 // the server is a read-only replica; connect to its master
 	ErrServer          Code = -46 // the server answered with an error; the request may have been applied
 	ErrInvalidDatabase Code = -47 // the server has no database of this number
 	ErrMisconfigured   Code = -48 // the server refuses writes because its persistence or its replicas are in trouble

@@ -175,7 +175,7 @@ func TestMisfits(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	says := "127.0.0.1:" + replica + " is a read-only replica; connect to its primary"
+	says := "127.0.0.1:" + replica + " is a read-only replica; connect to its master"
 	client, err := snib.Open(background, "redis://127.0.0.1:"+replica, snib.Logger(nil), snib.Patience(500*time.Millisecond))
 	if err == nil {
 		t.Cleanup(func() { _ = client.Close() })

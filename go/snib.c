@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a8e284a01f0694f3"
+#define SNIB_BUILD_ID "00ddca656e913ef4"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -10656,9 +10656,9 @@ static void say_what(struct saying *s, const struct snib__gate *gate, const char
     } else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE) {
         say_network(s, where, told);
     } else if (told->code == SNIB_EREADONLY) {
-        /* after "its primary", the address would look like the primary's */
+        /* after "its master", the address would look like the master's */
         say_part(s, where);
-        say_add(s, " is a read-only replica; connect to its primary");
+        say_add(s, " is a read-only replica; connect to its master");
     } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
         say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
         say_add(s, " (");
@@ -34777,7 +34777,7 @@ X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
 X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EINUSE, -8, USAGE, "another thread is waiting on the queue or for the operation")
 X(EUPGRADE, -9, USAGE,
   "the owner holds the read lock; release it before taking the write lock")
 X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
@@ -34805,7 +34805,7 @@ X(EPERM, -41, 0, "the server's user may not run a needed command or touch the ke
 X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
 X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
 X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its master")
 X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
   "the server answered with an error; the request may have been applied")
 X(EDATABASE, -47, 0, "the server has no database of this number")
@@ -34848,7 +34848,7 @@ X(ELEASE, -4, USAGE, "the lease is out of range; use 100 ms to 24 hours")
 X(EURL, -5, USAGE, "the URL cannot be understood; use redis://host:port/database or unix:///path")
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
-X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EINUSE, -8, USAGE, "another thread is waiting on the queue or for the operation")
 X(EUPGRADE, -9, USAGE,
   "the owner holds the read lock; release it before taking the write lock")
 X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
@@ -34876,7 +34876,7 @@ X(EPERM, -41, 0, "the server's user may not run a needed command or touch the ke
 X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
 X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
 X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
-X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
+X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its master")
 X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
   "the server answered with an error; the request may have been applied")
 X(EDATABASE, -47, 0, "the server has no database of this number")

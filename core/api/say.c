@@ -146,9 +146,9 @@ static void say_what(struct saying *s, const struct snib__gate *gate, const char
     } else if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE) {
         say_network(s, where, told);
     } else if (told->code == SNIB_EREADONLY) {
-        /* after "its primary", the address would look like the primary's */
+        /* after "its master", the address would look like the master's */
         say_part(s, where);
-        say_add(s, " is a read-only replica; connect to its primary");
+        say_add(s, " is a read-only replica; connect to its master");
     } else if (told->code <= SNIB_ERESOLVE && told->code > SNIB_ECLOSED) {
         say_part(s, say_explained(told->code, told) ? told->words : snib_code_text(told->code));
         say_add(s, " (");

@@ -103,7 +103,7 @@ class NotSupported(UsageError):
 
 
 class QueueInUse(UsageError):
-    """Another thread is reading the queue; a queue has one consumer at a time."""
+    """Another thread is waiting on the queue or for the operation."""
 
     code = -8
 
@@ -226,7 +226,7 @@ class OutOfMemory(ServerError):
 
 
 class ReadOnly(ServerError):
-    """The server is a read-only replica; connect to its primary."""
+    """The server is a read-only replica; connect to its master."""
 
     code = -45
     retryable = True

@@ -89,7 +89,7 @@ static void single_server(void **state)
     REFUSED(url, SNIB_ETOPOLOGY, where, "is not a sentinel for \"main\"", "redis://");
     server_do(&server, "REPLICAOF 127.0.0.1 1");
     snprintf(url, sizeof url, "redis://%s", where);
-    snprintf(replica, sizeof replica, "%s is a read-only replica; connect to its primary", where);
+    snprintf(replica, sizeof replica, "%s is a read-only replica; connect to its master", where);
     REFUSED(url, SNIB_EREADONLY, replica);
     server_stop(&server);
 }

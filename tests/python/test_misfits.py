@@ -52,7 +52,7 @@ def test_a_replica_is_no_master(new_server: NewServer) -> None:
     master, replica = free_port(), free_port()
     server = new_server("--port", str(master))
     copy = new_server("--port", str(replica), "--replicaof", "127.0.0.1", str(master))
-    says = f'^mutex "x": 127.0.0.1:{replica} is a read-only replica; connect to its primary'
+    says = f'^mutex "x": 127.0.0.1:{replica} is a read-only replica; connect to its master'
     with snib.connect(f"redis://127.0.0.1:{replica}?patience=500ms") as client, pytest.raises(snib.ReadOnly, match=says):
         client.lock("x").acquire()
     assert not server.admin.keys()

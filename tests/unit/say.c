@@ -71,7 +71,7 @@ static void expect_whole(const char *text, size_t cap, int32_t server,
     if (told->code == SNIB_ECONNECT)
         assert_non_null(strstr(text, "; nothing was applied"));
     if (told->code == SNIB_EREADONLY)
-        assert_non_null(strstr(text, " is a read-only replica; connect to its primary"));
+        assert_non_null(strstr(text, " is a read-only replica; connect to its master"));
     if (server) {
         assert_memory_equal(text + server - 19, "; the server said: ", 19);
         assert_true(ends_with(text, " what to do"));
