@@ -213,8 +213,8 @@ int cli_acl(const struct cli *cli)
     free(printable);
     if (!is_plain)
         return cli_usage(cli,
-                         "a rule has no spaces and nothing that cannot be shown, so this cannot be "
-                         "its prefix: ",
+                         "a rule cannot have spaces or unprintable characters, so this cannot be a "
+                         "prefix: ",
                          cli->name);
     add_all(&rules);
     int code = cli->has_url ? add_what_server_knows(&rules) : 0;

@@ -143,7 +143,7 @@ class Options(CommandCase):
         url = "redis://user:canary@host?password=canary" # --url was forgotten before it, or a value after another option
         for words, text in (["info", "a", url], "too many arguments: "), ([url], "no such command: "), \
                 (["run", "a", "b", "--fenced", url], "--fenced is for one lock"), (["list", "--wait", url], "--wait needs a time"), \
-                (["run", "a", "--on-loss", url], "--on-loss needs"), (["acl", "a b" + url], "a rule has no spaces"), \
+                (["run", "a", "--on-loss", url], "--on-loss needs"), (["acl", "a b" + url], "a rule cannot have spaces"), \
                 (["list", "--limit", "redis://user:can/ary?canary#canary@h"], "--limit needs a number"):
             done = self.snib(*words)
             self.assertEqual(done.returncode, USAGE)
