@@ -79,7 +79,7 @@ func TestDebugItself(t *testing.T) {
 			_, err := mutex.Lock(ctx)
 			ended <- err
 		}()
-		log.until(t, "WARN", `mutex \"`+name+`\" is awaited at `+inner, `by the caller that holds it since `+outer, "waits for itself")
+		log.until(t, "WARN", `mutex \"`+name+`\" is awaited at `+inner, `by the caller that has held it since `+outer, "waits for itself")
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)

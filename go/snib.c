@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "00ddca656e913ef4"
+#define SNIB_BUILD_ID "64a8c1889fc9c9fe"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3819,8 +3819,8 @@ static int client_trusts_environment(snib_error *err)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (client_environment(names[i]) && !secure_getenv(names[i]))
             return snib__fail(err, SNIB_EURL, 0,
-                              "the environment's %s is not used, because this program has rights "
-                              "that its user does not have; give it the URL",
+                              "the environment variable %s is not used, because this program has "
+                              "rights that its user does not have; open the client with a URL",
                               names[i]);
     return SNIB_OK;
 }
@@ -5196,8 +5196,8 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
     if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
         debug_told.n++; /* for ever */
         debug_say(use->client,
-                  "%d mistakes have been reported, which is the limit: further ones are not, but "
-                  "for orders of locks",
+                  "%d mistakes have been reported, which is the limit: further ones are not "
+                  "reported, except orders of locks",
                   DEBUG_SET_MAX);
     }
     return debug_set_add(&debug_told, hash);
@@ -5569,7 +5569,7 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, held->place))
         debug_say(use->client,
-                  "%s is awaited at %s by the caller%s%s%s that holds it since %s: it waits for "
+                  "%s is awaited at %s by the caller%s%s%s that has held it since %s: it waits for "
                   "itself; release it first, or use a re-entrant lock",
                   use->label, use->place, use->who[0] ? " (" : "", use->who, use->who[0] ? ")" : "",
                   held->place);
@@ -5626,8 +5626,8 @@ static void debug_look(struct snib__driver *driver)
     if (!debug_lock()) {
         debug->over = true;
         debug->taken[0] = 0;
-        debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
-                          "in this process, until it is started again");
+        debug_say(client, "a thread has stopped while it records a lock: this process looks for no "
+                          "more mistakes until it is restarted");
         return;
     }
     debug_exchange(client, now);
@@ -5990,8 +5990,7 @@ static void snib__exit_init(void)
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 {
     if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit must be 0 to %d ms",
-                          EXIT_MS_MAX);
+        return snib__fail(err, SNIB_EINVAL, 0, "the exit timeout must be 0 to %d ms", EXIT_MS_MAX);
     atomic_store(&exit_ms, timeout_ms);
     return SNIB_OK;
 }
@@ -15173,7 +15172,7 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
     snib__quote(quoted, sizeof quoted, file, strlen(file));
     if (is_folder)
         return o->SSL_CTX_load_verify_dir(context, ca) ||
-               snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
+               snib__tls_fail(failure, SNIB__TLS_CA, "the CA directory %s cannot be used", quoted);
     if (!ca) { /* all of OpenSSL's places but the file */
         o->SSL_CTX_set_default_verify_dir(context);
         o->SSL_CTX_set_default_verify_store(context);
@@ -22300,7 +22299,7 @@ static void snib__board_answer(struct snib__engine *e, struct snib__node *node,
     if (!e->board.told)
         snib__engine_log(
             e, SNIB_LOG_INFO,
-            "the server does not take the orders of locks: they are compared within this "
+            "the server does not accept the orders of locks: they are compared within this "
             "process only (%s)%s",
             snib_code_text(error),
             error == SNIB_EPERM ? "; allow this user ~snib_client:* +evalsha +set +getrange +time"
@@ -26079,7 +26078,7 @@ static void snib__identity_answer(struct snib__engine *e, struct snib__node *nod
     e->identity.next = now + IDENTITY_AGAIN;
     if (!e->identity.told)
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not take this client's identity: nobody sees who holds "
+                         "the server does not accept this client's identity: nobody sees who holds "
                          "its locks (%s)%s",
                          snib_code_text(error),
                          error == SNIB_EPERM ? "; allow this user ~" IDENTITY_KEY

@@ -65,8 +65,8 @@ static int client_trusts_environment(snib_error *err)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (client_environment(names[i]) && !secure_getenv(names[i]))
             return snib__fail(err, SNIB_EURL, 0,
-                              "the environment's %s is not used, because this program has rights "
-                              "that its user does not have; give it the URL",
+                              "the environment variable %s is not used, because this program has "
+                              "rights that its user does not have; open the client with a URL",
                               names[i]);
     return SNIB_OK;
 }

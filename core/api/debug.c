@@ -233,8 +233,8 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
     if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
         debug_told.n++; /* for ever */
         debug_say(use->client,
-                  "%d mistakes have been reported, which is the limit: further ones are not, but "
-                  "for orders of locks",
+                  "%d mistakes have been reported, which is the limit: further ones are not "
+                  "reported, except orders of locks",
                   DEBUG_SET_MAX);
     }
     return debug_set_add(&debug_told, hash);
@@ -606,7 +606,7 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
     use->told = true;
     if (debug_is_new(use, held->place))
         debug_say(use->client,
-                  "%s is awaited at %s by the caller%s%s%s that holds it since %s: it waits for "
+                  "%s is awaited at %s by the caller%s%s%s that has held it since %s: it waits for "
                   "itself; release it first, or use a re-entrant lock",
                   use->label, use->place, use->who[0] ? " (" : "", use->who, use->who[0] ? ")" : "",
                   held->place);
@@ -663,8 +663,8 @@ static void debug_look(struct snib__driver *driver)
     if (!debug_lock()) {
         debug->over = true;
         debug->taken[0] = 0;
-        debug_say(client, "a thread stands still while it notes a lock: nothing more is looked for "
-                          "in this process, until it is started again");
+        debug_say(client, "a thread has stopped while it records a lock: this process looks for no "
+                          "more mistakes until it is restarted");
         return;
     }
     debug_exchange(client, now);

@@ -195,8 +195,7 @@ void snib__exit_init(void)
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 {
     if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
-        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit must be 0 to %d ms",
-                          EXIT_MS_MAX);
+        return snib__fail(err, SNIB_EINVAL, 0, "the exit timeout must be 0 to %d ms", EXIT_MS_MAX);
     atomic_store(&exit_ms, timeout_ms);
     return SNIB_OK;
 }

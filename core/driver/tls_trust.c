@@ -155,7 +155,7 @@ static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
     snib__quote(quoted, sizeof quoted, file, strlen(file));
     if (is_folder)
         return o->SSL_CTX_load_verify_dir(context, ca) ||
-               snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
+               snib__tls_fail(failure, SNIB__TLS_CA, "the CA directory %s cannot be used", quoted);
     if (!ca) { /* all of OpenSSL's places but the file */
         o->SSL_CTX_set_default_verify_dir(context);
         o->SSL_CTX_set_default_verify_store(context);

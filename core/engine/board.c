@@ -87,7 +87,7 @@ void snib__board_answer(struct snib__engine *e, struct snib__node *node,
     if (!e->board.told)
         snib__engine_log(
             e, SNIB_LOG_INFO,
-            "the server does not take the orders of locks: they are compared within this "
+            "the server does not accept the orders of locks: they are compared within this "
             "process only (%s)%s",
             snib_code_text(error),
             error == SNIB_EPERM ? "; allow this user ~snib_client:* +evalsha +set +getrange +time"

@@ -184,7 +184,7 @@ void snib__identity_answer(struct snib__engine *e, struct snib__node *node, uint
     e->identity.next = now + IDENTITY_AGAIN;
     if (!e->identity.told)
         snib__engine_log(e, SNIB_LOG_INFO,
-                         "the server does not take this client's identity: nobody sees who holds "
+                         "the server does not accept this client's identity: nobody sees who holds "
                          "its locks (%s)%s",
                          snib_code_text(error),
                          error == SNIB_EPERM ? "; allow this user ~" IDENTITY_KEY

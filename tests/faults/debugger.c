@@ -126,7 +126,7 @@ static void others_do_not_wait_for_it(void **state)
     while (sem_wait(&stopped) != 0)
         ;
     snib_event event = must_event(log, PROMPT_MS);
-    assert_non_null(strstr(event.text, "debug: a thread stands still while it notes a lock"));
+    assert_non_null(strstr(event.text, "debug: a thread has stopped while it records a lock"));
     snib_lock *other = must_lock(client, "other");
     uint64_t before = must_stats(client).renewals;
     while (must_stats(client).renewals < before + 4) { /* for more than a lease */

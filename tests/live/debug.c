@@ -268,7 +268,7 @@ static void itself(void **state)
     EXPECT((AT(1), snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err)), SNIB_OK);
     snprintf(
         want, sizeof want,
-        "debug: mutex \"self\" is awaited at debug.c:%d by the caller (%s) that holds it since "
+        "debug: mutex \"self\" is awaited at debug.c:%d by the caller (%s) that has held it since "
         "debug.c:%d: it waits for itself; release it first, or use a re-entrant lock",
         line_of[1], me(), line_of[0]);
     expect_warning(&world, want);

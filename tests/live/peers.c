@@ -460,7 +460,7 @@ static void refused(void **state)
     struct process one = begin(server.url, "locker", 1, 0);
     must(&one, "nest lock1 lock2");
     while (!strstr(tell(&one, "record"),
-                   "the server does not take the orders of locks: they are compared "
+                   "the server does not accept the orders of locks: they are compared "
                    "within this process only"))
         ;
     must(&one, "nest lock2 lock1");

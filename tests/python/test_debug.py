@@ -177,7 +177,7 @@ def test_a_thread_that_waits_for_itself(client: snib.Client, warned: Warnings) -
 
     twice()
     assert warned.one("self") == (
-        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller (thread MainThread) that holds it '
+        f'debug: mutex "self" is awaited at {at(twice, "acquire")} by the caller (thread MainThread) that has held it '
         f'since {at(twice, "with")}: it waits for itself; release it first, or use a re-entrant lock'
     )
 

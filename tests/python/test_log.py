@@ -162,7 +162,7 @@ def test_an_identity_that_is_refused(server: Server, log: Records) -> None:
     try:
         with snib.connect(server.url, username="hidden", password="pw", lease=RENEWED) as client:
             with client.lock("name") as hold:
-                log.wait("does not take this client's identity: .*allow this user ~snib_client:", logging.INFO)
+                log.wait("does not accept this client's identity: .*allow this user ~snib_client:", logging.INFO)
                 hold.check()
     finally:
         server.admin.execute_command("ACL", "DELUSER", "hidden")
@@ -349,8 +349,8 @@ TRIED = {
     'no sentinel knows the service \\"%.60s\\" any more (%u of %u answered)': "tests/unit/sentinel.c: "
     "service_that_is_gone_is_told_of",
     "the clock of %s has moved by at least %+lld ms": "test_a_clock_that_moves",
-    "the server does not take the orders of locks": "test_orders_that_are_refused",
-    "the server does not take this client's identity": "test_an_identity_that_is_refused",
+    "the server does not accept the orders of locks": "test_orders_that_are_refused",
+    "the server does not accept this client's identity": "test_an_identity_that_is_refused",
     "the server refused SCRIPT LOAD": "test_commands_that_are_refused",
     "the server refused to publish that a lock was released": "test_commands_that_are_refused",
     "tls_insecure": "tests/python/test_tls.py: test_no_check_of_certificates_is_told",

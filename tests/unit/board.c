@@ -111,7 +111,7 @@ static void refused(void **state)
             assert_int_equal(used(engine, NOTES), 1);
             says(engine, replies[i]);
             expect_seen(engine, NULL);
-            assert_int_equal(logged(engine, "the server does not take the orders of locks"),
+            assert_int_equal(logged(engine, "the server does not accept the orders of locks"),
                              round == 0); /* once */
             now += 59 * SECOND;
             assert_int_equal(used(engine, NOTES), 0);

@@ -184,7 +184,7 @@ static void refused(void **state)
         struct snib__engine *engine = begin_known();
         struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &any);
         assert_int_equal(go(engine, 60 * SECOND, replies[i]), 1);
-        assert_int_equal(logged(engine, "does not take this client's identity"), 1);
+        assert_int_equal(logged(engine, "does not accept this client's identity"), 1);
         assert_int_equal(go(engine, 60 * SECOND, replies[i]), 1);
         assert_int_equal(logged(engine, "identity"), 0); /* once */
         assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
