@@ -17,7 +17,7 @@ struct plan {
     bool is_durable;
 };
 
-/* What one server has to do, a second. */
+/* What one server has to do per second. */
 struct flow {
     double commands, us, received, sent, stream;
 };

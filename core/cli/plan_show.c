@@ -65,10 +65,10 @@ void plan_print_text(const struct answer *a)
     const struct plan *plan = &a->plan;
     const char *watches[WATCHES_MOST];
     char more[64];
-    printf("at %s, a second\n", a->given * a->each > 1 ? "each server" : "the server");
+    printf("at %s, per second\n", a->given * a->each > 1 ? "each server" : "the server");
     put("commands", short_of(a->flow.commands, ""), "");
     put("  to acquire and release", short_of(a->server.pairs.commands, ""), "");
-    snprintf(more, sizeof more, "of %s hold%s", short_of(a->server.renewed, ""),
+    snprintf(more, sizeof more, "for %s hold%s", short_of(a->server.renewed, ""),
              plural(a->server.renewed));
     put("  to renew", short_of(a->server.renewals.commands, ""), a->server.renewed > 0 ? more : "");
     put("  to wait", short_of(a->server.waits.commands, ""), "");

@@ -180,7 +180,7 @@ class Plan(CommandCase):
 
     def test_text_of_one(self):
         self.assertIn("  1 lock, 1 connection\n", self.snib("plan", "--locks", "1").stdout)
-        self.assertIn("  of 1 hold\n", self.snib("plan", "--locks", "10").stdout)
+        self.assertIn("  for 1 hold\n", self.snib("plan", "--locks", "10").stdout)
         self.assertIn("  0 locks, 1 connection\n", self.snib("plan", "--rate", "1").stdout)
 
     def test_page(self):
