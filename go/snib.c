@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "64a8c1889fc9c9fe"
+#define SNIB_BUILD_ID "62ce05591c44bbd5"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -5043,7 +5043,7 @@ static atomic_bool debug_over;                                  /* a thread was 
 static bool debug_prepared;                                     /* for a fork */
 static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
 
-/* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
+/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
 static bool debug_lock(void)
 {
     _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
@@ -5921,7 +5921,7 @@ static struct snib__client *exit_take(bool with_tls)
 
 /* Whether the client can be closed.  It cannot while a thread is in it that was stopped there, or that is in a signal
  * handler, as this one may be, which called exit().  Counts the ms to be waited for that, instead of asking a clock,
- * because a machine that stands still is no thread that does. */
+ * because a suspended machine is not a stopped thread. */
 static bool exit_may_close(struct snib__client *client, int64_t *left)
 {
     _Atomic uint32_t never = 0;
@@ -10045,7 +10045,7 @@ static bool queue_sleep(struct snib__queue *queue, snib__time until)
     }
 }
 
-/* A reply may bring no event: only then the sleep goes on. */
+/* A reply may bring no event: only then does the sleep continue. */
 static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t cap, snib__time until,
                       snib_error *err)
 {
@@ -10570,7 +10570,7 @@ static const char *say_unserved(const struct snib__told *told)
                : NULL;
 }
 
-/* A sentence that grows.  It is measured to its end, also if that is beyond cap. */
+/* A sentence that grows.  It is measured to its end, even if that is beyond cap. */
 struct saying {
     char *out;
     size_t cap, n;

@@ -80,7 +80,7 @@ static atomic_bool debug_over;                                  /* a thread was 
 static bool debug_prepared;                                     /* for a fork */
 static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
 
-/* Counts, instead of asking a clock, because a machine that stands still is no thread that does. */
+/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
 static bool debug_lock(void)
 {
     _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */

@@ -109,7 +109,7 @@ static struct snib__client *exit_take(bool with_tls)
 
 /* Whether the client can be closed.  It cannot while a thread is in it that was stopped there, or that is in a signal
  * handler, as this one may be, which called exit().  Counts the ms to be waited for that, instead of asking a clock,
- * because a machine that stands still is no thread that does. */
+ * because a suspended machine is not a stopped thread. */
 static bool exit_may_close(struct snib__client *client, int64_t *left)
 {
     _Atomic uint32_t never = 0;

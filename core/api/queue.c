@@ -322,7 +322,7 @@ static bool queue_sleep(struct snib__queue *queue, snib__time until)
     }
 }
 
-/* A reply may bring no event: only then the sleep goes on. */
+/* A reply may bring no event: only then does the sleep continue. */
 static int queue_wait(struct snib__queue *queue, snib_event *events, uint32_t cap, snib__time until,
                       snib_error *err)
 {

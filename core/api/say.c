@@ -61,7 +61,7 @@ static const char *say_unserved(const struct snib__told *told)
                : NULL;
 }
 
-/* A sentence that grows.  It is measured to its end, also if that is beyond cap. */
+/* A sentence that grows.  It is measured to its end, even if that is beyond cap. */
 struct saying {
     char *out;
     size_t cap, n;
