@@ -135,7 +135,7 @@ static void write_summary(const struct top *top, FILE *out, size_t rows)
         fprintf(out, " (%zu not shown)", top->shown_n - rows);
     fprintf(out, ", %" PRId64 " waiting", waiting);
     if (top->old_n > 0)
-        fprintf(out, ", %zu of them older", top->old_n);
+        fprintf(out, ", %zu lock%s not refreshed", top->old_n, top->old_n == 1 ? "" : "s");
     if (top->was_full)
         fprintf(out, ", more than %d: give a pattern", LOCKS_MAX);
     else if (!top->was_complete)
