@@ -588,6 +588,20 @@ static void look_at_identities(struct doctor *doctor)
             "+del, see snib acl");
 }
 
+/* Whether this user may search for names; one step shows it. */
+static void look_at_names(struct doctor *doctor)
+{
+    static char texts[1 << 16];
+    uint64_t cursor = 0;
+    size_t used;
+    uint32_t count;
+    snib_error err;
+    if (snib_client_list(doctor->client, "snib-doctor-", strlen("snib-doctor-"), &cursor, texts,
+                         sizeof texts, &used, &count, &err) != SNIB_OK)
+        found(doctor, NOTE, "names", err.text,
+              "snib list, top and stats do not work: allow +scan, see snib acl");
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void look_at_all(struct doctor *doctor)
@@ -614,6 +628,7 @@ static void look_at_all(struct doctor *doctor)
     look_at_commands(doctor);
     look_at_replicas(doctor);
     look_at_identities(doctor);
+    look_at_names(doctor);
 }
 
 static int finish_doctor(struct doctor *doctor)

@@ -312,6 +312,7 @@ class Doctor(CommandCase):
             ("-config", "CONFIG", "note", "may not run it"),
             ("-role", "ROLE", "note", "may not run it"),
             ("-wait", "WAIT", "note", "may not run it"),
+            ("-scan", "names", "note", "may not run"),
         ):
             self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
             env = {"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"}
@@ -320,7 +321,7 @@ class Doctor(CommandCase):
             self.assertTrue(found[what]["advice"], rule)
             if rule != "-info":
                 self.assertIn(says, found[what]["value"], rule)
-            others = {"publish", "messages", "info", "CLIENT ID", "SCRIPT LOAD", "CONFIG", "ROLE", "WAIT"} - {what}
+            others = {"publish", "messages", "info", "CLIENT ID", "SCRIPT LOAD", "CONFIG", "ROLE", "WAIT", "names"} - {what}
             missing = {name for name in others & set(found) if found[name]["verdict"] != "ok"}
             self.assertEqual(set(), missing, rule)
             done = self.snib("doctor", env=env)
