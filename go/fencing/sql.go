@@ -68,5 +68,5 @@ func AcceptSQL(ctx context.Context, tx Querier, dialect Dialect, name string, to
 }
 
 func badDialect(dialect Dialect) error {
-	return fmt.Errorf("fencing: dialect %d is none; use PostgreSQL, SQLite or MySQL", dialect)
+	return fmt.Errorf("fencing: there is no dialect %d; use PostgreSQL, SQLite or MySQL", dialect)
 }

@@ -64,7 +64,7 @@ def _begin(client: BaseClient) -> None:
     except BaseException as error:
         client._login_queue = None  # nobody reads it: the next operation begins anew
         if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, Error):
-            raise CredentialsError(f"credentials cannot be asked for: {error}") from error
+            raise CredentialsError(f"cannot request credentials: {error}") from error
         raise
 
 
