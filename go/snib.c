@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "62ce05591c44bbd5"
+#define SNIB_BUILD_ID "93271fd269f78a48"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -478,8 +478,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do,
- * after this time, the locks of a client if exit() is called by a signal handler that has interrupted a call for it.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
+ * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
+ * in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -2916,7 +2917,8 @@ struct snib__client {
     int64_t since;                        /* when it was opened, in seconds since 1970 */
     char where[SNIB__ADDRESS_TEXT + 128]; /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
-    bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
+    bool stopped;         /* guarded by the mutex: a thread is stopping or has stopped the driver */
+    _Atomic bool grouped; /* it has had a part in a group lock: its threads enter other clients */
     struct snib__queue *log_queue;
     struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
@@ -3182,6 +3184,9 @@ static void snib__carrier_news(struct snib__driver *driver, struct snib__outer *
 /* Outside: step the carriers that were listed inside. */
 static void snib__carrier_steps(void *list);
 
+/* The gate's reference is taken over, the client gets one; there is room. */
+static void snib__parts_add(struct snib__parts *parts, struct snib__client *client,
+                     struct snib__gate *gate);
 static void snib__parts_unref(struct snib__parts *parts);
 
 #endif
@@ -4534,8 +4539,9 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
 static void client_register(void)
 {
     snib__fork_init();
-    snib__exit_init();
+    /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
     snib__debug_init();
+    snib__exit_init();
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
@@ -5938,21 +5944,38 @@ static bool exit_may_close(struct snib__client *client, int64_t *left)
     return true;
 }
 
+/* The clients that can be closed, by exit_prev.  The others keep the reference: they are left as they are, and their
+ * leases end.  With one that has group locks, so are all that have: their threads wait for its mutex, or would. */
+static struct snib__client *exit_take_all(bool with_tls, int64_t left)
+{
+    struct snib__client *client, *taken = NULL;
+    bool grouped = !snib__sys_steps()->busy; /* else this thread was interrupted between clients */
+    while ((client = exit_take(with_tls))) {
+        if (exit_may_close(client, &left)) {
+            client->exit_prev = taken;
+            taken = client;
+        } else if (client->grouped) {
+            grouped = false;
+        }
+    }
+    for (struct snib__client **at = &taken; (client = *at);) {
+        if (client->grouped && !grouped)
+            *at = client->exit_prev;
+        else
+            at = &client->exit_prev;
+    }
+    return taken;
+}
+
 static void exit_close(bool with_tls)
 {
-    struct snib__client *client, *begun = NULL;
-    int64_t ms = atomic_load(&exit_ms), left = ms > 0 ? ms : EXIT_MS;
+    int64_t ms = atomic_load(&exit_ms);
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
-        if (!exit_may_close(client, &left))
-            continue; /* with its reference: it is left as it is, and its leases end */
-        if (ms > 0)
-            snib__client_close_begin(client);
-        client->exit_prev = begun;
-        begun = client;
-    }
+    struct snib__client *client, *begun = exit_take_all(with_tls, ms > 0 ? ms : EXIT_MS);
+    for (client = begun; client && ms > 0; client = client->exit_prev)
+        snib__client_close_begin(client); /* first send all releases, then wait */
     while ((client = begun)) {
         begun = client->exit_prev;
         client->exit_prev = NULL;
@@ -6019,6 +6042,14 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 static void parts_ref(struct snib__parts *parts)
 {
     atomic_fetch_add(&parts->refs, 1);
+}
+
+static void snib__parts_add(struct snib__parts *parts, struct snib__client *client,
+                     struct snib__gate *gate)
+{
+    snib__client_ref(client);
+    client->grouped = true;
+    parts->part[parts->n++] = (struct snib__part){client, gate};
 }
 
 static void snib__parts_unref(struct snib__parts *parts)
@@ -6862,8 +6893,7 @@ static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error
         struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
         struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate, out_code) : NULL;
         if (gate) {
-            snib__client_ref(client);
-            parts->part[parts->n++] = (struct snib__part){client, gate};
+            snib__parts_add(parts, client, gate);
         } else if (client) {
             snib__fail(err, *out_code, 0,
                        *out_code == SNIB_ECLOSED ? "a member's client is closed" : NULL);
@@ -8088,8 +8118,7 @@ static struct snib__parts *members_parts(const struct member *members, uint32_t 
             snib__parts_unref(parts);
             return NULL;
         }
-        snib__client_ref(client);
-        parts->part[parts->n++] = (struct snib__part){client, gate};
+        snib__parts_add(parts, client, gate);
     }
     return parts;
 }
@@ -22760,6 +22789,18 @@ static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, cons
     return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
 }
 
+/* Whether the server ends a subscription by itself, because the slot of its sharded channel has moved: that answers
+ * nothing. */
+static bool chan_unasked(struct snib__engine *e, const struct snib__link *link, const char *word,
+                         const struct snib__value *reply, uint32_t n)
+{
+    if (strcmp(word, "sunsubscribe") != 0 || n < 3 || reply[2].type != SNIB__RESP_STRING)
+        return false;
+    const struct snib__chan *chan =
+        chan_find(e, snib__resp_text(link->conn.resp, &reply[2]), reply[2].count);
+    return chan && chan->node == link->node && chan->state == SNIB__CHAN_ON;
+}
+
 static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
@@ -22767,7 +22808,8 @@ static void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *word =
         n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
     bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
-    bool pong = chan_heard(link, !message, now);
+    bool unasked = chan_unasked(e, link, word, reply, n);
+    bool pong = chan_heard(link, !message && !unasked, now);
     /* It answers nothing that was asked, so it is not known what is subscribed: a new link will tell. */
     if (reply[0].type != SNIB__RESP_ARRAY && reply[0].type != SNIB__RESP_ERROR && !pong)
         link->soiled = true;
@@ -27688,7 +27730,9 @@ static void snib__node_link_down(struct snib__engine *e, struct snib__link *link
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
-    node_tell_failure(e, node, conn, code, os_error, now);
+    bool leaves = node->idle && link->close && code == SNIB_EUNREACHABLE;
+    if (!leaves) /* otherwise the client has closed it, because the cluster's map does not name it */
+        node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but useless */
     if (node->down_since == SNIB__NEVER || node->down_since > since)

@@ -331,8 +331,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do,
- * after this time, the locks of a client if exit() is called by a signal handler that has interrupted a call for it.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
+ * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
+ * in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.

@@ -4322,8 +4322,9 @@ SNIB_API void snib_client_free(snib_client *client);
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
  * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
  * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
- * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do,
- * after this time, the locks of a client if exit() is called by a signal handler that has interrupted a call for it.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end; so do, after this time, the locks
+ * of a client if exit() is called by a signal handler that has interrupted a call for it; if that client has had a part
+ * in a lock of several clients, so do the locks of all clients that have.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -5644,6 +5645,8 @@ static int server_begin(snib_memory *server, snib_error *err)
 int snib_memory_start(const char *name, snib_memory **out_server, snib_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!out_server)
+        return snib__server_fail(err, SNIB_EINVAL, "out_server is NULL");
     if (name && !snib__memory_is_name(name, strlen(name)))
         return snib__server_fail(err, SNIB_EINVAL,
                                  "a memory server's name has 1 to 64 letters, digits, - and _");
@@ -5699,7 +5702,7 @@ int snib_memory_advance(int64_t ms, snib_error *err)
                                  (long long)SERVER_ADVANCE_MAX);
     int code = server_advance_clients(ms, err);
     pthread_mutex_lock(&snib__server_mutex);
-    server_ahead_ns += (uint64_t)ms * 1000000u;
+    server_ahead_ns += code == SNIB_OK ? (uint64_t)ms * 1000000u : 0;
     server_standing -= server_standing > 0;
     for (snib_memory *server = server_first; server; server = server->next) {
         model_time(server->model, server_now_ns());
@@ -5909,6 +5912,8 @@ int snib_memory_fault(snib_memory *server, const char *name, const char *argumen
         return fault_unknown(name ? name : "", err);
     if (argument && !fault->takes)
         return snib__server_fail(err, SNIB_EINVAL, "%s takes no argument", fault->name);
+    if (!server)
+        return snib__server_fail(err, SNIB_EINVAL, "server is NULL");
     if (server->pid != getpid())
         return snib__server_fail(err, SNIB_EFORKED,
                                  "the memory server belongs to the parent process");

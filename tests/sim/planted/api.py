@@ -215,10 +215,8 @@ MUTANTS = [
     Mutant(
         "only one client gives back at the exit",
         "api/exit.c",
-        "while ((client = exit_take(with_tls))) { /* first",
-        "while (!begun && (client = exit_take(with_tls))) { /* first",
         "while ((client = exit_take(with_tls))) {",
-        "if ((client = exit_take(with_tls))) {",
+        "while (!taken && (client = exit_take(with_tls))) {",
         "faults/exit some_were_freed",
     ),
     Mutant(
