@@ -131,7 +131,7 @@ static bool exit_may_close(struct snib__client *client, int64_t *left)
 static struct snib__client *exit_take_all(bool with_tls, int64_t left)
 {
     struct snib__client *client, *taken = NULL;
-    bool grouped = !snib__sys_steps()->busy; /* else this thread was interrupted between clients */
+    bool grouped = true; /* those that are can be closed */
     while ((client = exit_take(with_tls))) {
         if (exit_may_close(client, &left)) {
             client->exit_prev = taken;
@@ -140,6 +140,8 @@ static struct snib__client *exit_take_all(bool with_tls, int64_t left)
             grouped = false;
         }
     }
+    if (taken && snib__sys_steps()->busy) /* this thread was interrupted between clients */
+        grouped = false;
     for (struct snib__client **at = &taken; (client = *at);) {
         if (client->grouped && !grouped)
             *at = client->exit_prev;

@@ -355,7 +355,7 @@ class Top(CommandCase):
         self.until(self.stream(*SOON), lambda value: value["total"] == 1000) # in turn
         self.assertEqual(len(self.once()), 1000)
         screen = self.show(*SOON)
-        screen.wait_text(r"1000 locks \(979 not shown\), 0 waiting, \d+ of them older, the search contin")
+        screen.wait_text(r"1000 locks \(979 not shown\), 0 waiting, \d+ locks not refreshed, the search cont")
 
     def test_too_many(self):
         for start in range(0, 5100, 100):

@@ -229,8 +229,8 @@ MUTANTS = [
     Mutant(
         "the exit enters a client that it cannot close, for a lock that others have a part in",
         "api/exit.c",
-        "grouped = false;",
-        "grouped = true;",
+        "} else if (client->grouped) { grouped = false;",
+        "} else if (client->grouped) { grouped = true;",
         "unit/exit exits_inside_a_group",
     ),
     Mutant(
