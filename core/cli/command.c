@@ -47,6 +47,12 @@ static void cut_password(char *url)
         return;
     user += 3;
     char *end = user + strcspn(user, "/?#");
+    char *last = strrchr(user, '@');
+    bool is_socket = *end == '/' && (end == user || end[-1] == '@'); /* whose path may have an @ */
+    if (last && last >= end && !is_socket) { /* refused: a part of the password may be before it */
+        memmove(user, last + 1, strlen(last + 1) + 1);
+        end = user + strcspn(user, "/?#");
+    }
     char *at = end;
     while (at > user && *at != '@')
         at--; /* the last @, as in the URL's parser */

@@ -492,6 +492,9 @@ class Guard(CommandCase):
         env = {"SNIB_URL": "redis://:canary@host"} # the @ alone would be refused
         done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
         self.assertEqual(done.stdout, "redis://host/none\n")
+        for refused in ("redis://no:can/ary@host", "redis://no:can?ary@host", "redis://no:can#ary@host", "redis://no:a@b/ary@host"):
+            done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env={"SNIB_URL": refused})
+            self.assertEqual(done.stdout, "redis://host/none\n")
         cut = {
             "?password=canary": "",
             "?password=canary&lease=5s": "?lease=5s",
