@@ -49,8 +49,8 @@ static void cut_password(char *url)
     char *end = user + strcspn(user, "/?#");
     char *last = strrchr(user, '@');
     bool is_socket = *end == '/' && (end == user || end[-1] == '@'); /* whose path may have an @ */
-    if (last && last >= end && !is_socket) { /* refused: a part of the password may be before it */
-        memmove(user, last + 1, strlen(last + 1) + 1);
+    if (last && last >= end && !is_socket) { /* refused, and still so without the password */
+        memmove(user, last, strlen(last) + 1);
         end = user + strcspn(user, "/?#");
     }
     char *at = end;

@@ -494,7 +494,7 @@ class Guard(CommandCase):
         self.assertEqual(done.stdout, "redis://host/none\n")
         for refused in ("redis://no:can/ary@host", "redis://no:can?ary@host", "redis://no:can#ary@host", "redis://no:a@b/ary@host"):
             done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env={"SNIB_URL": refused})
-            self.assertEqual(done.stdout, "redis://host/none\n")
+            self.assertEqual(done.stdout, "redis://@host/none\n") # refused like before, and not another server's
         cut = {
             "?password=canary": "",
             "?password=canary&lease=5s": "?lease=5s",
