@@ -56,7 +56,7 @@ def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
     if blocking is True:  # the usual way, first
         return wait_ms(timeout)
-    if blocking not in (False, True):  # it was meant as a timeout, or as a number of permits
+    if isinstance(blocking, float) or blocking not in (False, True):  # meant as a timeout, or as permits
         raise TypeError(
             f"blocking must be a bool, not {shown(blocking)}; a wait's limit is timeout="
             ", a number of permits n="

@@ -169,7 +169,7 @@ def test_timeouts(lock) -> None:
 
 def test_a_number_that_is_no_bool_is_refused(lock, client: snib.Client) -> None:
     """acquire(5) would wait for ever in threading; it was meant as a timeout, or as permits."""
-    for blocking in [5, 2.5, -1, "no", None]:
+    for blocking in [5, 2.5, 1.0, 0.0, -1, "no", None]:
         for what in [lock, client.permits("name")]:
             with pytest.raises(TypeError, match="timeout="):
                 what.acquire(blocking)
