@@ -178,6 +178,29 @@ def test_rlock_belongs_to_its_task(server: Server, run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("kind", ["rlock", "write"])
+def test_tasks_that_share_what_hold_returned_exclude_each_other(server: Server, run, kind: str) -> None:
+    """The owner of a block is the task that enters it, whoever called hold()."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock: Any = client.rlock("mine") if kind == "rlock" else client.rwlock("mine").write
+            guard, inside = lock.hold(timeout=PATIENCE), 0
+
+            async def work() -> None:
+                nonlocal inside
+                async with guard:
+                    inside += 1
+                    assert inside == 1
+                    await asyncio.sleep(0.01)
+                    inside -= 1
+
+            await asyncio.gather(*(work() for _ in range(3)))
+            assert client.stats().reentries == 0
+
+    run(main())
+
+
 def test_a_loss_is_awaited(server: Server, run) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:

@@ -292,15 +292,15 @@ class Holding(_core.Droppable):
             stacklevel=2,
         )
 
-    async def _get(self) -> Hold:
+    async def _get(self, caller: int) -> Hold:
         self._stage = GIVEN_BACK
-        hold = await self._lock._try(self._caller, self._n, self._wait)
+        hold = await self._lock._try(caller, self._n, self._wait)
         if hold is None:
             raise self._lock._refusal(self._wait)
         return hold
 
     async def _own(self) -> Hold:
-        hold = await self._get()
+        hold = await self._get(self._caller)
         hold._stage = OWNED
         return hold
 
@@ -308,9 +308,10 @@ class Holding(_core.Droppable):
         return self._own().__await__()
 
     async def __aenter__(self) -> Hold:
-        hold = await self._get()  # the block's, not the program's: released if a signal's exception drops it
+        caller = self._lock._caller()  # several tasks may use this object, and none has another one's lock
+        hold = await self._get(caller)  # the block's, not the program's: released if a signal's exception drops it
         guard = hold._guard()
-        self._blocks.begin(self._lock._caller(), hold, guard, block_at())
+        self._blocks.begin(caller, hold, guard, block_at())
         return hold
 
     async def __aexit__(
@@ -535,7 +536,8 @@ class RLock(MutexKind, AnyLock):
 
     The owner may acquire again, immediately and without a round trip, and must release as often.
     Another task cannot release it.  The owner is the task that makes the call, not the task that
-    awaits it: `asyncio.wait_for(lock.acquire(), 2)` acquires for its caller.
+    awaits it: `asyncio.wait_for(lock.acquire(), 2)` acquires for its caller.  Of a block it is the
+    task that enters, also if another one has called hold().
     """
 
     __slots__ = ()
