@@ -6,6 +6,10 @@
 #ifndef SNIB_BRIDGE_H
 #define SNIB_BRIDGE_H
 
+#ifndef __linux__
+#error "Snib runs on Linux only"
+#endif
+
 #include "snib.h"
 
 #include <errno.h>

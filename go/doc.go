@@ -45,7 +45,7 @@
 // a cancel within some milliseconds; after a deadline they may wait up to 100 ms for the core, which knows more about
 // why the time was not enough.
 //
-// The package compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
+// The package runs on Linux. It compiles the C core that is included in it, and needs cgo, a C compiler, libhiredis and
 // libuuid. The build tag snib_system links the installed libsnib instead. For TLS it loads OpenSSL 3 when
 // it is first needed, which a statically linked program cannot do: there [Open] returns [ErrNotSupported].
 package snib

@@ -90,4 +90,14 @@ grep -q 'undefined: snib_requires_CGO_ENABLED_1_and_a_C_compiler' nocgo.log || {
 }
 test "$(grep -c undefined nocgo.log)" = 1 || { cat nocgo.log; fail "more than one complaint"; }
 
-echo "outside: replace, proxy, vendor, race, leaks, static and no cgo: core $core"
+# The same for another system, where there is no C compiler for it either.
+if GOOS=darwin CGO_ENABLED=0 go build -o /dev/null . 2>darwin.log; then
+    fail "a build for another system must not succeed"
+fi
+grep -q 'undefined: snib_runs_on_Linux_only' darwin.log || {
+    cat darwin.log
+    fail "a build for another system does not say that there is none"
+}
+test "$(grep -c undefined darwin.log)" = 1 || { cat darwin.log; fail "more than one complaint"; }
+
+echo "outside: replace, proxy, vendor, race, leaks, static, no cgo and no Linux: core $core"
