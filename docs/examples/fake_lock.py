@@ -15,12 +15,11 @@ URL = os.environ.get("SNIB_URL", "redis://127.0.0.1:6379")
 def ship(lock: protocols.Lock, orders: list[str]) -> list[str]:
     """Ship orders while the lock is held; returns those that were shipped."""
     shipped: list[str] = []
-    hold = lock.hold(timeout=2.0)
     try:
-        for order in orders:
-            hold.check()
-            shipped.append(order)
-        hold.release()
+        with lock.hold(timeout=2.0) as hold:
+            for order in orders:
+                hold.check()
+                shipped.append(order)
     except snib.Lost as lost:
         print(f"stopped after {len(shipped)}: {lost}")
     return shipped
