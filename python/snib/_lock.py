@@ -196,14 +196,25 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
             handle = self._acquire(self._handle, self._number(caller, n), wait)
         except Error as error:
             raise self._named(error)
-        return None if handle is None else Hold(self, handle)
+        if handle is None:
+            return None
+        try:
+            return Hold(self, handle)
+        except BaseException:  # of a signal: its traceback would keep the hold for as long as somebody has it
+            _core.hold_drop(handle)
+            raise
 
     def _try_to_keep(self, n: int, wait: int) -> bool:
         caller = self._caller()
         hold = self._try(caller, n, wait)
         if hold is None:
             return False
-        self._keep(caller, hold, n)
+        try:
+            self._keep(caller, hold, n)
+        except BaseException:  # likewise
+            self._kept().take_this(hold)
+            _core.hold_drop(hold._handle)
+            raise
         return True
 
     def _hold(self, n: int, wait: int) -> Hold:

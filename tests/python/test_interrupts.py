@@ -167,6 +167,44 @@ def test_with_a_hold(server: Server, kind: str) -> None:
     assert leaves_nothing(server, kind, held, everywhere=False) > 5
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["hold", "acquire"])
+def test_an_interrupt_whose_traceback_is_kept(server: Server, form: str, kind: str) -> None:
+    """As by a debugger, an interactive session or a log record: the frames in it keep what they have."""
+    with snib.connect(server.url, lease=600) as client:
+        lock = KINDS[kind](client)
+        if kind == "permits":
+            lock.init(1)
+        call = {"hold": lambda: lock.hold(timeout=30), "acquire": lambda: lock._try_to_keep(1, 30000)}[form]
+
+        def give_back(got: Any) -> None:
+            if isinstance(got, snib.Hold):
+                got.release()
+            else:
+                lock.release()
+
+        with Interrupted(sys.maxsize, False):  # see leaves_nothing()
+            got = call()
+        give_back(got)
+        for n in itertools.count():
+            kept: BaseException | None = None
+            with Interrupted(n, False):
+                try:
+                    got = call()
+                except Interrupt as error:
+                    kept = error
+            if kept is None:
+                break
+            try:
+                eventually(lambda: client.stats().held == 0, TIDY)
+            except AssertionError:
+                pytest.fail(f"an interrupt at step {n} leaves the lock")
+        give_back(got)
+        assert n > 5
+        if kind == "permits":
+            server.admin.delete("x")
+
+
 def test_such_a_leak_is_seen(server: Server) -> None:
     """The same `with` implemented in Python, which leaks the hold on entry and exit."""
 
