@@ -21,7 +21,7 @@ type Description struct {
 	Available int64    // free permits
 	Total     int64    // permits held and free together
 	Count     int64    // of a semaphore or a latch
-	Waiting   int64    // subscribed processes
+	Waiting   int64    // subscribed processes, or in a fair lock's queue; -1 unknown
 	More      int64    // entries that are not shown
 }
 

@@ -143,7 +143,7 @@ func (h *Hold) State() (State, Reason) {
 }
 
 // Remaining returns how long the hold is safe without another renewal; 0 when it is lost or unlocked. Each renewal
-// extends it. Permits of a semaphore have no lease.
+// extends it. Permits of a semaphore have no lease: for them it is the longest duration.
 func (h *Hold) Remaining() time.Duration {
 	if h.over() != nil {
 		return 0
