@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "177984f71f12fd19"
+#define SNIB_BUILD_ID "45918dd2f347aaa5"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16504,7 +16504,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
@@ -16640,7 +16640,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5180, "36cd70337bf86dbf2309a9a0bc6bbe4c346db3c1"},
+     5197, "236ed0ea46b27f9b3a8868e02cd81b2ea410ede6"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17398,7 +17398,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -17408,7 +17408,7 @@ static const struct snib__script_text {
      "    return -1\n"
      "end\n"
      "return nil\n",
-     458, "509cf8f148e4d3fc496d663de95cdfd3ae229a1d"},
+     475, "442cfddf31b8ec8bfee0c115f8f0cd4d56f33611"},
     {"latch_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17416,7 +17416,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
@@ -17445,7 +17445,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[3], '0')\n"
      "return 0\n",
-     869, "a202e286af594240328a5207722108b05fe12acc"},
+     886, "e3a18158e803fb134c9b42f6ff89dcf16e814380"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17453,7 +17453,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
@@ -17464,7 +17464,7 @@ static const struct snib__script_text {
      "redis.pcall('publish', ARGV[1], '1')\n"
      "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     531, "4f42f4c2a9837920e79380be1cea990e3622e3e8"},
+     548, "1401bcd9df7a6add7ede23a7c973136d5adeb98a"},
     {"latch_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17472,7 +17472,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -17480,7 +17480,7 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     541, "3318e05eddf7fa121bcb983ff8bd43b70aa73490"},
+     558, "e0d2cf8441766f5d847c1856d385220a78f838f6"},
     {"list",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17488,7 +17488,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local function owned(key)\n"
      "    if redis.call('hlen', key) > 1000 then\n"
@@ -17527,7 +17527,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1444, "4ab17f5a8d108ada9233263f5bd99dfec8d2a675"},
+     1461, "4775507ac2c3405b2151f345e386bc8d2d459c58"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local wanted = lease + 0 -- what is no number fails here, before anything is held\n"
@@ -17865,7 +17865,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -17922,7 +17922,7 @@ static const struct snib__script_text {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2072, "aad25197e8a0f79c94c151166ebb90601806d252"},
+     2089, "9ec38ac6070a6c037aa484bf9b90c602d11ca682"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17930,7 +17930,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -17970,7 +17970,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1592, "2a257a15ebd393e883a96b89a1d6dcfe4b8026a5"},
+     1609, "8c9cba73485b9bf8dd99fff5199943d50219926b"},
     {"permits_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17978,7 +17978,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "redis.call('zcard', KEYS[2])\n"
@@ -17986,7 +17986,7 @@ static const struct snib__script_text {
      "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
      "end\n"
      "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
-     503, "9cd7c061fb5adf46e387b32fffccc72f3b3c739d"},
+     520, "3ceb567ea49444327ee033e4f03f696aa2b1be75"},
     {"permits_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -17994,7 +17994,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18011,7 +18011,7 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     893, "dbbab95a5ecb8ff2f45eee0e8656793392b8de28"},
+     910, "f3064449d84029cebad256e48b5bbce12e07419c"},
     {"permits_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18019,7 +18019,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18038,7 +18038,7 @@ static const struct snib__script_text {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     853, "975f041bddc13026c2e3031830e0f6d3fefe0641"},
+     870, "4b7f95a4606f8a8f08db21697e322b0b8692b75b"},
     {"permits_renew",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -18326,7 +18326,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -18337,7 +18337,7 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('decrby', KEYS[1], ARGV[1])\n"
      "return nil\n",
-     517, "2e694d7e27ebd38be6ecf74d3e0af9e6e584c54e"},
+     534, "76a1cae058773a054ae1dbb9ac29381c603ef5c0"},
     {"semaphore_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18345,7 +18345,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -18377,7 +18377,7 @@ static const struct snib__script_text {
      "    redis.pcall('publish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1139, "c2a09d98924013fda1d7ebf63ca8302b1f90f985"},
+     1156, "2c47805568f488170b4df814f8e2404659a89673"},
     {"semaphore_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18385,13 +18385,13 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
      "end\n"
      "return redis.call('del', KEYS[1])\n",
-     429, "b21b3c9c6709533f227ea381cca417d50f14477e"},
+     446, "fdaf0ebd041a60fdef4f5e3a8837d06dc53e3b28"},
     {"semaphore_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18399,7 +18399,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "local value = counter(text)\n"
@@ -18408,7 +18408,7 @@ static const struct snib__script_text {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     572, "37f6d434087a989588a572447fabd6c494e27087"},
+     589, "617ad114b430c7a78530736352762f00d94c5171"},
     {"semaphore_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -18416,7 +18416,7 @@ static const struct snib__script_text {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -18429,7 +18429,7 @@ static const struct snib__script_text {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('publish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     779, "6921d215f3308506b3e818bd1d6f1cf8fa47dea5"},
+     796, "167ddd1d6dce02f08afa767a1145993487ff0540"},
     {"spin_force",
      "local fields = redis.call('hkeys', KEYS[1])\n"
      "for i = 1, #fields do\n"
@@ -18613,7 +18613,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
@@ -18749,7 +18749,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5185, "9a45b80aa9956147ee48cf04ebb072b259be8f62"},
+     5202, "36bb192ea931bccb12ae917cda6ff69b476149fe"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19442,7 +19442,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
@@ -19471,7 +19471,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('spublish', ARGV[3], '0')\n"
      "return 0\n",
-     871, "8d360778a6dfcd87790f9c1099acbc6142b8df8d"},
+     888, "15ffa0fafbbf29425adff662c4a51ec79c88cedf"},
     {"latch_force",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19479,7 +19479,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
@@ -19490,7 +19490,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.pcall('spublish', ARGV[1], '1')\n"
      "redis.pcall('spublish', ARGV[1], '0')\n"
      "return 1\n",
-     533, "655ed046acd7b6e283163f00304f561a195d0103"},
+     550, "9a8c305f0ba59a33f2f7dfddae7d3f12111192aa"},
     {"latch_info",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19498,7 +19498,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -19506,7 +19506,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     546, "5a6d6468b33c0c228914eb980de06bef8a10559c"},
+     563, "edd8098221cb3d201630995651fea3ed03996702"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -19630,7 +19630,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19687,7 +19687,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2073, "56a5b5ee646ba819c9e4ea72c7d81a123502e075"},
+     2090, "e8f4cfe5cceb8e2572e30071d413533c04d43f45"},
     {"permits_count",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19695,7 +19695,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -19735,7 +19735,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1593, "4e3f7f41151df17e44fb93e8e0b871788b814bd1"},
+     1610, "96c91c35e24bef103e05c23e8dc1619465838e21"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function whole(number)\n"
@@ -19744,7 +19744,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19761,7 +19761,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     898, "fd1846756ad77674ca2535152b69805b14af09dd"},
+     915, "5d8e6b5fb1f4e46980c61c471232ffd7ab9b0c50"},
     {"permits_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19769,7 +19769,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -19788,7 +19788,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     854, "edc492ad388f9b47518ff3ac61a81d3bb9972667"},
+     871, "d6e474258a0415be2f4cc2dc1a11384fa872782d"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -19920,7 +19920,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -19952,7 +19952,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    redis.pcall('spublish', ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1140, "fd428f11745cb1bea18763485cd7f269bebe6a65"},
+     1157, "85443fa75d8799de55bf18089da1f81687db8bc2"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function whole(number)\n"
@@ -19961,7 +19961,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "local value = counter(text)\n"
@@ -19970,7 +19970,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     577, "28d0166b8ba9c870c3524c2a5e25abca7dec8564"},
+     594, "19cbc37513753d6fa3903b8af3d96e5d2cc78147"},
     {"semaphore_release",
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -19978,7 +19978,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -19991,7 +19991,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     780, "82c5d1a9436ecb072d04bd8820922974f86e63f4"},
+     797, "377ac7c9a699fb3ceda17db5e670a4bc8b2e4bea"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},
@@ -20086,7 +20086,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
@@ -20222,7 +20222,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     5522, "96af244057936aa9d8ec23030401ade06946134f"},
+     5539, "8a78e4be497fe405958dff82b90a63d4b21bb85a"},
     {"fair_acquire",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20955,7 +20955,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init = '1', '2'\n"
      "local text = redis.call('get', KEYS[1])\n"
@@ -20984,7 +20984,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "announce(ARGV[3], '0')\n"
      "return 0\n",
-     1178, "aa3089d457c802483907f23d8aa07d4bbb61d654"},
+     1195, "8017354db6bd706ce77a20db4964b89da5054f50"},
     {"latch_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21000,7 +21000,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "if not counter(redis.call('get', KEYS[1])) then\n"
      "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
@@ -21011,7 +21011,7 @@ static const struct snib__script_text snib__script_both[] = {
      "announce(ARGV[1], '1')\n"
      "announce(ARGV[1], '0')\n"
      "return 1\n",
-     840, "ca2a097d7967f3c51440329130084c98a975fcb2"},
+     857, "bcff07c6cc35e523d184f36afa0882e17b5b5de6"},
     {"latch_info",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21027,7 +21027,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -21035,7 +21035,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     883, "c8146090da39bee70fcc4a47c09f9b18c1336b7e"},
+     900, "68dc3fdde303df326f1c72049c4323b1a028eb3c"},
     {"list", 0, 0, ""},
     {"multi_acquire", 0, 0, ""},
     {"multi_release",
@@ -21207,7 +21207,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -21264,7 +21264,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    redis.call('pexpire', KEYS[2], life)\n"
      "end\n"
      "return done(nil)\n",
-     2395, "1ab746333b61c5fc64604fc4d4bc342ca14de2eb"},
+     2412, "3a8b8c82b944d81648da0f9a4e883a04beca1d58"},
     {"permits_count",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21280,7 +21280,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, set, total = '1', '2', '4', '5'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -21320,7 +21320,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], whole(change))\n"
      "more = more or change > 0\n"
      "return done(what == init and 1 or value)\n",
-     1915, "e75da11ec91fffaf35387da7bd5bcef711d497b1"},
+     1932, "6a790a6467fec37f96994ff7a6e235132766f7f1"},
     {"permits_force", 0, 0, ""},
     {"permits_info",
      "local function announce(channel, text)\n"
@@ -21337,7 +21337,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -21354,7 +21354,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
-     1235, "4538d03a2551bfa2c09ad4733ed08cc6511cb4bd"},
+     1252, "09043af00d0657d1590b900ace5d6cde79a38068"},
     {"permits_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21370,7 +21370,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -21389,7 +21389,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return back > 0 and -2 or 0\n"
      "end\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1176, "55e1e1db8a4cec7d90f7180b652f0d068cd500b2"},
+     1193, "ca7ccd561c40fbc2eccbca11177cf30028e21718"},
     {"permits_renew", 0, 0, ""},
     {"plain_acquire", 0, 0, ""},
     {"plain_force",
@@ -21577,7 +21577,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
      "local what, n = ARGV[1], tonumber(ARGV[2])\n"
@@ -21609,7 +21609,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    announce(ARGV[3], whole(value))\n"
      "end\n"
      "return what == init and 1 or value\n",
-     1462, "44ef1b8e41556976cd28351f95ae8c7a9d9329c5"},
+     1479, "221e1b97942006460c5b35b52ba4f6f3d132cb9e"},
     {"semaphore_force", 0, 0, ""},
     {"semaphore_info",
      "local function announce(channel, text)\n"
@@ -21626,7 +21626,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local text = redis.call('get', KEYS[1])\n"
      "local value = counter(text)\n"
@@ -21635,7 +21635,7 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
      "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
-     914, "2106192976e7c49e3fab644d68fabb8b0247d629"},
+     931, "6d6cd793547247a856f8b78c972b58dcbebc6813"},
     {"semaphore_release",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -21651,7 +21651,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local function counter(text)\n"
      "    local number = tonumber(text or 0)\n"
      "    local exact = number and math.abs(number) < 2 ^ 53\n"
-     "    return exact and whole(number) == (text or '0') and number or nil\n"
+     "    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil\n"
      "end\n"
      "local value = counter(redis.call('get', KEYS[1]))\n"
      "if not value then\n"
@@ -21664,7 +21664,7 @@ static const struct snib__script_text snib__script_both[] = {
      "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
      "local receivers = value > 0 and announce(ARGV[2], whole(value)) or 0\n"
      "return type(receivers) == 'number' and 1 + receivers or -1\n",
-     1102, "ac7846450c697ec01dc7a7f645d3f6908291a369"},
+     1119, "cdc51900b9db399efdd7638767ce0b5f5314d86b"},
     {"spin_force", 0, 0, ""},
     {"spin_release", 0, 0, ""},
     {"write_acquire", 0, 0, ""},

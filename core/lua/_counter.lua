@@ -6,9 +6,10 @@ local function whole(number)
 end
 
 -- The number of a semaphore, of permits or of a latch, where nothing is 0; nil: other data.  tonumber() takes more
--- texts for numbers than those with which Redis counts, and Lua's numbers are exact only below 2^53.
+-- texts for numbers than those with which Redis counts, Lua has a number -0 that is written as such, and its numbers
+-- are exact only below 2^53.
 local function counter(text)
     local number = tonumber(text or 0)
     local exact = number and math.abs(number) < 2 ^ 53
-    return exact and whole(number) == (text or '0') and number or nil
+    return exact and text ~= '-0' and whole(number) == (text or '0') and number or nil
 end
