@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "45918dd2f347aaa5"
+#define SNIB_BUILD_ID "d7e9a206201e317d"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16767,7 +16767,11 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -16939,7 +16943,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10273, "e7c98b48c0b647495b4439fc090fb89387b07343"},
+     10340, "77e39e6b1a1b7c4802294f5409f7c5df7c2e09ff"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -17066,7 +17070,11 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -17117,7 +17125,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6081, "776b4b4c7f4f49c2ac6420e7954cfbdee4155b96"},
+     6148, "91cf2b49cf518ef4714cb3bfb7c1a53e0b04f522"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -17255,7 +17263,11 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -17309,7 +17321,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6274, "98e7c0d3de78250f73e84c44b22ed77e2b8df634"},
+     6341, "8d398f4790ae6e8bb6551f66af52866846178151"},
     {"fair_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -18876,7 +18888,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -19048,7 +19064,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10281, "b86052e63f472b6502dadab4aa39d6ba90757fbc"},
+     10348, "5246386005bcb08622b69addcb9d05ec636a4335"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local ABANDONED = 600000 -- more than the place of a Redisson waiter that joins after Snib's last command\n"
@@ -19175,7 +19191,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -19226,7 +19246,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6089, "d90f23666db9080170639b5631bc57ef60177862"},
+     6156, "0affd93131598dc30cfecb909842ba94db958b8a"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -19354,7 +19374,11 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -19408,7 +19432,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6282, "630f7d7c96dbf69bc80762217cfe8dce107f7d09"},
+     6349, "5f5d437263ae4613c0c3022edaf22d96dbd176be"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -20357,7 +20381,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -20529,7 +20557,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     10573, "98fd688b74dc36aeeea04fdbfb6eb8d094bb835b"},
+     10640, "65111a3d7b17629411338207a10e2d2c64359a41"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -20664,7 +20692,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -20715,7 +20747,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     6381, "f6400cfceaa4b88f07527cf590618256aaf5b24f"},
+     6448, "667786ac3d781afa6e8c4dc17be7f5b66c19548e"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -20851,7 +20883,11 @@ static const struct snib__script_text snib__script_both[] = {
      "    end\n"
      "end\n"
      "local function grant(channel, mine)\n"
-     "    local waiter, at = purge(), 0\n"
+     "    local known, waiter = pcall(purge)\n"
+     "    if not known then\n"
+     "        return\n"
+     "    end\n"
+     "    local at = 0\n"
      "    while waiter and ours(waiter) do\n"
      "        local token = '0'\n"
      "        if redis.call('exists', KEYS[5]) == 1 then\n"
@@ -20905,7 +20941,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { refused_message and -released or released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     6574, "99407e4ae4a7dfc9b1664b2817ad1320cbc803bc"},
+     6641, "77188cb58016a2920054c99c5a890fce4c2d7af1"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",

@@ -74,7 +74,7 @@ def test_semaphore_refuses(run: Scripts) -> None:
 # Lua takes most of these for numbers, too, but Redis does not count with them, so they are other data; and with the
 # last ones Lua cannot count.
 NO_COUNT = (
-    *("text", "", "0.75", "nan", "-nan", "inf", "-inf", "0x10", "1e3", " 7", "7\n", "7\0", "+7", "007"),
+    *("text", "", "0.75", "nan", "-nan", "inf", "-inf", "0x10", "1e3", " 7", "7\n", "7\0", "+7", "007", "-0"),
     *("9007199254740992", "9007199254740993", "-9007199254740992"),
     *("9223372036854775807", "-9223372036854775808", "18446744073709551616", "9" * 400),
 )

@@ -290,6 +290,22 @@ def test_a_head_without_a_place(run: Scripts) -> None:
     assert run.state() == {"k": {A: "1"}}
 
 
+@pytest.mark.parametrize("key", [QUEUE, PLACES, BEATS])
+def test_a_release_whose_queue_is_other_data(run: Scripts, key: str) -> None:
+    """The lock is given back, and the reply says so; who wants it is refused."""
+    for give_back in (lambda: release(run, A), lambda: [run("fair_force", KEYS, MUTEX), 0, FIRST, "0"]):
+        assert acquire(run, A) == "0"
+        acquire(run, B)
+        run.redis.delete(key)
+        run.redis.set(key, "other data")
+        assert give_back() == [1, 0, FIRST, "0"]
+        assert not run.redis.exists("k")
+        refused(acquire(run, B), "WRONGTYPE")
+        assert run.redis.get(key) == "other data"
+        run.redis.delete(QUEUE, PLACES, BEATS)
+    assert run.heard() == []
+
+
 def test_tokens(run: Scripts) -> None:
     assert acquire(run, A, fenced=1) == "1"
     assert acquire(run, A, fenced=1) == "1", "a repeat"

@@ -180,8 +180,14 @@ MUTANTS = [
     Mutant(
         "the newest waiter is granted",
         "lua/_fair.lua",
-        "local waiter, at = purge(), 0",
-        "local waiter, at = purge() and redis.call('lindex', KEYS[2], -1), 0",
+        "local known, waiter = pcall(purge)",
+        "local known, waiter = pcall(purge) and true, purge() and redis.call('lindex', KEYS[2], -1)",
+    ),
+    Mutant(
+        "other data at the queue's name fails a release that was carried out",
+        "lua/_fair.lua",
+        "local known, waiter = pcall(purge)",
+        "local known, waiter = true, purge()",
     ),
     Mutant(
         "whoever asks takes a free lock",
