@@ -387,7 +387,7 @@ static void foreign_handles(void **state)
             fail_msg("shift %d, not SNIB_EHANDLE: %s", (int)shift, call);
         handles_free(&wrong);
     }
-    assert_int_equal(snib_hold_state(h.hold, NULL), SNIB_HOLD_VALID);
+    AWAIT(snib_hold_state(h.hold, NULL) == SNIB_HOLD_VALID, 1000);
     handles_free(&h);
     AWAIT(server_integer(&server, "EXISTS handles") == 0, 1000);
 }

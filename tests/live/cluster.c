@@ -520,7 +520,7 @@ static void failover_is_followed(const char *how)
         EXPECT(snib_lock_acquire(must_lock(theirs, names[i]), 0, 0, &none, err), SNIB_BUSY);
         must_release(holds[i]);
     }
-    assert_int_equal(snib_hold_state(calm, NULL), SNIB_HOLD_VALID);
+    AWAIT(snib_hold_state(calm, NULL) == SNIB_HOLD_VALID, LONG_MS);
     must_release(calm);
     must_release(blocker);
     snib_event event = must_end(op, LONG_MS);

@@ -199,7 +199,7 @@ static void relabelled(void **state)
     assert_int_equal(atoll(strstr(told_about(theirs, ours), "since ") + strlen("since ")), opened);
     EXPECT(snib_client_set_label(ours, NULL, err), SNIB_OK);
     AWAIT(!says(theirs, ours, "label "), PROMPT_MS);
-    assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, PROMPT_MS);
     snib_hold_free(hold);
     snib_lock_free(lock);
     EXPECT(snib_client_close(ours, -1, err), SNIB_OK);

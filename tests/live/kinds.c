@@ -43,7 +43,7 @@ static void exclusion(void **state)
     struct kinds_world *world = *state;
     for (EACH_KIND(world, pair)) {
         snib_hold *hold = must_acquire(pair->ours, 0);
-        assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, PROMPT_MS);
         expect_kept_out(pair->rival);
         expect_kept_out(pair->own_rival);
         EXPECT(snib_hold_check(hold, err), SNIB_OK);

@@ -282,7 +282,7 @@ static void end_of_an_idle_connection(void **state)
         snib_lock *one = fixed ? must_lock_lease(client, "idle", 60000, 0) : lock;
         snib_hold *hold = must_acquire(one, 2000);
         nap_us(300000);
-        assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, 2000);
         server_down(&server);
         AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_AT_RISK, 500);
         server_restart(&server); /* empty */
