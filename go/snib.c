@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d7e9a206201e317d"
+#define SNIB_BUILD_ID "efb8bc72bbd1a082"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -3692,8 +3692,6 @@ static void snib__debug_freed(const void *object);
 static void snib__debug_exit(void);
 static void snib__debug_exited(void);
 
-static void snib__debug_init(void);
-
 #endif
 
 /* ---- api/identity.h ---------------------------------------------------------------------------*/
@@ -3762,6 +3760,170 @@ static int snib__option_take(const char *name, const char *value, snib_client_op
  * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
 static int snib__options_settle(snib_client_options *o, const snib_client_options *query,
                          struct snib__url *url, snib_error *err);
+
+#endif
+
+/* ---- api/uses.h -------------------------------------------------------------------------------*/
+
+/* uses.h - what the option debug looks after.
+ *
+ * A use is one acquisition that waits or holds, or one object that must be freed.  The uses of all clients with
+ * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
+ * for one of another.
+ *
+ * All but snib__use_of_lock(), snib__use_begin() and the hashes are called between snib__uses_lock() and
+ * snib__uses_unlock(). */
+#ifndef SNIB__USES_H
+#define SNIB__USES_H
+
+
+/* ---- api/order.h ------------------------------------------------------------------------------*/
+
+/* order.h - in which order locks are taken: finds orders that can deadlock before anyone does.
+ *
+ *     "a" --taken while held--> "b"      an edge for each pair, with the places of both in the program
+ *
+ * If the edges form a circle, as many callers as it has edges can wait for each other for ever.  Reading
+ * waits only for writing: a lock that a circle enters by reading and leaves by reading does not close it.
+ *
+ * One graph for all clients of the process, for they may hold each other's locks up.  Its own edges stay.
+ * Edges that other processes tell of come and go with what peers.c reads; a circle is this process's affair
+ * if at least one of its edges is.  Both are bounded.  The caller serialises all calls. */
+#ifndef SNIB__ORDER_H
+#define SNIB__ORDER_H
+
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SNIB__ORDER_MAX 4096    /* edges of this process, and as many of others */
+#define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
+#define SNIB__SITE_CAP 72       /* of a place in the program, with its NUL */
+#define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
+#define SNIB__PROCESS_CAP 96    /* of what a process says about itself */
+
+/* A lock's name at its server: hashes of both, the same from whatever client of this process.  Other
+ * processes may reach the server by another address. */
+struct snib__order_name {
+    uint64_t server, name;
+    bool reads;                       /* taken, or to be taken, together with other readers */
+    char shown[SNIB__ORDER_NAME_CAP]; /* quoted */
+};
+
+/* A caller that holds one lock waits for another. */
+struct snib__order_pair {
+    const struct snib__order_name *held, *taken;
+    const char *held_place, *taken_place;
+    const char *process; /* whose caller; NULL: this one's */
+};
+
+/* An edge, for the text; valid until the next call. */
+struct snib__order_step {
+    const char *held, *held_place;
+    const char *taken, *taken_place;
+    const char *process; /* NULL: this one */
+};
+
+struct snib__order_circle {
+    struct snib__order_step steps[SNIB__ORDER_STEPS]; /* the first is the new edge */
+    uint32_t n;   /* how long it is, which may be more than there are steps */
+    bool foreign; /* it has edges of other processes */
+    uint64_t id;  /* the same for the same edges */
+};
+
+enum snib__order {
+    SNIB__ORDER_FINE,   /* it closes no circle, or was known */
+    SNIB__ORDER_NEW,    /* the same, and it is an edge that this process has not had */
+    SNIB__ORDER_CIRCLE, /* it is such an edge, and closes this circle */
+    SNIB__ORDER_FULL    /* there is no room for it: told once */
+};
+
+/* snib__order_note - a caller of this process that holds one lock is about to wait for another. */
+static enum snib__order snib__order_note(const struct snib__order_pair *pair,
+                                  struct snib__order_circle *out);
+
+/* ---- What processes know of each other's, for the locks of one server ----
+ *
+ * snib__order_listen  what is known is about to be told anew
+ * snib__order_hear    it contains this edge, until then, of whatever process; whether it closes a circle that
+ *                     this process is part of
+ * snib__order_heard   that was all: what it did not contain is forgotten, unless it is this process's own */
+static void snib__order_listen(uint64_t server);
+static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
+                      struct snib__order_circle *out);
+static void snib__order_heard(uint64_t server);
+
+/* snib__order_tell - the edges of this process that others do not know, or not until then.  tell: false ends it. */
+static void snib__order_tell(uint64_t server, snib__time until,
+                      bool (*tell)(void *context, const struct snib__order_pair *pair),
+                      void *context);
+
+#endif
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SNIB__USES_BUCKETS 512
+#define SNIB__USE_WHO_CAP 48 /* of a thread or task, with its NUL */
+#define SNIB__USE_LABEL_CAP 112
+#define SNIB__USE_NOWHERE "an unknown place"
+#define SNIB__USE_HASH 0xcbf29ce484222325U /* what a hash begins with */
+
+enum snib__use_what { SNIB__USE_AWAITED, SNIB__USE_HELD, SNIB__USE_MADE };
+
+struct snib__use {
+    struct snib__use *by_thing, *by_actor; /* the next in its buckets */
+    const void *thing;                     /* the operation, then its hold; or an object */
+    struct snib__client *client;
+    uint64_t actor;
+    snib__time since;
+    enum snib__use_what what;
+    bool told;
+    bool ordered; /* it has a place in the order of locks */
+    bool alone;   /* its holder cannot get it once more without a release */
+    char place[SNIB__SITE_CAP];
+    char who[SNIB__USE_WHO_CAP];     /* "task Task-3"; empty: it has no name */
+    char label[SNIB__USE_LABEL_CAP]; /* mutex "name" */
+    uint8_t parts[SNIB__GROUP_MAX];  /* of each name: those of one part are taken together */
+    uint32_t n;
+    struct snib__order_name names[]; /* of all members */
+};
+
+/* snib__uses_lock - guards the uses, and what else debug.c keeps for the process.  It is taken inside clients, nothing
+ * is taken under it, and it is held over a fork.  false: a thread was stopped while it had it, by a debugger for
+ * example; the caller has waited for half a second, once in the process, and goes on without all this. */
+static bool snib__uses_lock(void);
+static void snib__uses_unlock(void);
+
+/* snib__use_of_lock - a use of the lock by nobody yet, to be freed with free(); NULL: out of memory. */
+static struct snib__use *snib__use_of_lock(const struct snib__lock *lock);
+/* snib__use_begin - it is the calling thread's, or that of the task and place which snib_debug_here() has named for this
+ * call. */
+static void snib__use_begin(struct snib__use *use);
+/* What snib_debug_here() named is not for the next call. */
+static void snib__use_forget_here(void);
+/* Whether it named a place, and no actor. */
+static bool snib__use_is_here_alone(void);
+
+static void snib__use_add(struct snib__use *use);
+/* Out of the tables, the last that was added of the thing's; it is not freed.  NULL: none. */
+static struct snib__use *snib__use_take(const void *thing);
+static struct snib__use *snib__use_find(const void *thing); /* likewise, and it stays */
+static uint32_t snib__use_count(const void *thing);
+
+/* All of one bucket: those of an actor, or of a thing, and others; see by_actor and by_thing. */
+static struct snib__use *snib__uses_by_actor(uint64_t actor);
+static struct snib__use *snib__uses_by_thing(const void *thing);
+static struct snib__use *snib__uses_in(uint32_t bucket); /* by_thing */
+
+/* ---- Hashes that are the same in every process ---- */
+
+static uint64_t snib__use_hash(uint64_t hash, const char *bytes, size_t n);
+static uint64_t snib__use_hash_text(uint64_t hash, const char *text);
+static uint64_t snib__use_server(const struct snib__client *client);
+
+static void snib__uses_init(void);
 
 #endif
 
@@ -4540,7 +4702,7 @@ static void client_register(void)
 {
     snib__fork_init();
     /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
-    snib__debug_init();
+    snib__uses_init();
     snib__exit_init();
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
@@ -4663,100 +4825,15 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
 
 /* ---- api/debug.c ------------------------------------------------------------------------------*/
 
-/* debug.c - the option debug: who holds what, since when, and where in the program; what is wrong with it.
+/* debug.c - the option debug: mistakes in the use of locks, with the places in the program.
  *
- * A use is one acquisition that waits or holds, or one object that must be freed.  Uses of all clients with
- * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
- * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
- * nothing is taken under it.
+ * What is looked after is in uses.c, in which order locks are taken in order.c.  snib__uses_lock() guards both, and what
+ * is kept here for the process.
  *
  * Whatever runs out of memory here is not looked after; locks do not depend on it.  Nor do they on a thread
  * that is stopped in here, by a debugger for example: the others wait for half a second, once, and then do
  * without all this for good. */
 
-
-/* ---- api/order.h ------------------------------------------------------------------------------*/
-
-/* order.h - in which order locks are taken: finds orders that can deadlock before anyone does.
- *
- *     "a" --taken while held--> "b"      an edge for each pair, with the places of both in the program
- *
- * If the edges form a circle, as many callers as it has edges can wait for each other for ever.  Reading
- * waits only for writing: a lock that a circle enters by reading and leaves by reading does not close it.
- *
- * One graph for all clients of the process, for they may hold each other's locks up.  Its own edges stay.
- * Edges that other processes tell of come and go with what peers.c reads; a circle is this process's affair
- * if at least one of its edges is.  Both are bounded.  The caller serialises all calls. */
-#ifndef SNIB__ORDER_H
-#define SNIB__ORDER_H
-
-
-#include <stdbool.h>
-#include <stdint.h>
-
-#define SNIB__ORDER_MAX 4096    /* edges of this process, and as many of others */
-#define SNIB__ORDER_STEPS 8     /* of a circle, that are told */
-#define SNIB__SITE_CAP 72       /* of a place in the program, with its NUL */
-#define SNIB__ORDER_NAME_CAP 48 /* of a name as it is shown */
-#define SNIB__PROCESS_CAP 96    /* of what a process says about itself */
-
-/* A lock's name at its server: hashes of both, the same from whatever client of this process.  Other
- * processes may reach the server by another address. */
-struct snib__order_name {
-    uint64_t server, name;
-    bool reads;                       /* taken, or to be taken, together with other readers */
-    char shown[SNIB__ORDER_NAME_CAP]; /* quoted */
-};
-
-/* A caller that holds one lock waits for another. */
-struct snib__order_pair {
-    const struct snib__order_name *held, *taken;
-    const char *held_place, *taken_place;
-    const char *process; /* whose caller; NULL: this one's */
-};
-
-/* An edge, for the text; valid until the next call. */
-struct snib__order_step {
-    const char *held, *held_place;
-    const char *taken, *taken_place;
-    const char *process; /* NULL: this one */
-};
-
-struct snib__order_circle {
-    struct snib__order_step steps[SNIB__ORDER_STEPS]; /* the first is the new edge */
-    uint32_t n;   /* how long it is, which may be more than there are steps */
-    bool foreign; /* it has edges of other processes */
-    uint64_t id;  /* the same for the same edges */
-};
-
-enum snib__order {
-    SNIB__ORDER_FINE,   /* it closes no circle, or was known */
-    SNIB__ORDER_NEW,    /* the same, and it is an edge that this process has not had */
-    SNIB__ORDER_CIRCLE, /* it is such an edge, and closes this circle */
-    SNIB__ORDER_FULL    /* there is no room for it: told once */
-};
-
-/* snib__order_note - a caller of this process that holds one lock is about to wait for another. */
-static enum snib__order snib__order_note(const struct snib__order_pair *pair,
-                                  struct snib__order_circle *out);
-
-/* ---- What processes know of each other's, for the locks of one server ----
- *
- * snib__order_listen  what is known is about to be told anew
- * snib__order_hear    it contains this edge, until then, of whatever process; whether it closes a circle that
- *                     this process is part of
- * snib__order_heard   that was all: what it did not contain is forgotten, unless it is this process's own */
-static void snib__order_listen(uint64_t server);
-static bool snib__order_hear(const struct snib__order_pair *pair, snib__time until,
-                      struct snib__order_circle *out);
-static void snib__order_heard(uint64_t server);
-
-/* snib__order_tell - the edges of this process that others do not know, or not until then.  tell: false ends it. */
-static void snib__order_tell(uint64_t server, snib__time until,
-                      bool (*tell)(void *context, const struct snib__order_pair *pair),
-                      void *context);
-
-#endif
 
 /* ---- api/peers.h ------------------------------------------------------------------------------*/
 
@@ -4787,232 +4864,18 @@ static void snib__peers_read(struct snib__engine *engine, uint64_t server, snib_
 
 #endif
 
-/* ---- locks/kind.h -----------------------------------------------------------------------------*/
-
-/* kind.h - what distinguishes one kind of lock from another: its scripts, keys and channel.
- *
- * A kind encodes one command for a hold or a gate and reads the reply.  The engine decides when to
- * send it, what a lost reply means, which operations wait and which are notified, in the same way
- * for all kinds of one discipline.
- *
- * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
- * SNIB__TWO_COMMANDS for a plain command and a message, whose replies are made into the one that the
- * script would give, or -1 when out of memory (the caller then drops the partial command).
- */
-#ifndef SNIB__KIND_H
-#define SNIB__KIND_H
-
-
-#define SNIB__NO_SCRIPT (-2)
-#define SNIB__TWO_COMMANDS (-3)
-#define SNIB__CHANNEL_MAX 640
-
-enum snib__discipline {
-    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; sole.c */
-    SNIB__SHARED,    /* independent holds of a gate; refused operations wait in the gate; share.c */
-    SNIB__QUEUED     /* one holder; every waiter has a place of its own at the server; place.c */
-};
-
-/* kind->traits */
-enum {
-    SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
-    SNIB__UNOWNED = 2, /* it has no owner: requests are sent only once, and holds have no lease */
-    SNIB__NO_HOLD = 4, /* a grant leaves nothing to release */
-    SNIB__NO_HANDOVER = 8,
-    SNIB__TWO_MESSAGES = 16,  /* a release that publishes does so twice */
-    SNIB__MANY_MESSAGES = 32, /* ... an unknown number of times */
-    SNIB__TOKENS = 64,        /* its holds may have fencing tokens */
-    SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
-};
-
-struct snib__verdict {
-    bool yes;
-    bool handed;       /* transfer: the next one has it; otherwise it was only released */
-    bool foreign;      /* refused by a holder, or by waiters ahead, that are not Snib's */
-    int32_t code;      /* refused for good: the operation ends with it; otherwise 0 */
-    int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
-    int64_t receivers; /* released: subscribers that received the message */
-    bool unheard;      /* released, but the server refused the message */
-    bool partly;       /* not released, and a part was there: no earlier try has been carried out */
-    int64_t token;     /* granted: the fencing token; 0: none */
-    uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
-    uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
-    int64_t next_ms;   /* its first lease */
-    int64_t next_token;
-    int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
-};
-
-/* A script whose arguments are a name, and words with the name in them. */
-struct snib__name_script {
-    int script;
-    uint32_t keys; /* so many of the arguments are keys; 0: the kind has no such script */
-    /* "word": snib__name_prefix(); ":word": snib__name_suffix(); "word{": then the name in braces, whatever it is */
-    const char *words[5];
-    /* For a name with a hash tag the last word is a key, too: in a cluster, where it may be in another slot, the
-     * server refuses the script. */
-    bool tag_adds_key;
-};
-
-struct snib__lock_kind {
-    int32_t kind; /* enum snib_kind, or SNIB__MULTI */
-    uint8_t discipline;
-    uint8_t traits;
-    const char
-        *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
-    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
-                   const struct snib__hold *hold);
-    /* ends a hold, a place in a queue, or any trace of an attempt */
-    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
-                   const struct snib__hold *hold);
-    /* EXCLUSIVE: one command that ends `from` and grants `to` */
-    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
-                    const struct snib__hold *from, const struct snib__hold *to);
-    /* lease_ms 0: only query whether they are held.  All holds are of this kind.  The reply has two
-     * integers for each that is not held: its index from 1, and whether the lock still exists. */
-    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
-                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-    /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1
-     * unknown), last token as text] */
-    struct snib__name_script info;
-    /* reply: 1 deleted, 0 not there */
-    struct snib__name_script force;
-    /* what: enum snib_count.  Reply: an integer.  NULL if there is no
-     * counter; -4: `what` does not apply */
-    int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
-    /* the wake-up channel; `out` has room for SNIB__CHANNEL_MAX; returns its length */
-    size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
-                      uint32_t blocker);
-    /* *verdict is zeroed before the call */
-    void (*acquired)(const struct snib__engine *engine, const struct snib__hold *hold,
-                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-    void (*released)(const struct snib__engine *engine, const struct snib__hold *hold,
-                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-    void (*transferred)(const struct snib__engine *engine, const struct snib__value *reply,
-                        uint32_t n, struct snib__verdict *verdict);
-};
-
-#define SNIB__MULTI 11 /* made of one client's locks; the gate's name lists them, see multi.c */
-#define SNIB__OUTER 12 /* made of several clients' locks, carried by core/api/group.c */
-#define SNIB__QUORUM_LETTER 'q' /* first byte of an OUTER gate's name if it is a quorum's */
-#define SNIB__KINDS 13
-
-extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
-    snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
-
-/* The kind for a number of enum snib_kind or SNIB__MULTI, or NULL. */
-static const struct snib__lock_kind *snib__kind_of(int32_t kind);
-
-/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name itself contains a brace. */
-static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
-/* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name itself contains a brace. */
-static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
-                         size_t suffix_len);
-
-/* Append arguments of scripts: 0 or -1. */
-static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
-static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
-static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
-                       size_t suffix_len);
-static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
-                    const struct snib__hold *hold);
-static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
-                    const struct snib__hold *hold);
-/* Append the whole call; the script's index, or -1 when out of memory. */
-static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
-                             const struct snib__name_script *call);
-/* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
-static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
-                     struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-
-/* Verdicts from replies of the usual forms. */
-static int64_t
-snib__reply_number(const struct snib__engine *engine,
-                   const struct snib__value *value); /* an integer or decimal text; otherwise 0 */
-/* nil: granted; an integer: refused, the remaining ms */
-static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
-                        const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
-/* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
-static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
-                             const struct snib__value *reply, uint32_t n,
-                             struct snib__verdict *verdict);
-/* 0: not held; 1: handed over; 2: released, but not handed over */
-static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
-                            uint32_t n, struct snib__verdict *verdict);
-
-#endif
-
-/* ---- net/text.h -------------------------------------------------------------------------------*/
-
-/* text.h - bytes that become text: data from other programs is only data until cleaned here.
- *
- * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
- * UTF-8 without control characters. */
-#ifndef SNIB__TEXT_H
-#define SNIB__TEXT_H
-
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* snib__utf8_next - decode the character at s, of which n bytes are readable.
- *
- * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
- * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
-static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
-
-/* snib__is_control - C0, DEL and C1. */
-static int snib__is_control(uint32_t c);
-
-/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
- *
- * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
- *
- * is_cut   the bytes were longer: a character cut off at the end is dropped.
- * Returns  the length, at most n. */
-static size_t snib__text_clean(char *text, size_t n, bool is_cut);
-
-/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
- *
- * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
- * applied or what to do.  cap must be at least 16; out and text must not overlap. */
-static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
-
-/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
-static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
-    __attribute__((format(printf, 3, 0)));
-
-/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
-static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
-
-#endif
-
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
-#define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
-#define DEBUG_SLEEPS 500             /* of a millisecond */
 #define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
-#define DEBUG_LABEL_CAP 112
-#define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
-#define DEBUG_NOWHERE "an unknown place"
-#define DEBUG_LINES (DEBUG_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
+#define DEBUG_LINES (SNIB__USE_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
-#define DEBUG_HASH 0xcbf29ce484222325U
-#define DEBUG_THREAD                                                                               \
-    ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
 
 struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
@@ -5024,118 +4887,11 @@ struct snib__debug {
     char taken[SNIB__OLDEST_MAX * DEBUG_LINES]; /* for those who ask who holds it */
 };
 
-enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
-
-struct debug_use {
-    struct debug_use *by_thing, *by_actor; /* the next in its buckets */
-    const void *thing;                     /* the operation, then its hold; or an object */
-    struct snib__client *client;
-    uint64_t actor;
-    snib__time since;
-    enum debug_what what;
-    bool told;
-    bool ordered; /* it has a place in the order of locks */
-    bool alone;   /* its holder cannot get it once more without a release */
-    char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];        /* "task Task-3"; empty: it has no name */
-    char label[DEBUG_LABEL_CAP];    /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
-    uint32_t n;
-    struct snib__order_name names[]; /* of all members */
-};
-
-static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
-static atomic_bool debug_over;                                  /* a thread was stopped in here */
-static bool debug_prepared;                                     /* for a fork */
-static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
-
-/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
-static bool debug_lock(void)
-{
-    _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
-    for (int i = 0; i < DEBUG_YIELDS + DEBUG_SLEEPS && !debug_over; i++) {
-        if (pthread_mutex_trylock(&debug_mutex) == 0) {
-            if (!debug_over)
-                return true;
-            pthread_mutex_unlock(&debug_mutex);
-            return false;
-        }
-        if (i < DEBUG_YIELDS)
-            sched_yield();
-        else
-            snib__park(&never, 0, snib__now() + SNIB__MS);
-    }
-    debug_over = true;
-    return false;
-}
-
-static void debug_unlock(void)
-{
-    pthread_mutex_unlock(&debug_mutex);
-}
-static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
 static struct debug_set {
     uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
     uint32_t n;
 } debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
 static _Atomic bool debug_exits;
-
-/* ---- where, and who ---- */
-
-static _Thread_local struct {
-    bool given;
-    bool named; /* who says who it is, or that it has no name */
-    uint64_t actor;
-    char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];
-} debug_here;
-
-void snib_debug_here(const char *place, uint64_t actor)
-{
-    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
-    size_t n = strcspn(text, " \n"); /* folders come before the function */
-    for (size_t i = 0; i < n; i++)
-        if (text[i] == '/')
-            base = text + i + 1;
-    debug_here.given = true;
-    debug_here.named = *end == '\n';
-    debug_here.actor = actor;
-    snib__text_show(debug_here.place, sizeof debug_here.place, base, (size_t)(end - base));
-    end += debug_here.named;
-    snib__text_show(debug_here.who, sizeof debug_here.who, end, strlen(end));
-}
-
-static uint64_t debug_thread(void)
-{
-    static _Atomic uint64_t last;
-    static _Thread_local uint64_t number;
-    if (number == 0)
-        number = DEBUG_THREAD | (atomic_fetch_add(&last, 1) + 1);
-    return number;
-}
-
-/* As a debugger and /proc call it. */
-static void debug_name_thread(char out[DEBUG_WHO_CAP])
-{
-    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
-    prctl(PR_GET_NAME, name);
-    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
-    snprintf(out, DEBUG_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
-}
-
-/* What the caller said about this call, once. */
-static void debug_take_here(struct debug_use *use)
-{
-    bool given = debug_here.given;
-    use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
-    snprintf(use->place, sizeof use->place, "%s",
-             given && debug_here.place[0] ? debug_here.place : DEBUG_NOWHERE);
-    if (given && debug_here.named)
-        memcpy(use->who, debug_here.who, sizeof use->who);
-    else
-        debug_name_thread(use->who);
-    debug_here.given = false;
-}
 
 /* ---- warnings ---- */
 
@@ -5162,18 +4918,6 @@ static void debug_say(struct snib__client *client, const char *format, ...)
     debug_write(client, text);
 }
 
-static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
-    return hash;
-}
-
-static uint64_t debug_hash_text(uint64_t hash, const char *text)
-{
-    return debug_hash(hash, text, strlen(text) + 1);
-}
-
 /* Its place in the set; 0 is there if it is not in it. */
 static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
 {
@@ -5195,10 +4939,10 @@ static bool debug_set_add(struct debug_set *set, uint64_t hash)
 }
 
 /* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
-static bool debug_is_new(const struct debug_use *use, const char *other_place)
+static bool debug_is_new(const struct snib__use *use, const char *other_place)
 {
-    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    uint64_t hash = snib__use_hash_text((uint64_t)use->what + 1, use->label);
+    hash = snib__use_hash_text(snib__use_hash_text(hash, use->place), other_place);
     if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
         debug_told.n++; /* for ever */
         debug_say(use->client,
@@ -5212,129 +4956,25 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
 /* " by thread main", for "%s%s". */
 #define BY(use) (use)->who[0] ? " by " : "", (use)->who
 
-/* ---- uses ---- */
-
-static struct debug_use **debug_thing_bucket(const void *thing)
-{
-    return &debug_things[((uintptr_t)thing >> 4) % DEBUG_BUCKETS];
-}
-
-static struct debug_use **debug_actor_bucket(uint64_t actor)
-{
-    return &debug_actors[actor % DEBUG_BUCKETS];
-}
-
-static struct debug_use **debug_find(const void *thing)
-{
-    struct debug_use **at = debug_thing_bucket(thing);
-    while (*at && (*at)->thing != thing)
-        at = &(*at)->by_thing;
-    return at;
-}
-
-static void debug_add(struct debug_use *use)
-{
-    struct debug_use **things = debug_thing_bucket(use->thing);
-    struct debug_use **actors = debug_actor_bucket(use->actor);
-    use->by_thing = *things;
-    *things = use;
-    use->by_actor = *actors;
-    *actors = use;
-}
-
-/* Out of the tables; it is not freed. */
-static struct debug_use *debug_take(struct debug_use **at)
-{
-    struct debug_use *use = *at, **actors = debug_actor_bucket(use->actor);
-    *at = use->by_thing;
-    while (*actors != use)
-        actors = &(*actors)->by_actor;
-    *actors = use->by_actor;
-    return use;
-}
-
-static uint32_t debug_count(const void *thing)
-{
-    uint32_t n = 0;
-    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
-        n += use->thing == thing;
-    return n;
-}
-
-/* ---- the names of a lock ---- */
-
-static void debug_name(struct debug_use *use, uint64_t server, const char *name, size_t n,
-                       bool reads)
-{
-    struct snib__order_name *to = &use->names[use->n++];
-    to->server = server;
-    to->name = debug_hash(DEBUG_HASH, name, n); /* the same in every process */
-    to->reads = reads;
-    snib__quote(to->shown, sizeof to->shown, name, n);
-}
-
-/* A gate of one client's names: one, or those of a multi lock, see multi.c. */
-static void debug_names(struct debug_use *use, uint64_t server, const struct snib__gate *gate)
-{
-    size_t n;
-    const char *name = snib__gate_name(gate, &n);
-    int32_t kind = snib__gate_kind(gate);
-    if (kind != SNIB__MULTI)
-        debug_name(use, server, name, n, kind == SNIB_READ);
-    for (const char *end = name + n; kind == SNIB__MULTI && name < end; name += strlen(name) + 1)
-        debug_name(use, server, name + 1, strlen(name + 1), name[0] == 'r');
-}
-
-static uint64_t debug_server(const struct snib__client *client)
-{
-    char server[SNIB__URL_SERVER];
-    snib__url_server(&client->url, server);
-    return debug_hash_text(DEBUG_HASH, server);
-}
-
-/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
- * one after another. */
-static struct debug_use *debug_use(const struct snib__lock *lock)
-{
-    struct debug_use *use =
-        calloc(1, sizeof *use + SNIB__GROUP_MAX * sizeof(struct snib__order_name));
-    if (!use)
-        return NULL;
-    const struct snib__parts *parts = lock->parts;
-    if (!parts)
-        debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
-        uint32_t from = use->n;
-        debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
-        memset(use->parts + from, (int)i, use->n - from);
-    }
-    use->client = lock->client;
-    use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
-    use->alone = use->ordered && lock->kind != SNIB_PERMITS;
-    snib__say_lock(use->label, sizeof use->label, lock->gate);
-    struct debug_use *small = realloc(use, sizeof *use + use->n * sizeof use->names[0]);
-    return small ? small : use;
-}
-
 /* ---- preferred writers ---- */
 
 static uint64_t debug_lock_hash(const struct snib__order_name *name)
 {
-    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
+    return snib__use_hash(name->server, (const char *)&name->name, sizeof name->name);
 }
 
 static void snib__debug_prefers(const struct snib__lock *lock)
 {
-    struct debug_use *use = debug_use(lock);
-    if (use && debug_lock()) {
+    struct snib__use *use = snib__use_of_lock(lock);
+    if (use && snib__uses_lock()) {
         debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
-        debug_unlock();
+        snib__uses_unlock();
     }
     free(use);
 }
 
 /* A reader waits for other readers, too, if a writer that waits comes before it. */
-static void debug_mind_writers(struct debug_use *use)
+static void debug_mind_writers(struct snib__use *use)
 {
     for (uint32_t i = 0; i < use->n; i++)
         use->names[i].reads &=
@@ -5397,7 +5037,7 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+static void debug_pair(const struct snib__use *held, uint32_t i, const struct snib__use *use,
                        uint32_t j)
 {
     struct snib__order_circle circle;
@@ -5414,7 +5054,7 @@ static void debug_pair(const struct debug_use *held, uint32_t i, const struct de
         snib__peers_news(pair.held, pair.taken);
 }
 
-static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+static void debug_pairs(const struct snib__use *held, const struct snib__use *use)
 {
     for (uint32_t i = 0; i < held->n; i++)
         for (uint32_t j = 0; j < use->n; j++)
@@ -5424,7 +5064,7 @@ static void debug_pairs(const struct debug_use *held, const struct debug_use *us
 /* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
  * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
  * tells the rest. */
-static void debug_pairs_within(const struct debug_use *use)
+static void debug_pairs_within(const struct snib__use *use)
 {
     for (uint32_t i = 0; i < use->n; i++) {
         uint32_t last = SNIB__GROUP_MAX;
@@ -5439,15 +5079,15 @@ static void debug_pairs_within(const struct debug_use *use)
 }
 
 /* Whether it still holds.  Of the holds of other clients only those know which are lost. */
-static bool debug_holds(const struct debug_use *use, const struct snib__client *inside)
+static bool debug_holds(const struct snib__use *use, const struct snib__client *inside)
 {
-    const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    const struct snib__hold *hold = use->what == SNIB__USE_HELD ? use->thing : NULL;
     return hold && (use->client != inside || hold->phase == SNIB__HELD);
 }
 
 /* A name that both have, except where both only read; NULL: none. */
-static const struct snib__order_name *debug_shared(const struct debug_use *one,
-                                                   const struct debug_use *other, bool may_read)
+static const struct snib__order_name *debug_shared(const struct snib__use *one,
+                                                   const struct snib__use *other, bool may_read)
 {
     for (uint32_t i = 0; i < one->n; i++)
         for (uint32_t j = 0; j < other->n; j++)
@@ -5460,9 +5100,9 @@ static const struct snib__order_name *debug_shared(const struct debug_use *one,
 
 /* The use is about to be added: compare it with what its actor holds.  A lock that it holds already has its
  * place in the order: this is a re-entry, or the actor waits for itself. */
-static void debug_check_order(const struct debug_use *use)
+static void debug_check_order(const struct snib__use *use)
 {
-    const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
+    const struct snib__use *held, *first = snib__uses_by_actor(use->actor);
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) &&
             debug_shared(held, use, true))
@@ -5475,53 +5115,53 @@ static void debug_check_order(const struct debug_use *use)
 
 static void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
 {
-    struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
+    struct snib__use *use = op && lock->kind != SNIB_LATCH ? snib__use_of_lock(lock) : NULL;
     if (!use) {
-        debug_here.given = false;
+        snib__use_forget_here();
         return;
     }
-    debug_take_here(use);
+    snib__use_begin(use);
     use->thing = op;
-    use->what = DEBUG_AWAITED;
+    use->what = SNIB__USE_AWAITED;
     use->since = snib__now();
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         free(use);
         return;
     }
     debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
-    debug_add(use);
-    debug_unlock();
+    snib__use_add(use);
+    snib__uses_unlock();
 }
 
 static void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
+    struct snib__use *use = snib__use_take(op);
     if (use && hold) {
         use->thing = hold;
-        use->what = DEBUG_HELD;
+        use->what = SNIB__USE_HELD;
         use->told = false;
         use->since = snib__now();
-        debug_add(use);
+        snib__use_add(use);
         use = NULL;
     }
-    debug_unlock();
+    snib__uses_unlock();
     free(use);
 }
 
 /* Leave that many uses of a thing, the oldest. */
 static void debug_leave(const void *thing, uint32_t keep)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    for (uint32_t n = debug_count(thing); n > keep; n--)
-        free(debug_take(debug_find(thing)));
-    debug_unlock();
+    for (uint32_t n = snib__use_count(thing); n > keep; n--)
+        free(snib__use_take(thing));
+    snib__uses_unlock();
 }
 
 static void snib__debug_released(const struct snib__hold *hold)
@@ -5536,18 +5176,18 @@ static void snib__debug_gone(const struct snib__hold *hold)
 
 static void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    const struct debug_use *use = *debug_find(hold);
+    const struct snib__use *use = snib__use_find(hold);
     if (use && hold->phase == SNIB__HELD)
         debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
                   BY(use));
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- what lasts ---- */
 
-static void debug_check_hold(struct debug_use *use, snib__time now)
+static void debug_check_hold(struct snib__use *use, snib__time now)
 {
     const struct snib__hold *hold = use->thing;
     snib__time most = use->client->debug->hold;
@@ -5562,9 +5202,9 @@ static void debug_check_hold(struct debug_use *use, snib__time now)
                   (double)(now - use->since) / (1000.0 * SNIB__MS));
 }
 
-static void debug_check_wait(struct debug_use *use, snib__time now)
+static void debug_check_wait(struct snib__use *use, snib__time now)
 {
-    const struct debug_use *held = *debug_actor_bucket(use->actor);
+    const struct snib__use *held = snib__uses_by_actor(use->actor);
     if (now - use->since < DEBUG_WAIT || !use->alone)
         return;
     while (held && !(held->actor == use->actor && debug_holds(held, use->client) && held->alone &&
@@ -5582,13 +5222,13 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
 }
 
 /* The first of those who have it; of a group's member, of those who have the group. */
-static const struct debug_use *debug_taker(const struct snib__hold *hold)
+static const struct snib__use *debug_taker(const struct snib__hold *hold)
 {
     const void *thing =
         hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;
-    const struct debug_use *first = NULL;
-    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
-        if (use->thing == thing && use->what == DEBUG_HELD)
+    const struct snib__use *first = NULL;
+    for (const struct snib__use *use = snib__uses_by_thing(thing); use; use = use->by_thing)
+        if (use->thing == thing && use->what == SNIB__USE_HELD)
             first = use;
     return first;
 }
@@ -5601,9 +5241,9 @@ static void debug_note_takers(struct snib__client *client)
     uint32_t n = client->identity ? snib__engine_oldest(client->driver.engine, oldest) : 0;
     *out = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct debug_use *use = debug_taker(oldest[i]);
+        const struct snib__use *use = debug_taker(oldest[i]);
         uint64_t number = oldest[i]->number;
-        if (use && strcmp(use->place, DEBUG_NOWHERE) != 0)
+        if (use && strcmp(use->place, SNIB__USE_NOWHERE) != 0)
             out += snprintf(out, (size_t)(end - out), "at %" PRIu64 " %s\n", number, use->place);
         if (use && use->who[0])
             out += snprintf(out, (size_t)(end - out), "by %" PRIu64 " %s\n", number, use->who);
@@ -5629,7 +5269,7 @@ static void debug_look(struct snib__driver *driver)
     if (now < debug->look_at || debug->over)
         return;
     debug->look_at = now + driver->look_every;
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         debug->over = true;
         debug->taken[0] = 0;
         debug_say(client, "a thread has stopped while it records a lock: this process looks for no "
@@ -5638,29 +5278,29 @@ static void debug_look(struct snib__driver *driver)
     }
     debug_exchange(client, now);
     debug_note_takers(client);
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (struct snib__use *use = snib__uses_in(i); use; use = use->by_thing) {
             if (use->client != client || use->told)
                 continue;
-            if (use->what == DEBUG_HELD)
+            if (use->what == SNIB__USE_HELD)
                 debug_check_hold(use, now);
-            else if (use->what == DEBUG_AWAITED)
+            else if (use->what == SNIB__USE_AWAITED)
                 debug_check_wait(use, now);
         }
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- what is never freed ---- */
 
 static void snib__debug_close(struct snib__client *client)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
     debug_exchange(client,
                    snib__now()); /* others hear of what is new; their answer comes too late */
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
-            const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (struct snib__use *use = snib__uses_in(i); use; use = use->by_thing) {
+            const struct snib__hold *hold = use->what == SNIB__USE_HELD ? use->thing : NULL;
             if (!hold || use->client != client || hold->phase != SNIB__HELD)
                 continue;
             if (debug_is_new(use, "closed"))
@@ -5669,28 +5309,28 @@ static void snib__debug_close(struct snib__client *client)
                           "release it first",
                           use->label, use->place, BY(use));
         }
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 static void snib__debug_made(struct snib__client *client, const void *object, const char *what)
 {
-    bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
-    struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
+    bool wanted = snib__use_is_here_alone(); /* bindings free by themselves */
+    struct snib__use *use = wanted ? calloc(1, sizeof *use) : NULL;
     if (!use) {
-        debug_here.given = false;
+        snib__use_forget_here();
         return;
     }
-    debug_take_here(use);
+    snib__use_begin(use);
     use->client = client;
     use->thing = object;
-    use->what = DEBUG_MADE;
+    use->what = SNIB__USE_MADE;
     snprintf(use->label, sizeof use->label, "%s", what);
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         free(use);
         return;
     }
-    debug_add(use);
-    debug_unlock();
+    snib__use_add(use);
+    snib__uses_unlock();
 }
 
 static void snib__debug_freed(const void *object)
@@ -5705,13 +5345,13 @@ static void snib__debug_exit(void)
 
 static void snib__debug_exited(void)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
-            if (use->what == DEBUG_MADE)
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (const struct snib__use *use = snib__uses_in(i); use; use = use->by_thing)
+            if (use->what == SNIB__USE_MADE)
                 debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- clients ---- */
@@ -5726,7 +5366,7 @@ static int snib__debug_begin(struct snib__client *client)
     client->debug = malloc(sizeof *client->debug);
     if (!client->debug)
         return -1;
-    *client->debug = (struct snib__debug){.hold = hold, .server = debug_server(client)};
+    *client->debug = (struct snib__debug){.hold = hold, .server = snib__use_server(client)};
     snib__peers_self(client->debug->process, client->url.label);
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
@@ -5747,37 +5387,6 @@ static void snib__debug_end(struct snib__client *client)
 {
     free(client->debug);
     client->debug = NULL;
-}
-
-static void debug_fork_prepare(void)
-{
-    debug_fork_known = true;
-    debug_prepared = debug_lock();
-}
-
-static void debug_fork_parent(void)
-{
-    if (debug_prepared)
-        debug_unlock();
-}
-
-/* Holds are the parent's. */
-static void debug_fork_child(void)
-{
-    debug_here.given = false;
-    if (!debug_prepared)
-        return;
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
-        while (debug_things[i])
-            free(debug_take(&debug_things[i]));
-    }
-    debug_unlock();
-}
-
-static void snib__debug_init(void)
-{
-    if (!debug_fork_known)
-        pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
 }
 
 /* ---- api/exit.c -------------------------------------------------------------------------------*/
@@ -6032,6 +5641,160 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
  * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
  */
 
+
+/* ---- locks/kind.h -----------------------------------------------------------------------------*/
+
+/* kind.h - what distinguishes one kind of lock from another: its scripts, keys and channel.
+ *
+ * A kind encodes one command for a hold or a gate and reads the reply.  The engine decides when to
+ * send it, what a lost reply means, which operations wait and which are notified, in the same way
+ * for all kinds of one discipline.
+ *
+ * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
+ * SNIB__TWO_COMMANDS for a plain command and a message, whose replies are made into the one that the
+ * script would give, or -1 when out of memory (the caller then drops the partial command).
+ */
+#ifndef SNIB__KIND_H
+#define SNIB__KIND_H
+
+
+#define SNIB__NO_SCRIPT (-2)
+#define SNIB__TWO_COMMANDS (-3)
+#define SNIB__CHANNEL_MAX 640
+
+enum snib__discipline {
+    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; sole.c */
+    SNIB__SHARED,    /* independent holds of a gate; refused operations wait in the gate; share.c */
+    SNIB__QUEUED     /* one holder; every waiter has a place of its own at the server; place.c */
+};
+
+/* kind->traits */
+enum {
+    SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
+    SNIB__UNOWNED = 2, /* it has no owner: requests are sent only once, and holds have no lease */
+    SNIB__NO_HOLD = 4, /* a grant leaves nothing to release */
+    SNIB__NO_HANDOVER = 8,
+    SNIB__TWO_MESSAGES = 16,  /* a release that publishes does so twice */
+    SNIB__MANY_MESSAGES = 32, /* ... an unknown number of times */
+    SNIB__TOKENS = 64,        /* its holds may have fencing tokens */
+    SNIB__TENURE = 128        /* its number may go on to another hold of the client, see tenure.c */
+};
+
+struct snib__verdict {
+    bool yes;
+    bool handed;       /* transfer: the next one has it; otherwise it was only released */
+    bool foreign;      /* refused by a holder, or by waiters ahead, that are not Snib's */
+    int32_t code;      /* refused for good: the operation ends with it; otherwise 0 */
+    int64_t left_ms;   /* refused: the holder's remaining lease; -1: unknown */
+    int64_t receivers; /* released: subscribers that received the message */
+    bool unheard;      /* released, but the server refused the message */
+    bool partly;       /* not released, and a part was there: no earlier try has been carried out */
+    int64_t token;     /* granted: the fencing token; 0: none */
+    uint32_t blocker;  /* refused multi lock: the member that blocks it, from 0 */
+    uint64_t next;     /* released, QUEUED: this client's granted hold, by number; 0: none */
+    int64_t next_ms;   /* its first lease */
+    int64_t next_token;
+    int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
+};
+
+/* A script whose arguments are a name, and words with the name in them. */
+struct snib__name_script {
+    int script;
+    uint32_t keys; /* so many of the arguments are keys; 0: the kind has no such script */
+    /* "word": snib__name_prefix(); ":word": snib__name_suffix(); "word{": then the name in braces, whatever it is */
+    const char *words[5];
+    /* For a name with a hash tag the last word is a key, too: in a cluster, where it may be in another slot, the
+     * server refuses the script. */
+    bool tag_adds_key;
+};
+
+struct snib__lock_kind {
+    int32_t kind; /* enum snib_kind, or SNIB__MULTI */
+    uint8_t discipline;
+    uint8_t traits;
+    const char
+        *scripts; /* that its locks need: with these names, or beginning with one of them and _ */
+    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    /* ends a hold, a place in a queue, or any trace of an attempt */
+    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    /* EXCLUSIVE: one command that ends `from` and grants `to` */
+    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *from, const struct snib__hold *to);
+    /* lease_ms 0: only query whether they are held.  All holds are of this kind.  The reply has two
+     * integers for each that is not held: its index from 1, and whether the lock still exists. */
+    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
+                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+    /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1
+     * unknown), last token as text] */
+    struct snib__name_script info;
+    /* reply: 1 deleted, 0 not there */
+    struct snib__name_script force;
+    /* what: enum snib_count.  Reply: an integer.  NULL if there is no
+     * counter; -4: `what` does not apply */
+    int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
+    /* the wake-up channel; `out` has room for SNIB__CHANNEL_MAX; returns its length */
+    size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+                      uint32_t blocker);
+    /* *verdict is zeroed before the call */
+    void (*acquired)(const struct snib__engine *engine, const struct snib__hold *hold,
+                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+    void (*released)(const struct snib__engine *engine, const struct snib__hold *hold,
+                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+    void (*transferred)(const struct snib__engine *engine, const struct snib__value *reply,
+                        uint32_t n, struct snib__verdict *verdict);
+};
+
+#define SNIB__MULTI 11 /* made of one client's locks; the gate's name lists them, see multi.c */
+#define SNIB__OUTER 12 /* made of several clients' locks, carried by core/api/group.c */
+#define SNIB__QUORUM_LETTER 'q' /* first byte of an OUTER gate's name if it is a quorum's */
+#define SNIB__KINDS 13
+
+extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
+    snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
+
+/* The kind for a number of enum snib_kind or SNIB__MULTI, or NULL. */
+static const struct snib__lock_kind *snib__kind_of(int32_t kind);
+
+/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name itself contains a brace. */
+static size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
+/* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name itself contains a brace. */
+static size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+                         size_t suffix_len);
+
+/* Append arguments of scripts: 0 or -1. */
+static int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
+static int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
+static int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+                       size_t suffix_len);
+static int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold);
+static int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold);
+/* Append the whole call; the script's index, or -1 when out of memory. */
+static int snib__name_script_encode(struct snib__buf *out, const struct snib__gate *gate,
+                             const struct snib__name_script *call);
+/* Append KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
+static int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+                     struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+
+/* Verdicts from replies of the usual forms. */
+static int64_t
+snib__reply_number(const struct snib__engine *engine,
+                   const struct snib__value *value); /* an integer or decimal text; otherwise 0 */
+/* nil: granted; an integer: refused, the remaining ms */
+static void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+                        const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+/* 0: not held; 1 + receivers: released; -1: released, the message was refused; -2: only a part was held */
+static void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+                             const struct snib__value *reply, uint32_t n,
+                             struct snib__verdict *verdict);
+/* 0: not held; 1: handed over; 2: released, but not handed over */
+static void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+                            uint32_t n, struct snib__verdict *verdict);
+
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7365,6 +7128,52 @@ int snib_hold_extend_submit(snib_hold *hold, int64_t lease_ms, snib_queue *queue
 
 /* identity.c - see identity.h. */
 
+
+/* ---- net/text.h -------------------------------------------------------------------------------*/
+
+/* text.h - bytes that become text: data from other programs is only data until cleaned here.
+ *
+ * All text that leaves the core (an owner, a listed name, a description, an error, a log record) is
+ * UTF-8 without control characters. */
+#ifndef SNIB__TEXT_H
+#define SNIB__TEXT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* snib__utf8_next - decode the character at s, of which n bytes are readable.
+ *
+ * Returns its length, 1 to 4, with *out_char; 0 for anything that is not UTF-8: overlong forms,
+ * surrogates, values above U+10FFFF, stray or missing continuation bytes. */
+static size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
+
+/* snib__is_control - C0, DEL and C1. */
+static int snib__is_control(uint32_t c);
+
+/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
+ *
+ * Each byte of a control character, and each that is not part of UTF-8, becomes a question mark.
+ *
+ * is_cut   the bytes were longer: a character cut off at the end is dropped.
+ * Returns  the length, at most n. */
+static size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_shorten - copy n bytes of UTF-8 into out, with a NUL.
+ *
+ * What does not fit into cap bytes loses its middle, in whose place are three dots: a sentence says last what was
+ * applied or what to do.  cap must be at least 16; out and text must not overlap. */
+static void snib__text_shorten(char *out, size_t cap, const char *text, size_t n);
+
+/* snib__text_say - the same of a text that is formatted.  Of more than 2,000 bytes the end is lost. */
+static void snib__text_say(char *out, size_t cap, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
+
+/* snib__text_show - a clean copy of what fits into cap bytes, with a NUL. */
+static void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+
+#endif
 
 #include <errno.h>
 #include <stdbool.h>
@@ -11206,6 +11015,301 @@ static void snib__url_free(struct snib__url *url)
     for (int i = 0; i < URL_TEXTS_N; i++)
         snib__url_wipe(*texts[i]);
     *url = (struct snib__url){0};
+}
+
+/* ---- api/uses.c -------------------------------------------------------------------------------*/
+
+/* uses.c - who holds and awaits what, since when, and where in the program; see uses.h. */
+
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define USES_YIELDS 100 /* before longer sleeps: it is never held for long */
+#define USES_SLEEPS 500 /* of a millisecond */
+/* Actors that are threads, apart from the callers' numbers. */
+#define USES_THREAD ((uint64_t)1 << 63)
+
+static struct snib__use *uses_things[SNIB__USES_BUCKETS], *uses_actors[SNIB__USES_BUCKETS];
+
+/* ---- the lock ---- */
+
+static pthread_mutex_t uses_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static atomic_bool uses_over;                                  /* a thread was stopped in here */
+static bool uses_prepared;                                     /* for a fork */
+static _Atomic bool uses_fork_known; /* a fork has met the handlers: they are registered */
+
+/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
+static bool snib__uses_lock(void)
+{
+    _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
+    for (int i = 0; i < USES_YIELDS + USES_SLEEPS && !uses_over; i++) {
+        if (pthread_mutex_trylock(&uses_mutex) == 0) {
+            if (!uses_over)
+                return true;
+            pthread_mutex_unlock(&uses_mutex);
+            return false;
+        }
+        if (i < USES_YIELDS)
+            sched_yield();
+        else
+            snib__park(&never, 0, snib__now() + SNIB__MS);
+    }
+    uses_over = true;
+    return false;
+}
+
+static void snib__uses_unlock(void)
+{
+    pthread_mutex_unlock(&uses_mutex);
+}
+
+/* ---- where, and who ---- */
+
+static _Thread_local struct {
+    bool given;
+    bool named; /* who says who it is, or that it has no name */
+    uint64_t actor;
+    char place[SNIB__SITE_CAP];
+    char who[SNIB__USE_WHO_CAP];
+} uses_here;
+
+void snib_debug_here(const char *place, uint64_t actor)
+{
+    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
+    size_t n = strcspn(text, " \n"); /* folders come before the function */
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '/')
+            base = text + i + 1;
+    uses_here.given = true;
+    uses_here.named = *end == '\n';
+    uses_here.actor = actor;
+    snib__text_show(uses_here.place, sizeof uses_here.place, base, (size_t)(end - base));
+    end += uses_here.named;
+    snib__text_show(uses_here.who, sizeof uses_here.who, end, strlen(end));
+}
+
+static uint64_t uses_thread(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t number;
+    if (number == 0)
+        number = USES_THREAD | (atomic_fetch_add(&last, 1) + 1);
+    return number;
+}
+
+/* As a debugger and /proc call it. */
+static void uses_name_thread(char out[SNIB__USE_WHO_CAP])
+{
+    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
+    prctl(PR_GET_NAME, name);
+    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
+    snprintf(out, SNIB__USE_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
+}
+
+static void snib__use_begin(struct snib__use *use)
+{
+    bool given = uses_here.given;
+    use->actor = given && uses_here.actor ? uses_here.actor : uses_thread();
+    snprintf(use->place, sizeof use->place, "%s",
+             given && uses_here.place[0] ? uses_here.place : SNIB__USE_NOWHERE);
+    if (given && uses_here.named)
+        memcpy(use->who, uses_here.who, sizeof use->who);
+    else
+        uses_name_thread(use->who);
+    uses_here.given = false;
+}
+
+static void snib__use_forget_here(void)
+{
+    uses_here.given = false;
+}
+
+static bool snib__use_is_here_alone(void)
+{
+    return uses_here.given && uses_here.actor == 0;
+}
+
+/* ---- the tables ---- */
+
+static struct snib__use **uses_thing_bucket(const void *thing)
+{
+    return &uses_things[((uintptr_t)thing >> 4) % SNIB__USES_BUCKETS];
+}
+
+static struct snib__use **uses_actor_bucket(uint64_t actor)
+{
+    return &uses_actors[actor % SNIB__USES_BUCKETS];
+}
+
+static struct snib__use **uses_find(const void *thing)
+{
+    struct snib__use **at = uses_thing_bucket(thing);
+    while (*at && (*at)->thing != thing)
+        at = &(*at)->by_thing;
+    return at;
+}
+
+static void snib__use_add(struct snib__use *use)
+{
+    struct snib__use **things = uses_thing_bucket(use->thing);
+    struct snib__use **actors = uses_actor_bucket(use->actor);
+    use->by_thing = *things;
+    *things = use;
+    use->by_actor = *actors;
+    *actors = use;
+}
+
+/* Out of the tables; it is not freed. */
+static struct snib__use *uses_take(struct snib__use **at)
+{
+    struct snib__use *use = *at, **actors = uses_actor_bucket(use->actor);
+    *at = use->by_thing;
+    while (*actors != use)
+        actors = &(*actors)->by_actor;
+    *actors = use->by_actor;
+    return use;
+}
+
+static struct snib__use *snib__use_find(const void *thing)
+{
+    return *uses_find(thing);
+}
+
+static struct snib__use *snib__use_take(const void *thing)
+{
+    struct snib__use **at = uses_find(thing);
+    return *at ? uses_take(at) : NULL;
+}
+
+static uint32_t snib__use_count(const void *thing)
+{
+    uint32_t n = 0;
+    for (const struct snib__use *use = *uses_thing_bucket(thing); use; use = use->by_thing)
+        n += use->thing == thing;
+    return n;
+}
+
+static struct snib__use *snib__uses_by_actor(uint64_t actor)
+{
+    return *uses_actor_bucket(actor);
+}
+
+static struct snib__use *snib__uses_by_thing(const void *thing)
+{
+    return *uses_thing_bucket(thing);
+}
+
+static struct snib__use *snib__uses_in(uint32_t bucket)
+{
+    return uses_things[bucket];
+}
+
+/* ---- the names of a lock ---- */
+
+static uint64_t snib__use_hash(uint64_t hash, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
+    return hash;
+}
+
+static uint64_t snib__use_hash_text(uint64_t hash, const char *text)
+{
+    return snib__use_hash(hash, text, strlen(text) + 1);
+}
+
+static void uses_name(struct snib__use *use, uint64_t server, const char *name, size_t n,
+                      bool reads)
+{
+    struct snib__order_name *to = &use->names[use->n++];
+    to->server = server;
+    to->name = snib__use_hash(SNIB__USE_HASH, name, n); /* the same in every process */
+    to->reads = reads;
+    snib__quote(to->shown, sizeof to->shown, name, n);
+}
+
+/* A gate of one client's names: one, or those of a multi lock, see multi.c. */
+static void uses_names(struct snib__use *use, uint64_t server, const struct snib__gate *gate)
+{
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    int32_t kind = snib__gate_kind(gate);
+    if (kind != SNIB__MULTI)
+        uses_name(use, server, name, n, kind == SNIB_READ);
+    for (const char *end = name + n; kind == SNIB__MULTI && name < end; name += strlen(name) + 1)
+        uses_name(use, server, name + 1, strlen(name + 1), name[0] == 'r');
+}
+
+static uint64_t snib__use_server(const struct snib__client *client)
+{
+    char server[SNIB__URL_SERVER];
+    snib__url_server(&client->url, server);
+    return snib__use_hash_text(SNIB__USE_HASH, server);
+}
+
+/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
+ * one after another. */
+static struct snib__use *snib__use_of_lock(const struct snib__lock *lock)
+{
+    struct snib__use *use =
+        calloc(1, sizeof *use + SNIB__GROUP_MAX * sizeof(struct snib__order_name));
+    if (!use)
+        return NULL;
+    const struct snib__parts *parts = lock->parts;
+    if (!parts)
+        uses_names(use, snib__use_server(lock->client), lock->gate);
+    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
+        uint32_t from = use->n;
+        uses_names(use, snib__use_server(parts->part[i].client), parts->part[i].gate);
+        memset(use->parts + from, (int)i, use->n - from);
+    }
+    use->client = lock->client;
+    use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
+    use->alone = use->ordered && lock->kind != SNIB_PERMITS;
+    snib__say_lock(use->label, sizeof use->label, lock->gate);
+    struct snib__use *small = realloc(use, sizeof *use + use->n * sizeof use->names[0]);
+    return small ? small : use;
+}
+
+/* ---- forks ---- */
+
+static void uses_fork_prepare(void)
+{
+    uses_fork_known = true;
+    uses_prepared = snib__uses_lock();
+}
+
+static void uses_fork_parent(void)
+{
+    if (uses_prepared)
+        snib__uses_unlock();
+}
+
+/* Holds are the parent's. */
+static void uses_fork_child(void)
+{
+    uses_here.given = false;
+    if (!uses_prepared)
+        return;
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++) {
+        while (uses_things[i])
+            free(uses_take(&uses_things[i]));
+    }
+    snib__uses_unlock();
+}
+
+static void snib__uses_init(void)
+{
+    if (!uses_fork_known)
+        pthread_atfork(uses_fork_prepare, uses_fork_parent, uses_fork_child);
 }
 
 /* ---- api/witness.c ----------------------------------------------------------------------------*/

@@ -5,6 +5,7 @@
 #include "api/name.h"
 #include "api/objects.h"
 #include "api/options.h"
+#include "api/uses.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -740,7 +741,7 @@ static void client_register(void)
 {
     snib__fork_init();
     /* Before a fork the first comes last: what debug knows is not locked while the exit's waits for other threads. */
-    snib__debug_init();
+    snib__uses_init();
     snib__exit_init();
     snib__sys_begin();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);

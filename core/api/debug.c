@@ -1,9 +1,7 @@
-/* debug.c - the option debug: who holds what, since when, and where in the program; what is wrong with it.
+/* debug.c - the option debug: mistakes in the use of locks, with the places in the program.
  *
- * A use is one acquisition that waits or holds, or one object that must be freed.  Uses of all clients with
- * the option are in two tables, by thing and by actor, for an actor that holds a lock of one client may wait
- * for one of another.  debug_mutex guards them and the graph of order.c; it is taken inside clients, and
- * nothing is taken under it.
+ * What is looked after is in uses.c, in which order locks are taken in order.c.  snib__uses_lock() guards both, and what
+ * is kept here for the process.
  *
  * Whatever runs out of memory here is not looked after; locks do not depend on it.  Nor do they on a thread
  * that is stopped in here, by a debugger for example: the others wait for half a second, once, and then do
@@ -13,37 +11,20 @@
 #include "api/group.h"
 #include "api/order.h"
 #include "api/peers.h"
-#include "api/say.h"
-#include "locks/group.h"
-#include "locks/kind.h"
-#include "net/text.h"
+#include "api/uses.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#define DEBUG_BUCKETS 512
 #define DEBUG_LOOK (250 * SNIB__MS)  /* between two looks at what lasts */
 #define DEBUG_WAIT (1000 * SNIB__MS) /* a wait for oneself that lasts as long is told */
-#define DEBUG_YIELDS 100             /* before longer sleeps: it is never held for long */
-#define DEBUG_SLEEPS 500             /* of a millisecond */
 #define DEBUG_SET_MAX 4096 /* warnings about what lasts, or comes back; preferred writers */
-#define DEBUG_LABEL_CAP 112
-#define DEBUG_WHO_CAP 48 /* of a thread or task, with its NUL */
-#define DEBUG_NOWHERE "an unknown place"
-#define DEBUG_LINES (DEBUG_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
+#define DEBUG_LINES (SNIB__USE_WHO_CAP + SNIB__SITE_CAP + 2 * sizeof "at 18446744073709551615 ")
 #define DEBUG_TEXT_CAP (sizeof((struct snib__log_record *)0)->text)
-#define DEBUG_HASH 0xcbf29ce484222325U
-#define DEBUG_THREAD                                                                               \
-    ((uint64_t)1 << 63) /* actors that are threads, apart from the callers' numbers */
 
 struct snib__debug {
     snib__time hold; /* the oldest that a hold may become; 0: no limit */
@@ -55,118 +36,11 @@ struct snib__debug {
     char taken[SNIB__OLDEST_MAX * DEBUG_LINES]; /* for those who ask who holds it */
 };
 
-enum debug_what { DEBUG_AWAITED, DEBUG_HELD, DEBUG_MADE };
-
-struct debug_use {
-    struct debug_use *by_thing, *by_actor; /* the next in its buckets */
-    const void *thing;                     /* the operation, then its hold; or an object */
-    struct snib__client *client;
-    uint64_t actor;
-    snib__time since;
-    enum debug_what what;
-    bool told;
-    bool ordered; /* it has a place in the order of locks */
-    bool alone;   /* its holder cannot get it once more without a release */
-    char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];        /* "task Task-3"; empty: it has no name */
-    char label[DEBUG_LABEL_CAP];    /* mutex "name" */
-    uint8_t parts[SNIB__GROUP_MAX]; /* of each name: those of one part are taken together */
-    uint32_t n;
-    struct snib__order_name names[]; /* of all members */
-};
-
-static pthread_mutex_t debug_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
-static atomic_bool debug_over;                                  /* a thread was stopped in here */
-static bool debug_prepared;                                     /* for a fork */
-static _Atomic bool debug_fork_known; /* a fork has met the handlers: they are registered */
-
-/* Counts, instead of asking a clock, because a suspended machine is not a stopped thread. */
-static bool debug_lock(void)
-{
-    _Atomic uint32_t never = 0; /* to sleep without a point where the thread can be cancelled */
-    for (int i = 0; i < DEBUG_YIELDS + DEBUG_SLEEPS && !debug_over; i++) {
-        if (pthread_mutex_trylock(&debug_mutex) == 0) {
-            if (!debug_over)
-                return true;
-            pthread_mutex_unlock(&debug_mutex);
-            return false;
-        }
-        if (i < DEBUG_YIELDS)
-            sched_yield();
-        else
-            snib__park(&never, 0, snib__now() + SNIB__MS);
-    }
-    debug_over = true;
-    return false;
-}
-
-static void debug_unlock(void)
-{
-    pthread_mutex_unlock(&debug_mutex);
-}
-static struct debug_use *debug_things[DEBUG_BUCKETS], *debug_actors[DEBUG_BUCKETS];
 static struct debug_set {
     uint64_t hashes[2 * DEBUG_SET_MAX]; /* by value; 0: free */
     uint32_t n;
 } debug_told, debug_preferred; /* warnings; locks whose readers wait behind a writer that waits */
 static _Atomic bool debug_exits;
-
-/* ---- where, and who ---- */
-
-static _Thread_local struct {
-    bool given;
-    bool named; /* who says who it is, or that it has no name */
-    uint64_t actor;
-    char place[SNIB__SITE_CAP];
-    char who[DEBUG_WHO_CAP];
-} debug_here;
-
-void snib_debug_here(const char *place, uint64_t actor)
-{
-    const char *text = place ? place : "", *base = text, *end = text + strcspn(text, "\n");
-    size_t n = strcspn(text, " \n"); /* folders come before the function */
-    for (size_t i = 0; i < n; i++)
-        if (text[i] == '/')
-            base = text + i + 1;
-    debug_here.given = true;
-    debug_here.named = *end == '\n';
-    debug_here.actor = actor;
-    snib__text_show(debug_here.place, sizeof debug_here.place, base, (size_t)(end - base));
-    end += debug_here.named;
-    snib__text_show(debug_here.who, sizeof debug_here.who, end, strlen(end));
-}
-
-static uint64_t debug_thread(void)
-{
-    static _Atomic uint64_t last;
-    static _Thread_local uint64_t number;
-    if (number == 0)
-        number = DEBUG_THREAD | (atomic_fetch_add(&last, 1) + 1);
-    return number;
-}
-
-/* As a debugger and /proc call it. */
-static void debug_name_thread(char out[DEBUG_WHO_CAP])
-{
-    char name[16] = "", shown[sizeof name]; /* at most, see prctl(2) */
-    prctl(PR_GET_NAME, name);
-    snib__text_show(shown, sizeof shown, name, strnlen(name, sizeof name - 1));
-    snprintf(out, DEBUG_WHO_CAP, "thread %s (%ld)", shown, syscall(SYS_gettid));
-}
-
-/* What the caller said about this call, once. */
-static void debug_take_here(struct debug_use *use)
-{
-    bool given = debug_here.given;
-    use->actor = given && debug_here.actor ? debug_here.actor : debug_thread();
-    snprintf(use->place, sizeof use->place, "%s",
-             given && debug_here.place[0] ? debug_here.place : DEBUG_NOWHERE);
-    if (given && debug_here.named)
-        memcpy(use->who, debug_here.who, sizeof use->who);
-    else
-        debug_name_thread(use->who);
-    debug_here.given = false;
-}
 
 /* ---- warnings ---- */
 
@@ -193,18 +67,6 @@ static void debug_say(struct snib__client *client, const char *format, ...)
     debug_write(client, text);
 }
 
-static uint64_t debug_hash(uint64_t hash, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
-    return hash;
-}
-
-static uint64_t debug_hash_text(uint64_t hash, const char *text)
-{
-    return debug_hash(hash, text, strlen(text) + 1);
-}
-
 /* Its place in the set; 0 is there if it is not in it. */
 static uint64_t *debug_set_at(struct debug_set *set, uint64_t hash)
 {
@@ -226,10 +88,10 @@ static bool debug_set_add(struct debug_set *set, uint64_t hash)
 }
 
 /* Whether a warning about what lasts is new: the lock, its place and the other place if there is one. */
-static bool debug_is_new(const struct debug_use *use, const char *other_place)
+static bool debug_is_new(const struct snib__use *use, const char *other_place)
 {
-    uint64_t hash = debug_hash_text((uint64_t)use->what + 1, use->label);
-    hash = debug_hash_text(debug_hash_text(hash, use->place), other_place);
+    uint64_t hash = snib__use_hash_text((uint64_t)use->what + 1, use->label);
+    hash = snib__use_hash_text(snib__use_hash_text(hash, use->place), other_place);
     if (debug_told.n == DEBUG_SET_MAX && *debug_set_at(&debug_told, hash) == 0) {
         debug_told.n++; /* for ever */
         debug_say(use->client,
@@ -243,129 +105,25 @@ static bool debug_is_new(const struct debug_use *use, const char *other_place)
 /* " by thread main", for "%s%s". */
 #define BY(use) (use)->who[0] ? " by " : "", (use)->who
 
-/* ---- uses ---- */
-
-static struct debug_use **debug_thing_bucket(const void *thing)
-{
-    return &debug_things[((uintptr_t)thing >> 4) % DEBUG_BUCKETS];
-}
-
-static struct debug_use **debug_actor_bucket(uint64_t actor)
-{
-    return &debug_actors[actor % DEBUG_BUCKETS];
-}
-
-static struct debug_use **debug_find(const void *thing)
-{
-    struct debug_use **at = debug_thing_bucket(thing);
-    while (*at && (*at)->thing != thing)
-        at = &(*at)->by_thing;
-    return at;
-}
-
-static void debug_add(struct debug_use *use)
-{
-    struct debug_use **things = debug_thing_bucket(use->thing);
-    struct debug_use **actors = debug_actor_bucket(use->actor);
-    use->by_thing = *things;
-    *things = use;
-    use->by_actor = *actors;
-    *actors = use;
-}
-
-/* Out of the tables; it is not freed. */
-static struct debug_use *debug_take(struct debug_use **at)
-{
-    struct debug_use *use = *at, **actors = debug_actor_bucket(use->actor);
-    *at = use->by_thing;
-    while (*actors != use)
-        actors = &(*actors)->by_actor;
-    *actors = use->by_actor;
-    return use;
-}
-
-static uint32_t debug_count(const void *thing)
-{
-    uint32_t n = 0;
-    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
-        n += use->thing == thing;
-    return n;
-}
-
-/* ---- the names of a lock ---- */
-
-static void debug_name(struct debug_use *use, uint64_t server, const char *name, size_t n,
-                       bool reads)
-{
-    struct snib__order_name *to = &use->names[use->n++];
-    to->server = server;
-    to->name = debug_hash(DEBUG_HASH, name, n); /* the same in every process */
-    to->reads = reads;
-    snib__quote(to->shown, sizeof to->shown, name, n);
-}
-
-/* A gate of one client's names: one, or those of a multi lock, see multi.c. */
-static void debug_names(struct debug_use *use, uint64_t server, const struct snib__gate *gate)
-{
-    size_t n;
-    const char *name = snib__gate_name(gate, &n);
-    int32_t kind = snib__gate_kind(gate);
-    if (kind != SNIB__MULTI)
-        debug_name(use, server, name, n, kind == SNIB_READ);
-    for (const char *end = name + n; kind == SNIB__MULTI && name < end; name += strlen(name) + 1)
-        debug_name(use, server, name + 1, strlen(name + 1), name[0] == 'r');
-}
-
-static uint64_t debug_server(const struct snib__client *client)
-{
-    char server[SNIB__URL_SERVER];
-    snib__url_server(&client->url, server);
-    return debug_hash_text(DEBUG_HASH, server);
-}
-
-/* Members of a quorum have one name, and one order.  Those of a multi lock that no command takes together are taken
- * one after another. */
-static struct debug_use *debug_use(const struct snib__lock *lock)
-{
-    struct debug_use *use =
-        calloc(1, sizeof *use + SNIB__GROUP_MAX * sizeof(struct snib__order_name));
-    if (!use)
-        return NULL;
-    const struct snib__parts *parts = lock->parts;
-    if (!parts)
-        debug_names(use, lock->client->debug->server, lock->gate);
-    for (uint32_t i = 0; parts && i < (parts->majority ? 1 : parts->n); i++) {
-        uint32_t from = use->n;
-        debug_names(use, debug_server(parts->part[i].client), parts->part[i].gate);
-        memset(use->parts + from, (int)i, use->n - from);
-    }
-    use->client = lock->client;
-    use->ordered = lock->kind != SNIB_SEMAPHORE; /* anyone may give its permits back */
-    use->alone = use->ordered && lock->kind != SNIB_PERMITS;
-    snib__say_lock(use->label, sizeof use->label, lock->gate);
-    struct debug_use *small = realloc(use, sizeof *use + use->n * sizeof use->names[0]);
-    return small ? small : use;
-}
-
 /* ---- preferred writers ---- */
 
 static uint64_t debug_lock_hash(const struct snib__order_name *name)
 {
-    return debug_hash(name->server, (const char *)&name->name, sizeof name->name);
+    return snib__use_hash(name->server, (const char *)&name->name, sizeof name->name);
 }
 
 void snib__debug_prefers(const struct snib__lock *lock)
 {
-    struct debug_use *use = debug_use(lock);
-    if (use && debug_lock()) {
+    struct snib__use *use = snib__use_of_lock(lock);
+    if (use && snib__uses_lock()) {
         debug_set_add(&debug_preferred, debug_lock_hash(&use->names[0]));
-        debug_unlock();
+        snib__uses_unlock();
     }
     free(use);
 }
 
 /* A reader waits for other readers, too, if a writer that waits comes before it. */
-static void debug_mind_writers(struct debug_use *use)
+static void debug_mind_writers(struct snib__use *use)
 {
     for (uint32_t i = 0; i < use->n; i++)
         use->names[i].reads &=
@@ -428,7 +186,7 @@ static void debug_tell_circle(void *context, const struct snib__order_circle *ci
         debug_say_circle(client, circle);
 }
 
-static void debug_pair(const struct debug_use *held, uint32_t i, const struct debug_use *use,
+static void debug_pair(const struct snib__use *held, uint32_t i, const struct snib__use *use,
                        uint32_t j)
 {
     struct snib__order_circle circle;
@@ -445,7 +203,7 @@ static void debug_pair(const struct debug_use *held, uint32_t i, const struct de
         snib__peers_news(pair.held, pair.taken);
 }
 
-static void debug_pairs(const struct debug_use *held, const struct debug_use *use)
+static void debug_pairs(const struct snib__use *held, const struct snib__use *use)
 {
     for (uint32_t i = 0; i < held->n; i++)
         for (uint32_t j = 0; j < use->n; j++)
@@ -455,7 +213,7 @@ static void debug_pairs(const struct debug_use *held, const struct debug_use *us
 /* A lock of several parts keeps those that it has while it waits for the next: others that take its members singly, the
  * other way round, can wait for it as it waits for them.  From the next part that it writes on, the order of that one
  * tells the rest. */
-static void debug_pairs_within(const struct debug_use *use)
+static void debug_pairs_within(const struct snib__use *use)
 {
     for (uint32_t i = 0; i < use->n; i++) {
         uint32_t last = SNIB__GROUP_MAX;
@@ -470,15 +228,15 @@ static void debug_pairs_within(const struct debug_use *use)
 }
 
 /* Whether it still holds.  Of the holds of other clients only those know which are lost. */
-static bool debug_holds(const struct debug_use *use, const struct snib__client *inside)
+static bool debug_holds(const struct snib__use *use, const struct snib__client *inside)
 {
-    const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    const struct snib__hold *hold = use->what == SNIB__USE_HELD ? use->thing : NULL;
     return hold && (use->client != inside || hold->phase == SNIB__HELD);
 }
 
 /* A name that both have, except where both only read; NULL: none. */
-static const struct snib__order_name *debug_shared(const struct debug_use *one,
-                                                   const struct debug_use *other, bool may_read)
+static const struct snib__order_name *debug_shared(const struct snib__use *one,
+                                                   const struct snib__use *other, bool may_read)
 {
     for (uint32_t i = 0; i < one->n; i++)
         for (uint32_t j = 0; j < other->n; j++)
@@ -491,9 +249,9 @@ static const struct snib__order_name *debug_shared(const struct debug_use *one,
 
 /* The use is about to be added: compare it with what its actor holds.  A lock that it holds already has its
  * place in the order: this is a re-entry, or the actor waits for itself. */
-static void debug_check_order(const struct debug_use *use)
+static void debug_check_order(const struct snib__use *use)
 {
-    const struct debug_use *held, *first = *debug_actor_bucket(use->actor);
+    const struct snib__use *held, *first = snib__uses_by_actor(use->actor);
     for (held = first; held; held = held->by_actor)
         if (held->actor == use->actor && debug_holds(held, use->client) &&
             debug_shared(held, use, true))
@@ -506,53 +264,53 @@ static void debug_check_order(const struct debug_use *use)
 
 void snib__debug_acquire(const struct snib__lock *lock, const struct snib__op *op, bool waits)
 {
-    struct debug_use *use = op && lock->kind != SNIB_LATCH ? debug_use(lock) : NULL;
+    struct snib__use *use = op && lock->kind != SNIB_LATCH ? snib__use_of_lock(lock) : NULL;
     if (!use) {
-        debug_here.given = false;
+        snib__use_forget_here();
         return;
     }
-    debug_take_here(use);
+    snib__use_begin(use);
     use->thing = op;
-    use->what = DEBUG_AWAITED;
+    use->what = SNIB__USE_AWAITED;
     use->since = snib__now();
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         free(use);
         return;
     }
     debug_mind_writers(use);
     if (waits && use->ordered)
         debug_check_order(use);
-    debug_add(use);
-    debug_unlock();
+    snib__use_add(use);
+    snib__uses_unlock();
 }
 
 void snib__debug_acquired(struct snib__client *client, const struct snib__op *op,
                           const struct snib__hold *hold)
 {
     (void)client;
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    struct debug_use **at = debug_find(op), *use = *at ? debug_take(at) : NULL;
+    struct snib__use *use = snib__use_take(op);
     if (use && hold) {
         use->thing = hold;
-        use->what = DEBUG_HELD;
+        use->what = SNIB__USE_HELD;
         use->told = false;
         use->since = snib__now();
-        debug_add(use);
+        snib__use_add(use);
         use = NULL;
     }
-    debug_unlock();
+    snib__uses_unlock();
     free(use);
 }
 
 /* Leave that many uses of a thing, the oldest. */
 static void debug_leave(const void *thing, uint32_t keep)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    for (uint32_t n = debug_count(thing); n > keep; n--)
-        free(debug_take(debug_find(thing)));
-    debug_unlock();
+    for (uint32_t n = snib__use_count(thing); n > keep; n--)
+        free(snib__use_take(thing));
+    snib__uses_unlock();
 }
 
 void snib__debug_released(const struct snib__hold *hold)
@@ -567,18 +325,18 @@ void snib__debug_gone(const struct snib__hold *hold)
 
 void snib__debug_abandon(struct snib__client *client, const struct snib__hold *hold)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    const struct debug_use *use = *debug_find(hold);
+    const struct snib__use *use = snib__use_find(hold);
     if (use && hold->phase == SNIB__HELD)
         debug_say(client, "%s was acquired at %s%s%s and never released", use->label, use->place,
                   BY(use));
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- what lasts ---- */
 
-static void debug_check_hold(struct debug_use *use, snib__time now)
+static void debug_check_hold(struct snib__use *use, snib__time now)
 {
     const struct snib__hold *hold = use->thing;
     snib__time most = use->client->debug->hold;
@@ -593,9 +351,9 @@ static void debug_check_hold(struct debug_use *use, snib__time now)
                   (double)(now - use->since) / (1000.0 * SNIB__MS));
 }
 
-static void debug_check_wait(struct debug_use *use, snib__time now)
+static void debug_check_wait(struct snib__use *use, snib__time now)
 {
-    const struct debug_use *held = *debug_actor_bucket(use->actor);
+    const struct snib__use *held = snib__uses_by_actor(use->actor);
     if (now - use->since < DEBUG_WAIT || !use->alone)
         return;
     while (held && !(held->actor == use->actor && debug_holds(held, use->client) && held->alone &&
@@ -613,13 +371,13 @@ static void debug_check_wait(struct debug_use *use, snib__time now)
 }
 
 /* The first of those who have it; of a group's member, of those who have the group. */
-static const struct debug_use *debug_taker(const struct snib__hold *hold)
+static const struct snib__use *debug_taker(const struct snib__hold *hold)
 {
     const void *thing =
         hold->tell == SNIB__TELL_CARRIER ? snib__carrier_outer(hold->sink) : (const void *)hold;
-    const struct debug_use *first = NULL;
-    for (const struct debug_use *use = *debug_thing_bucket(thing); use; use = use->by_thing)
-        if (use->thing == thing && use->what == DEBUG_HELD)
+    const struct snib__use *first = NULL;
+    for (const struct snib__use *use = snib__uses_by_thing(thing); use; use = use->by_thing)
+        if (use->thing == thing && use->what == SNIB__USE_HELD)
             first = use;
     return first;
 }
@@ -632,9 +390,9 @@ static void debug_note_takers(struct snib__client *client)
     uint32_t n = client->identity ? snib__engine_oldest(client->driver.engine, oldest) : 0;
     *out = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct debug_use *use = debug_taker(oldest[i]);
+        const struct snib__use *use = debug_taker(oldest[i]);
         uint64_t number = oldest[i]->number;
-        if (use && strcmp(use->place, DEBUG_NOWHERE) != 0)
+        if (use && strcmp(use->place, SNIB__USE_NOWHERE) != 0)
             out += snprintf(out, (size_t)(end - out), "at %" PRIu64 " %s\n", number, use->place);
         if (use && use->who[0])
             out += snprintf(out, (size_t)(end - out), "by %" PRIu64 " %s\n", number, use->who);
@@ -660,7 +418,7 @@ static void debug_look(struct snib__driver *driver)
     if (now < debug->look_at || debug->over)
         return;
     debug->look_at = now + driver->look_every;
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         debug->over = true;
         debug->taken[0] = 0;
         debug_say(client, "a thread has stopped while it records a lock: this process looks for no "
@@ -669,29 +427,29 @@ static void debug_look(struct snib__driver *driver)
     }
     debug_exchange(client, now);
     debug_note_takers(client);
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (struct snib__use *use = snib__uses_in(i); use; use = use->by_thing) {
             if (use->client != client || use->told)
                 continue;
-            if (use->what == DEBUG_HELD)
+            if (use->what == SNIB__USE_HELD)
                 debug_check_hold(use, now);
-            else if (use->what == DEBUG_AWAITED)
+            else if (use->what == SNIB__USE_AWAITED)
                 debug_check_wait(use, now);
         }
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- what is never freed ---- */
 
 void snib__debug_close(struct snib__client *client)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
     debug_exchange(client,
                    snib__now()); /* others hear of what is new; their answer comes too late */
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (struct debug_use *use = debug_things[i]; use; use = use->by_thing) {
-            const struct snib__hold *hold = use->what == DEBUG_HELD ? use->thing : NULL;
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (struct snib__use *use = snib__uses_in(i); use; use = use->by_thing) {
+            const struct snib__hold *hold = use->what == SNIB__USE_HELD ? use->thing : NULL;
             if (!hold || use->client != client || hold->phase != SNIB__HELD)
                 continue;
             if (debug_is_new(use, "closed"))
@@ -700,28 +458,28 @@ void snib__debug_close(struct snib__client *client)
                           "release it first",
                           use->label, use->place, BY(use));
         }
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 void snib__debug_made(struct snib__client *client, const void *object, const char *what)
 {
-    bool wanted = debug_here.given && debug_here.actor == 0; /* bindings free by themselves */
-    struct debug_use *use = wanted ? calloc(1, sizeof *use) : NULL;
+    bool wanted = snib__use_is_here_alone(); /* bindings free by themselves */
+    struct snib__use *use = wanted ? calloc(1, sizeof *use) : NULL;
     if (!use) {
-        debug_here.given = false;
+        snib__use_forget_here();
         return;
     }
-    debug_take_here(use);
+    snib__use_begin(use);
     use->client = client;
     use->thing = object;
-    use->what = DEBUG_MADE;
+    use->what = SNIB__USE_MADE;
     snprintf(use->label, sizeof use->label, "%s", what);
-    if (!debug_lock()) {
+    if (!snib__uses_lock()) {
         free(use);
         return;
     }
-    debug_add(use);
-    debug_unlock();
+    snib__use_add(use);
+    snib__uses_unlock();
 }
 
 void snib__debug_freed(const void *object)
@@ -736,13 +494,13 @@ void snib__debug_exit(void)
 
 void snib__debug_exited(void)
 {
-    if (!debug_lock())
+    if (!snib__uses_lock())
         return;
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++)
-        for (const struct debug_use *use = debug_things[i]; use; use = use->by_thing)
-            if (use->what == DEBUG_MADE)
+    for (uint32_t i = 0; i < SNIB__USES_BUCKETS; i++)
+        for (const struct snib__use *use = snib__uses_in(i); use; use = use->by_thing)
+            if (use->what == SNIB__USE_MADE)
                 debug_say(use->client, "%s, made at %s, was never freed", use->label, use->place);
-    debug_unlock();
+    snib__uses_unlock();
 }
 
 /* ---- clients ---- */
@@ -757,7 +515,7 @@ int snib__debug_begin(struct snib__client *client)
     client->debug = malloc(sizeof *client->debug);
     if (!client->debug)
         return -1;
-    *client->debug = (struct snib__debug){.hold = hold, .server = debug_server(client)};
+    *client->debug = (struct snib__debug){.hold = hold, .server = snib__use_server(client)};
     snib__peers_self(client->debug->process, client->url.label);
     client->driver.look = debug_look;
     client->driver.look_every = hold && hold / 2 < DEBUG_LOOK ? hold / 2 : DEBUG_LOOK;
@@ -778,35 +536,4 @@ void snib__debug_end(struct snib__client *client)
 {
     free(client->debug);
     client->debug = NULL;
-}
-
-static void debug_fork_prepare(void)
-{
-    debug_fork_known = true;
-    debug_prepared = debug_lock();
-}
-
-static void debug_fork_parent(void)
-{
-    if (debug_prepared)
-        debug_unlock();
-}
-
-/* Holds are the parent's. */
-static void debug_fork_child(void)
-{
-    debug_here.given = false;
-    if (!debug_prepared)
-        return;
-    for (uint32_t i = 0; i < DEBUG_BUCKETS; i++) {
-        while (debug_things[i])
-            free(debug_take(&debug_things[i]));
-    }
-    debug_unlock();
-}
-
-void snib__debug_init(void)
-{
-    if (!debug_fork_known)
-        pthread_atfork(debug_fork_prepare, debug_fork_parent, debug_fork_child);
 }

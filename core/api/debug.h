@@ -39,6 +39,4 @@ void snib__debug_freed(const void *object);
 void snib__debug_exit(void);
 void snib__debug_exited(void);
 
-void snib__debug_init(void);
-
 #endif

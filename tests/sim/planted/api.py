@@ -40,14 +40,14 @@ MUTANTS = [
     ),
     Mutant(
         "a thread that a debugger stops in the option debug stops all clients",
-        "api/debug.c",
-        "if (pthread_mutex_trylock(&debug_mutex) == 0)",
-        "if (pthread_mutex_lock(&debug_mutex) == 0)",
+        "api/uses.c",
+        "if (pthread_mutex_trylock(&uses_mutex) == 0)",
+        "if (pthread_mutex_lock(&uses_mutex) == 0)",
         "faults/debugger",
     ),
     Mutant(
         "a thread is cancelled inside a client while another one notes a lock",
-        "api/debug.c",
+        "api/uses.c",
         "snib__park(&never, 0, snib__now() + SNIB__MS);",
         "poll(NULL, 0, never == 0);",
         "unit_cancelled",

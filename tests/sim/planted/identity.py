@@ -139,9 +139,9 @@ MUTANTS = [
     ),
     Mutant(
         "the task's name is taken for the thread's",
-        "api/debug.c",
-        "debug_here.named = *end == '\\n';",
-        "debug_here.named = false;",
+        "api/uses.c",
+        "uses_here.named = *end == '\\n';",
+        "uses_here.named = false;",
         "live/debug who_holds_it",
     ),
     Mutant(
