@@ -188,6 +188,7 @@ MUTANTS = [
         "lua/_fair.lua",
         "local known, waiter = pcall(purge)",
         "local known, waiter = true, purge()",
+        "traces/test_fair.py a_release_whose_queue",
     ),
     Mutant(
         "whoever asks takes a free lock",
@@ -400,8 +401,15 @@ MUTANTS = [
     Mutant(
         "a counter takes a number that Redis does not count with for its own",
         "lua/_counter.lua",
-        "exact and whole(number) == (text or '0') and number",
+        "exact and text ~= '-0' and whole(number) == (text or '0') and number",
         "exact and number",
+        "traces/test_counters.py counters_refuse_other_data",
+    ),
+    Mutant(
+        "a counter takes -0 for a number",
+        "lua/_counter.lua",
+        "text ~= '-0' and ",
+        "",
         "traces/test_counters.py counters_refuse_other_data",
     ),
     Mutant(
