@@ -222,8 +222,8 @@ MUTANTS = [
     Mutant(
         "a fork that waits for other threads keeps what debug knows locked",
         "api/client.c",
-        "snib__debug_init(); snib__exit_init();",
-        "snib__exit_init(); snib__debug_init();",
+        "snib__uses_init(); snib__exit_init();",
+        "snib__exit_init(); snib__uses_init();",
         "faults/debugger a_fork_that_waits",
     ),
     Mutant(
