@@ -199,10 +199,11 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         if handle is None:
             return None
         try:
-            return Hold(self, handle)
+            hold = Hold(self, handle)
         except BaseException:  # of a signal: its traceback would keep the hold for as long as somebody has it
             _core.hold_drop(handle)
             raise
+        return hold
 
     def _try_to_keep(self, n: int, wait: int) -> bool:
         caller = self._caller()

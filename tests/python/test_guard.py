@@ -193,13 +193,13 @@ def test_a_body_that_was_lost_before_it_began_does_not_run(server: Server, run) 
             holding = lock.hold()
             get = holding._get
 
-            async def slow() -> aio.Hold:
-                hold = await get()
+            async def slow(caller: int) -> aio.Hold:
+                hold = await get(caller)
                 await hold.lost.wait()
                 return hold
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(aio._lock.Holding, "_get", lambda self: slow())
+                patch.setattr(aio._lock.Holding, "_get", lambda self, caller: slow(caller))
                 with pytest.raises(snib.Lost):
                     async with holding:
                         pytest.fail("ran without the lock")
