@@ -286,7 +286,7 @@ def go_function(option: Option) -> str:
         "DURATION": "atLeastTick(d)",
         "COUNT": f"given(n, {option.words.get('0', 'math.MinInt32')})",
         "CHOICE": "given(int32(how), math.MinInt32)",
-    }.get(option.kind, ends)
+    }.get(option.kind, "&" + ends)
     if option.kind == "DURATION" and -1 in option.words.values():
         value = "optionalTick(d)"
     return source + (
@@ -299,7 +299,7 @@ def go_source(options: list[Option]) -> str:
     kinds = {"DURATION": "time.Duration", "COUNT": "int32", "CHOICE": "int32"}
     width = max(len(go_field(option)) for option in ready(options))
     fields = "".join(
-        f"\t{go_field(option):<{width}} {kinds.get(option.kind, 'string')}\n"
+        f"\t{go_field(option):<{width}} {kinds.get(option.kind, '*string')}\n"
         for option in ready(options)
     )
     functions = "".join(
@@ -329,12 +329,12 @@ import (
 {'	"math"' + chr(10) if uses_math else ""}	"time"
 )
 
-// optionValues are the options that were given; a zero was not given.
+// optionValues are the options that were given; a zero or nil was not given.
 type optionValues struct {{
 {fields}}}
 
 {functions}// fill copies the values to the struct of the core; text converts strings to C.
-func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {{
+func (o *optionValues) fill(raw *C.snib_client_options, text func(*string) *C.char) {{
 {fill}}}
 """
 

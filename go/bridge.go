@@ -93,12 +93,12 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
 	var texts []*C.char
 	hasNUL := false
-	text := func(s string) *C.char {
-		if s == "" {
+	text := func(s *string) *C.char {
+		if s == nil {
 			return nil
 		}
-		hasNUL = hasNUL || strings.Contains(s, "\x00")
-		texts = append(texts, C.CString(s))
+		hasNUL = hasNUL || strings.Contains(*s, "\x00")
+		texts = append(texts, C.CString(*s))
 		return texts[len(texts)-1]
 	}
 	defer func() {
@@ -113,7 +113,7 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	if hasNUL {
 		return 0, makeError(ErrInvalidOption, "the text of an option has a NUL character", 0)
 	}
-	cURL := text(url)
+	cURL := text(unlessEmpty(url))
 	if hasNUL {
 		return 0, makeError(ErrInvalidURL, "the URL has a NUL character", 0)
 	}
@@ -123,6 +123,14 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 		return 0, newError(code, &err)
 	}
 	return uint64(client), nil
+}
+
+// unlessEmpty is nil for an empty text, which is one that was not given.
+func unlessEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 // setMillis sets a field; 0, for an option that was not given, leaves C's default.

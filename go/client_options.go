@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// optionValues are the options that were given; a zero was not given.
+// optionValues are the options that were given; a zero or nil was not given.
 type optionValues struct {
 	lease             time.Duration
 	maxHold           time.Duration
@@ -23,23 +23,23 @@ type optionValues struct {
 	recheck           time.Duration
 	handoverMax       int32
 	waitersMax        int32
-	username          string
-	password          string
-	passwordFile      string
-	sentinelUsername  string
-	sentinelPassword  string
-	tlsCa             string
-	tlsCert           string
-	tlsKey            string
-	tlsKeyPassword    string
-	tlsServerName     string
+	username          *string
+	password          *string
+	passwordFile      *string
+	sentinelUsername  *string
+	sentinelPassword  *string
+	tlsCa             *string
+	tlsCert           *string
+	tlsKey            *string
+	tlsKeyPassword    *string
+	tlsServerName     *string
 	tlsInsecure       int32
 	durability        int32
 	durabilityTimeout time.Duration
 	durabilityPolicy  int32
 	publish           int32
 	lanes             int32
-	label             string
+	label             *string
 	identity          int32
 	debug             int32
 	debugHold         time.Duration
@@ -100,44 +100,44 @@ func Waiters(n int32) Option {
 // PasswordFile is the option password_file: file with the password, read at each connect and not kept; a trailing
 // newline is removed.
 func PasswordFile(text string) Option {
-	return func(o *clientOptions) { o.passwordFile = text }
+	return func(o *clientOptions) { o.passwordFile = &text }
 }
 
 // SentinelUsername is the option sentinel_username: user name at the sentinels.
 func SentinelUsername(text string) Option {
-	return func(o *clientOptions) { o.sentinelUsername = text }
+	return func(o *clientOptions) { o.sentinelUsername = &text }
 }
 
 // SentinelPassword is the option sentinel_password: password at the sentinels.
 func SentinelPassword(text string) Option {
-	return func(o *clientOptions) { o.sentinelPassword = text }
+	return func(o *clientOptions) { o.sentinelPassword = &text }
 }
 
 // TLSCA is the option tls_ca: file or directory of trusted certificate authorities, instead of the system's.
 func TLSCA(text string) Option {
-	return func(o *clientOptions) { o.tlsCa = text }
+	return func(o *clientOptions) { o.tlsCa = &text }
 }
 
 // TLSCert is the option tls_cert: file with the client's certificate and its chain.
 func TLSCert(text string) Option {
-	return func(o *clientOptions) { o.tlsCert = text }
+	return func(o *clientOptions) { o.tlsCert = &text }
 }
 
 // TLSKey is the option tls_key: file with the certificate's private key; if not given, the certificate's file
 // contains the key.
 func TLSKey(text string) Option {
-	return func(o *clientOptions) { o.tlsKey = text }
+	return func(o *clientOptions) { o.tlsKey = &text }
 }
 
 // TLSKeyPassword is the option tls_key_password: password of the private key, if it is encrypted.
 func TLSKeyPassword(text string) Option {
-	return func(o *clientOptions) { o.tlsKeyPassword = text }
+	return func(o *clientOptions) { o.tlsKeyPassword = &text }
 }
 
 // TLSServerName is the option tls_server_name: name that the server's certificate must have, instead of the host
 // in the URL.
 func TLSServerName(text string) Option {
-	return func(o *clientOptions) { o.tlsServerName = text }
+	return func(o *clientOptions) { o.tlsServerName = &text }
 }
 
 // TLSInsecure is the option tls_insecure: accept any certificate: an attacker on the network can then read and
@@ -206,7 +206,7 @@ func Lanes(n int32) Option {
 // Label is the option label: what the program says about itself to those who ask who holds a lock; at most 128
 // bytes.
 func Label(text string) Option {
-	return func(o *clientOptions) { o.label = text }
+	return func(o *clientOptions) { o.label = &text }
 }
 
 // PublishIdentity is the option identity: tell those who ask who holds a lock this process's host, pid, program
@@ -228,7 +228,7 @@ func DebugHold(d time.Duration) Option {
 }
 
 // fill copies the values to the struct of the core; text converts strings to C.
-func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
+func (o *optionValues) fill(raw *C.snib_client_options, text func(*string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
 	setMillis(&raw.max_hold_ms, o.maxHold)
 	setMillis(&raw.connect_timeout_ms, o.connectTimeout)

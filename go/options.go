@@ -23,7 +23,7 @@ type Option func(*clientOptions)
 // Credentials are the options username and password, used instead of those in the URL. An empty one is not given: then
 // that of the URL counts, if there is one.
 func Credentials(username, password string) Option {
-	return func(o *clientOptions) { o.username, o.password = username, password }
+	return func(o *clientOptions) { o.username, o.password = unlessEmpty(username), unlessEmpty(password) }
 }
 
 // A Login is a client's user name and password, see [LoginBy]. The core wipes its copy after use; Go's strings stay

@@ -59,6 +59,7 @@ func TestBadClientOptions(t *testing.T) {
 		"patience": snib.Patience(-time.Second), "try_timeout": snib.TryTimeout(25 * time.Hour),
 		"recheck": snib.Recheck(time.Hour), "max_hold": snib.DefaultMaxHold(0),
 		"handover_max": snib.Handovers(-2), "waiters_max": snib.Waiters(0),
+		"tls_ca": snib.TLSCA(""), "tls_server_name": snib.TLSServerName(""), "password_file": snib.PasswordFile(""), "label": snib.Label(""),
 	} {
 		err := openError(t, "redis://host", option)
 		if !errors.Is(err, snib.ErrInvalidOption) || !strings.Contains(err.Error(), "the option "+name+" ") {
