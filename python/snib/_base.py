@@ -12,7 +12,7 @@ from ._error import Error
 from ._hold import BaseHold
 from ._kept import Block, Kept, kept_for
 from ._stays import stays
-from ._times import lease_ms, option_ms
+from ._times import MaxHold, lease_ms, max_hold_ms
 
 E = TypeVar("E", bound=Error)
 H = TypeVar("H", bound=BaseHold)
@@ -33,7 +33,7 @@ class BaseNamed:
         client: BaseClient,
         name: str,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         flags: int = 0,
     ) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class BaseNamed:
             self._KIND,
             name,
             lease_ms(lease),
-            option_ms("max_hold", max_hold),
+            max_hold_ms(max_hold),
             flags,
         )
 
@@ -73,7 +73,7 @@ class BaseHoldable(BaseNamed, Generic[H]):
         client: BaseClient,
         name: str,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         flags: int = 0,
     ) -> None:
         super().__init__(client, name, lease, max_hold, flags)
@@ -161,7 +161,7 @@ class BaseRWLock(Generic[R, W]):
         client: BaseClient,
         name: str,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         flags: int = 0,
     ) -> None:
         self.name = name

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from ._base import BaseNamed, BaseRWLock
 from ._client import BaseClient
 from ._kinds import fair_flags, rwlock_flags
+from ._times import MaxHold
 
 L = TypeVar("L", bound=BaseNamed)
 R = TypeVar("R", bound=BaseNamed)
@@ -27,15 +28,16 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         type[L], type[R], type[F], type[T], type[S], type[P], type[W], type[C], type[N], type[D]
     ]
 
-    def lock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> L:
+    def lock(self, name: str, *, lease: float | None = None, max_hold: MaxHold = None) -> L:
         """Create a lock for a name; nothing is sent.
 
         lease     None: renewed while held, with the client's lease.  Otherwise fixed.
-        max_hold  renewal ends and the hold is lost after this time
+        max_hold  renewal ends and the hold is lost after this time; "none": without end, whatever the
+                  client's max_hold
         """
         return self._CLASSES[0](self, name, lease, max_hold)
 
-    def rlock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> R:
+    def rlock(self, name: str, *, lease: float | None = None, max_hold: MaxHold = None) -> R:
         """Like lock(), but re-entrant: the owner is the thread, or in asyncio the task."""
         return self._CLASSES[1](self, name, lease, max_hold)
 
@@ -44,7 +46,7 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         name: str,
         *,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         fenced: bool = False,
     ) -> F:
         """Like lock(), but first come, first served across all processes.
@@ -54,19 +56,19 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         return self._CLASSES[2](self, name, lease, max_hold, fair_flags(fenced))
 
     def fenced_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
+        self, name: str, *, lease: float | None = None, max_hold: MaxHold = None
     ) -> T:
         """Like lock(); each hold carries a fencing token, greater than that of the hold before."""
         return self._CLASSES[3](self, name, lease, max_hold)
 
     def spin_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
+        self, name: str, *, lease: float | None = None, max_hold: MaxHold = None
     ) -> S:
         """Like lock(), but without wake-up messages: waiters poll."""
         return self._CLASSES[4](self, name, lease, max_hold)
 
     def plain_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
+        self, name: str, *, lease: float | None = None, max_hold: MaxHold = None
     ) -> P:
         """Like lock(), for names shared with redis-py, redsync, node-redlock and the like."""
         return self._CLASSES[5](self, name, lease, max_hold)
@@ -76,7 +78,7 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         name: str,
         *,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         fenced: bool = False,
         prefer_writer: bool = False,
     ) -> W:
@@ -91,7 +93,7 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         """A number of permits without owners or leases."""
         return self._CLASSES[7](self, name)
 
-    def permits(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> N:
+    def permits(self, name: str, *, lease: float | None = None, max_hold: MaxHold = None) -> N:
         """A number of permits that become free by themselves if their holder dies.
 
         lease and max_hold are as in lock().

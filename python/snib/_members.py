@@ -9,7 +9,7 @@ from . import _core
 from ._base import BaseHoldable, BaseNamed
 from ._hold import BaseHold
 from ._kinds import quorum_flags
-from ._times import lease_ms, option_ms
+from ._times import MaxHold, lease_ms, max_hold_ms
 
 H = TypeVar("H", bound=BaseHold)
 M = TypeVar("M", bound=BaseHoldable[Any])
@@ -63,10 +63,10 @@ class MultiKind(_Several[H, M]):
     kind = "multi"
 
     def __init__(
-        self, locks: Iterable[M], *, lease: float | None = None, max_hold: float | None = None
+        self, locks: Iterable[M], *, lease: float | None = None, max_hold: MaxHold = None
     ) -> None:
         handles = self._join(locks)
-        self._handle = _core.multi_new(handles, lease_ms(lease), option_ms("max_hold", max_hold))
+        self._handle = _core.multi_new(handles, lease_ms(lease), max_hold_ms(max_hold))
         self._client = self.members[0]._client
 
 
@@ -90,10 +90,10 @@ class QuorumKind(_Several[H, M]):
         locks: Iterable[M],
         *,
         lease: float | None = None,
-        max_hold: float | None = None,
+        max_hold: MaxHold = None,
         quarantine: bool = True,
     ) -> None:
         handles = self._join(locks)
-        limits = lease_ms(lease), option_ms("max_hold", max_hold)
+        limits = lease_ms(lease), max_hold_ms(max_hold)
         self._handle = _core.quorum_new(handles, *limits, quorum_flags(quarantine))
         self._client = self.members[0]._client

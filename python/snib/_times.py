@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from threading import TIMEOUT_MAX
+from typing import Literal, Union
 
 from ._codes import InvalidArgument, InvalidLease, InvalidOption
 
 # Far above every range of the core; its milliseconds still fit into 64 bits.
 _SECONDS_MAX = 2**53
 _WAIT_MAX = 86400  # the core's
+
+
+MaxHold = Union[float, Literal["none"], None]
 
 
 class TimeoutOverflow(InvalidArgument, OverflowError):
@@ -75,11 +79,13 @@ def lease_ms(lease: float | None) -> int:
     return round(seconds(lease, "lease", InvalidLease) * 1000) or -1
 
 
-def option_ms(name: str, value: float | None) -> int:
-    """Like lease_ms(), for another time of a lock."""
+def max_hold_ms(value: MaxHold) -> int:
+    """None becomes the core's 0, the client's; "none" lifts that."""
     if value is None:
         return 0
-    milliseconds = round(seconds(value, name, InvalidOption) * 1000)
+    if value == "none":
+        return -1
+    milliseconds = round(seconds(value, "max_hold", InvalidOption) * 1000)
     if milliseconds <= 0:
-        raise InvalidOption(f"{name} must be more than 0 seconds, not {value!r}")
+        raise InvalidOption(f'max_hold must be more than 0 seconds or "none", not {value!r}')
     return milliseconds

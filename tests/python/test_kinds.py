@@ -151,6 +151,15 @@ def test_max_hold(server: Server, make: Make) -> None:
         assert hold.reason == "max hold"
 
 
+def test_max_hold_of_the_client_is_lifted(server: Server, make: Make) -> None:
+    with snib.connect(server.url, lease=3, max_hold=0.3) as client:
+        with make(client, "long", max_hold="none").hold() as hold:
+            assert not hold.lost.wait(0.5)
+        hold = make(client, "long").hold()
+        assert hold.lost.wait(PATIENCE)
+        assert hold.reason == "max hold"
+
+
 def test_a_deleted_lock_is_noticed(server: Server, make: Make) -> None:
     with snib.connect(server.url, lease=RENEWED) as client:
         hold = make(client, "deleted").hold()
