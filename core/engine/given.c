@@ -105,16 +105,36 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     snib__gate_release(e, again, now);
 }
 
-/* Release it where another server serves its name since, or the same one again, once that is connected. */
+/* Whether another server serves its name since, or the same one again, and has to be told. */
+static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
+{
+    const struct snib__node *node = given->gate->node;
+    bool same = node == given->node && node->identity == given->identity &&
+                !snib__gate_moved(e, given->gate, given->told_at);
+    return !same && !given->kept;
+}
+
+/* Tell that server, once it is connected; nothing else may need it. */
 static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
-    const struct snib__node *node = given->gate ? given->gate->node : NULL;
-    bool same = node && node == given->node && node->identity == given->identity &&
-                !snib__gate_moved(e, given->gate, given->told_at);
+    struct snib__node *node = given->gate ? given->gate->node : NULL;
     if (node && now >= given->until)
         given_forget(e, given);
-    else if (node && !same && !given->kept && snib__node_ready(node))
+    else if (node && given_is_due(e, given) && snib__node_ready(node))
         given_again(e, given, now);
+    else if (node && given_is_due(e, given) && !e->closed)
+        snib__node_want(e, node, now);
+}
+
+bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now)
+{
+    for (uint32_t i = 0; i < e->given_size && !e->closed; i++) {
+        const struct snib__given *given = &e->given[i];
+        if (given->gate && given->gate->node == node && now < given->until &&
+            given_is_due(e, given))
+            return true;
+    }
+    return false;
 }
 
 /* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does

@@ -88,7 +88,7 @@ bool snib__node_ready(const struct snib__node *node);
 bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
 bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
-bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
 void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -199,6 +199,8 @@ void snib__given_lost(struct snib__engine *e, const struct snib__hold *hold, sni
 void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
 void snib__given_redo(struct snib__engine *e, snib__time now);
+/* Whether the node has to be told of one, once it is connected. */
+bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 /* A repeated release has a reply, or no longer needs one. */
 void snib__given_told(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);

@@ -304,7 +304,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         link->wanted = server && snib__chan_needed(e, link->node);
     } else {
         snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
-        link->wanted = server && snib__node_needed(e, link->node);
+        link->wanted = server && snib__node_needed(e, link->node, now);
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }

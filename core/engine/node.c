@@ -172,9 +172,9 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
     return false;
 }
 
-bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    if (node->todo_n > 0 || snib__durable_pending(node))
+    if (node->todo_n > 0 || snib__durable_pending(node) || snib__given_waits(e, node, now))
         return true;
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
@@ -229,8 +229,8 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
- * was answered. */
+/* In a cluster.  ASK brings a request to a node that serves the name only later, or never; if it serves the name meanwhile,
+ * another server may have done so between.  What is sent once stays as it was answered. */
 bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
@@ -240,7 +240,7 @@ bool snib__node_is_former(const struct snib__engine *e, const struct snib__link 
     if (!e->slots || !gate || snib__sent_once(request))
         return false;
     bool moved = snib__gate_moved(e, gate, request->sent_at), elsewhere = gate->node != link->node;
-    return request->asking ? moved && elsewhere : moved || elsewhere;
+    return moved || (elsewhere && !request->asking);
 }
 
 /* What a former server has released, the next one may still have. */

@@ -208,6 +208,7 @@ struct topo_process {
     uint32_t ticks;
     snib__time counted_since; /* requests are counted since then, as none had an effect */
     uint32_t sent;
+    uint32_t most_given; /* releases that are repeated, at most, since then */
     snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;

@@ -284,18 +284,18 @@ void check_durable(int at)
 void check_progress(struct topo_process *process)
 {
     process->counted_since = topo.now;
-    process->sent = 0;
+    process->sent = process->most_given = 0;
 }
 
 /* No process is busy to no effect. */
 void check_sent(struct topo_process *process)
 {
     process->sent_at = topo.now;
-    if (topo.now > process->counted_since + COUNTED) {
-        process->counted_since = topo.now;
-        process->sent = 0;
-    }
-    if (++process->sent > MOST_SENT + MOST_AGAIN * process->engine->given_flight) {
+    if (topo.now > process->counted_since + COUNTED)
+        check_progress(process);
+    if (process->engine->given_flight > process->most_given)
+        process->most_given = process->engine->given_flight;
+    if (++process->sent > MOST_SENT + MOST_AGAIN * process->most_given) {
         topo_fail("%u has sent %u times and nothing came of it", process->id, process->sent);
     }
 }

@@ -108,6 +108,34 @@ static void former_server_confirms_nothing(void **state)
     }
 }
 
+/* Nor is what a node said before it served the name, to a request that ASK brought there: another server may have served the
+ * name between. */
+static void asked_node_confirms_nothing(void **state)
+{
+    (void)state;
+    int32_t code;
+    char text[48];
+    struct snib__engine *engine = begin_three();
+    struct snib__hold *hold = held(engine, "foo");
+    held(engine, "bar");
+    sprintf(text, "ASK %d c:6379", snib__slot("foo", 3));
+    peers[1].says = text;
+    peers[1].times = 1;
+    peers[2].silent = true;
+    const struct snib__op *op = snib__engine_extend(engine, hold, 60 * SECOND, now, &code);
+    serve(engine);
+    now += SNIB__MS;
+    goes_to(engine, 'c');
+    const int renewals = peers[2].renewals;
+    peers[2].silent = false;
+    serve(engine);
+    assert_int_equal(peers[2].renewals,
+                     renewals + 3); /* that, whether it has the hold, and once more */
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(peers[2].asking, 1);
+    snib__engine_free(engine);
+}
+
 /* What the former server has still extended is extended at the next one, which may have the lease before: the hold has that
  * until the next one has answered. */
 static void former_server_extends_for_itself(void **state)
@@ -332,6 +360,31 @@ static void given_back_again_without_the_one_between(void **state)
     snib__engine_free(engine);
 }
 
+/* The next server is told although nothing else needs it, also if it cannot be reached at first. */
+static void given_back_again_where_nothing_else_is_needed(void **state)
+{
+    (void)state;
+    for (int down = 0; down < 2; down++) {
+        struct snib__engine *engine = begin_three();
+        struct snib__hold *hold = held(engine, "foo");
+        snib__hold_drop(engine, hold, now);
+        serve(engine);
+        peers[2].down = down;
+        now += SNIB__MS;
+        common_epoch++;
+        map_of(common, "a:0-4999 b:16000-16383 c:5000-15999");
+        goes_to(engine, 'c');
+        pass(engine, now + SECOND);
+        assert_int_equal(peers[2].releases, !down);
+        peers[2].down = false;
+        pass(engine, now + 5 * SECOND);
+        assert_int_equal(peers[2].releases, 1);
+        pass(engine, now + 15 * SECOND);
+        assert_int_equal(peers[2].releases, 1);
+        snib__engine_free(engine);
+    }
+}
+
 /* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
@@ -438,6 +491,7 @@ int main(void)
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(former_server_releases_for_itself),
         cmocka_unit_test(former_server_confirms_nothing),
+        cmocka_unit_test(asked_node_confirms_nothing),
         cmocka_unit_test(former_server_extends_for_itself),
         cmocka_unit_test(former_server_grants_nothing),
         cmocka_unit_test(former_server_passes_nothing_on),
@@ -447,6 +501,7 @@ int main(void)
         cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(given_back_again_to_the_same_server),
         cmocka_unit_test(given_back_again_without_the_one_between),
+        cmocka_unit_test(given_back_again_where_nothing_else_is_needed),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(hold_is_confirmed_after_each_move),
         cmocka_unit_test(late_renewal_was_a_question),

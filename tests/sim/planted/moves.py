@@ -424,4 +424,25 @@ MUTANTS = [
         "bool back = kept && given_may_return(hold) && now == 0;",
         "unit_former",
     ),
+    Mutant(
+        "a release is not repeated where nothing else is needed",
+        "engine/given.c",
+        "snib__node_want(e, node, now);",
+        "{ }",
+        "unit_former given_back_again_where_nothing",
+    ),
+    Mutant(
+        "a node that a release waits for is not tried again",
+        "engine/node.c",
+        " || snib__given_waits(e, node, now)",
+        "",
+        "unit_former given_back_again_where_nothing",
+    ),
+    Mutant(
+        "a reply to ASKING counts for the server that has the name meanwhile",
+        "engine/node.c",
+        "return moved || (elsewhere && !request->asking);",
+        "return moved ? elsewhere || !request->asking : elsewhere && !request->asking;",
+        "unit_former asked_node",
+    ),
 ]
