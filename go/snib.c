@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "199eb7750bd1e8a9"
+#define SNIB_BUILD_ID "39ffe73896227d5f"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -16062,7 +16062,7 @@ static bool snib__node_ready(const struct snib__node *node);
 static bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
 static bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 static void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now);
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
 static snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
 static void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
 static void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -16173,8 +16173,6 @@ static void snib__given_lost(struct snib__engine *e, const struct snib__hold *ho
 static void snib__given_done(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 /* A node became another server, or names moved. */
 static void snib__given_redo(struct snib__engine *e, snib__time now);
-/* Whether the node has to be told of one, once it is connected. */
-static bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now);
 /* A repeated release has a reply, or no longer needs one. */
 static void snib__given_told(struct snib__engine *e, snib__time now);
 static void snib__given_end(struct snib__engine *e);
@@ -16379,6 +16377,7 @@ static void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, 
                         snib__time now);
 static void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static bool snib__hold_gone(const struct snib__hold *hold);
+static int snib__hold_denied(const struct snib__hold *hold, bool taken);
 static void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 static void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 static bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -24841,9 +24840,7 @@ static void snib__extend_answer(struct snib__engine *e, struct snib__op *op, sni
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
-        int reason = reply[2].integer                ? SNIB_REASON_TAKEN
-                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
-                                                     : SNIB_REASON_DELETED;
+        int reason = snib__hold_denied(hold, reply[2].integer != 0);
         snib__hold_lose(e, hold, reason, now); /* with the operation */
     } else {
         snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);
@@ -25609,36 +25606,16 @@ static void given_again(struct snib__engine *e, struct snib__given *given, snib_
     snib__gate_release(e, again, now);
 }
 
-/* Whether another server serves its name since, or the same one again, and has to be told. */
-static bool given_is_due(const struct snib__engine *e, const struct snib__given *given)
-{
-    const struct snib__node *node = given->gate->node;
-    bool same = node == given->node && node->identity == given->identity &&
-                !snib__gate_moved(e, given->gate, given->told_at);
-    return !same && !given->kept;
-}
-
-/* Tell that server, once it is connected; nothing else may need it. */
+/* Release it where another server serves its name since, or the same one again, once that is connected. */
 static void given_visit(struct snib__engine *e, struct snib__given *given, snib__time now)
 {
-    struct snib__node *node = given->gate ? given->gate->node : NULL;
+    const struct snib__node *node = given->gate ? given->gate->node : NULL;
+    bool same = node && node == given->node && node->identity == given->identity &&
+                !snib__gate_moved(e, given->gate, given->told_at);
     if (node && now >= given->until)
         given_forget(e, given);
-    else if (node && given_is_due(e, given) && snib__node_ready(node))
+    else if (node && !same && !given->kept && snib__node_ready(node))
         given_again(e, given, now);
-    else if (node && given_is_due(e, given) && !e->closed)
-        snib__node_want(e, node, now);
-}
-
-static bool snib__given_waits(const struct snib__engine *e, const struct snib__node *node, snib__time now)
-{
-    for (uint32_t i = 0; i < e->given_size && !e->closed; i++) {
-        const struct snib__given *given = &e->given[i];
-        if (given->gate && given->gate->node == node && now < given->until &&
-            given_is_due(e, given))
-            return true;
-    }
-    return false;
 }
 
 /* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
@@ -25885,6 +25862,15 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     if (now >= hold->deadline)
         return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
+}
+
+/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another owner's there.  If the
+ * server took over from the one that granted the hold, that is the reason, whoever has the lock since. */
+static int snib__hold_denied(const struct snib__hold *hold, bool taken)
+{
+    return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+           : taken                       ? SNIB_REASON_TAKEN
+                                         : SNIB_REASON_DELETED;
 }
 
 /* A lock of several clients tells of its own loss, and a quorum is not lost with one member.  A close is the
@@ -26938,7 +26924,7 @@ static void snib__engine_link_down(struct snib__engine *e, struct snib__link *li
         link->wanted = server && snib__chan_needed(e, link->node);
     } else {
         snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
-        link->wanted = server && snib__node_needed(e, link->node, now);
+        link->wanted = server && snib__node_needed(e, link->node);
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
@@ -27748,9 +27734,9 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
     return false;
 }
 
-static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node, snib__time now)
+static bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (node->todo_n > 0 || snib__durable_pending(node) || snib__given_waits(e, node, now))
+    if (node->todo_n > 0 || snib__durable_pending(node))
         return true;
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
@@ -27805,8 +27791,8 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
 
 /* ---- what a former server says ---- */
 
-/* In a cluster.  ASK brings a request to a node that serves the name only later, or never; if it serves the name meanwhile,
- * another server may have done so between.  What is sent once stays as it was answered. */
+/* In a cluster.  ASK brings a request to a node that serves the name only later, or never.  What is sent once stays as it
+ * was answered. */
 static bool snib__node_is_former(const struct snib__engine *e, const struct snib__link *link,
                           const struct snib__request *request)
 {
@@ -27816,7 +27802,7 @@ static bool snib__node_is_former(const struct snib__engine *e, const struct snib
     if (!e->slots || !gate || snib__sent_once(request))
         return false;
     bool moved = snib__gate_moved(e, gate, request->sent_at), elsewhere = gate->node != link->node;
-    return moved || (elsewhere && !request->asking);
+    return request->asking ? moved && elsewhere : moved || elsewhere;
 }
 
 /* What a former server has released, the next one may still have. */
@@ -31675,9 +31661,7 @@ static void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                 !snib__hold_over(e, heir, now);
     bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
-    int reason = taken                                     ? SNIB_REASON_TAKEN
-                 : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
-                                                           : SNIB_REASON_DELETED;
+    int reason = snib__hold_denied(held ? heir : hold, taken);
     snib__gate_ref(gate);
     for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
         lost->reason = (unsigned)reason & 7u;
@@ -32803,7 +32787,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
     for (uint32_t i = 0; i < batch->n; i++) {
         struct snib__hold *hold = batch->of[i].hold;
         bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;
-        int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
+        bool taken = lost && reply[at + 1].integer != 0;
         if (lost)
             at += 2;
         /* A read under a write hold may have the number of an earlier one, and its memory. */
@@ -32813,8 +32797,7 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
             continue;
         if (watchdog_moved(e, batch, hold, sent_at, now))
             continue;
-        if (lost && (hold->flags & SNIB__INHERITED))
-            reason = SNIB_REASON_FAILOVER;
+        int reason = snib__hold_denied(hold, taken);
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;

@@ -183,9 +183,7 @@ void snib__extend_answer(struct snib__engine *e, struct snib__op *op, snib__time
         e->stats.renewals++;
         snib__op_done(e, op, SNIB_OK);
     } else if (held && array && n == 3 && reply[1].integer == 1) {
-        int reason = reply[2].integer                ? SNIB_REASON_TAKEN
-                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
-                                                     : SNIB_REASON_DELETED;
+        int reason = snib__hold_denied(hold, reply[2].integer != 0);
         snib__hold_lose(e, hold, reason, now); /* with the operation */
     } else {
         snib__op_done(e, op, held ? SNIB_EPROTOCOL : SNIB_NOT_HELD);

@@ -161,6 +161,15 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
+/* Why a hold is lost that the server was asked about and does not have.  taken: the name is another owner's there.  If the
+ * server took over from the one that granted the hold, that is the reason, whoever has the lock since. */
+int snib__hold_denied(const struct snib__hold *hold, bool taken)
+{
+    return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+           : taken                       ? SNIB_REASON_TAKEN
+                                         : SNIB_REASON_DELETED;
+}
+
 /* A lock of several clients tells of its own loss, and a quorum is not lost with one member.  A close is the
  * program's own doing, and releases the lock. */
 static void hold_log_loss(struct snib__engine *e, const struct snib__hold *hold, int reason)

@@ -405,6 +405,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
                         snib__time now);
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__hold_gone(const struct snib__hold *hold);
+int snib__hold_denied(const struct snib__hold *hold, bool taken);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);

@@ -144,9 +144,7 @@ void snib__tenure_answer(struct snib__engine *e, struct snib__hold *hold,
                 !snib__hold_over(e, heir, now);
     bool released = hold->unsure && (hold->flags & SNIB__RESENT) && now < hold->deadline;
     bool ours = there || released;
-    int reason = taken                                     ? SNIB_REASON_TAKEN
-                 : held && (heir->flags & SNIB__INHERITED) ? SNIB_REASON_FAILOVER
-                                                           : SNIB_REASON_DELETED;
+    int reason = snib__hold_denied(held ? heir : hold, taken);
     snib__gate_ref(gate);
     for (struct snib__hold *lost = ours ? NULL : hold; lost; lost = lost->next) {
         lost->reason = (unsigned)reason & 7u;

@@ -498,7 +498,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     for (uint32_t i = 0; i < batch->n; i++) {
         struct snib__hold *hold = batch->of[i].hold;
         bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;
-        int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
+        bool taken = lost && reply[at + 1].integer != 0;
         if (lost)
             at += 2;
         /* A read under a write hold may have the number of an earlier one, and its memory. */
@@ -508,8 +508,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
             continue;
         if (watchdog_moved(e, batch, hold, sent_at, now))
             continue;
-        if (lost && (hold->flags & SNIB__INHERITED))
-            reason = SNIB_REASON_FAILOVER;
+        int reason = snib__hold_denied(hold, taken);
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;

@@ -250,6 +250,37 @@ static void lost_fair_hold_gives_its_place_back(void **state)
     snib__engine_free(engine);
 }
 
+/* The same where an extension, which was on its way, is the first to hear it: that another client has the lock there by now
+ * is no other reason. */
+static void extension_finds_the_failover(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin_three();
+    peers[1].says = "$1\r\n0";
+    peers[1].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_FAIR, "foo"), 0);
+    pass(engine, now + SECOND);
+    struct snib__hold *hold = acquired(engine, op);
+    peers[1].silent = true;
+    op = snib__engine_extend(engine, hold, 3600 * SECOND, now, &code);
+    serve(engine);
+    peers[2].says = "*2\r\n:1\r\n:1";
+    peers[2].times = -1;
+    goes_to(engine, 'c');
+    crash(engine, 'b');
+    serve(engine);
+    assert_true(op->done && op->code == SNIB_LOST);
+    assert_int_equal(op->reason, SNIB_REASON_FAILOVER);
+    const int scripts = peers[2].scripts;
+    peers[2].says = "*5\r\n:2\r\n:0\r\n:3000\r\n$1\r\n0\r\n:2000";
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    assert_int_equal(peers[2].scripts, scripts + 1);
+    assert_non_null(strstr(peers[2].last, snib__script_texts[SNIB__SCRIPT_FAIR_RELEASE].sha1));
+    snib__engine_free(engine);
+}
+
 /* Nor does a message that came from it before, while a request was on its way that it has redirected since. */
 static void former_server_promises_nothing(void **state)
 {
@@ -497,6 +528,7 @@ int main(void)
         cmocka_unit_test(former_server_passes_nothing_on),
         cmocka_unit_test(former_server_promises_nothing),
         cmocka_unit_test(lost_fair_hold_gives_its_place_back),
+        cmocka_unit_test(extension_finds_the_failover),
         cmocka_unit_test(former_server_replicates_for_itself),
         cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(given_back_again_to_the_same_server),
