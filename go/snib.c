@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "39ffe73896227d5f"
+#define SNIB_BUILD_ID "278d8e7f85cc7672"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -25618,11 +25618,11 @@ static void given_visit(struct snib__engine *e, struct snib__given *given, snib_
         given_again(e, given, now);
 }
 
-/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
- * not have the hold may grant it again. */
+/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought back the place that it
+ * was granted, and the very server that does not have the hold may grant it again. */
 static bool given_may_return(const struct snib__hold *hold)
 {
-    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
+    return hold->gate->kind->discipline == SNIB__QUEUED;
 }
 
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,

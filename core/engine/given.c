@@ -137,11 +137,11 @@ bool snib__given_waits(const struct snib__engine *e, const struct snib__node *no
     return false;
 }
 
-/* A failover that has lost a fair hold may have brought back the place that it was granted, and the very server that does
- * not have the hold may grant it again. */
+/* A failover that has lost a fair hold, or a restart with the data of a second ago, may have brought back the place that it
+ * was granted, and the very server that does not have the hold may grant it again. */
 static bool given_may_return(const struct snib__hold *hold)
 {
-    return hold->gate->kind->discipline == SNIB__QUEUED && hold->reason == SNIB_REASON_FAILOVER;
+    return hold->gate->kind->discipline == SNIB__QUEUED;
 }
 
 static void given_add(struct snib__engine *e, const struct snib__hold *hold, bool kept,

@@ -281,6 +281,34 @@ static void extension_finds_the_failover(void **state)
     snib__engine_free(engine);
 }
 
+/* A server that restarts with the data of a second ago may have the place, too, and not the hold. */
+static void restart_gives_its_place_back(void **state)
+{
+    (void)state;
+    for (int taken = 0; taken < 2; taken++) {
+        struct snib__engine *engine = begin_three();
+        peers[1].says = "$1\r\n0";
+        peers[1].times = -1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_FAIR, "foo"), 0);
+        pass(engine, now + SECOND);
+        struct snib__hold *hold = acquired(engine, op);
+        peers[1].says = taken ? "*2\r\n:1\r\n:1" : "*2\r\n:1\r\n:0";
+        crash(engine, 'b');
+        peers[1].run++;
+        peers[1].down = false;
+        pass(engine, now + SECOND);
+        assert_int_equal(snib__hold_reason(hold, now),
+                         taken ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED);
+        const int scripts = peers[1].scripts;
+        peers[1].says = "*5\r\n:2\r\n:0\r\n:3000\r\n$1\r\n0\r\n:2000";
+        snib__hold_drop(engine, hold, now);
+        serve(engine);
+        assert_int_equal(peers[1].scripts, scripts + 1);
+        assert_non_null(strstr(peers[1].last, snib__script_texts[SNIB__SCRIPT_FAIR_RELEASE].sha1));
+        snib__engine_free(engine);
+    }
+}
+
 /* Nor does a message that came from it before, while a request was on its way that it has redirected since. */
 static void former_server_promises_nothing(void **state)
 {
@@ -529,6 +557,7 @@ int main(void)
         cmocka_unit_test(former_server_promises_nothing),
         cmocka_unit_test(lost_fair_hold_gives_its_place_back),
         cmocka_unit_test(extension_finds_the_failover),
+        cmocka_unit_test(restart_gives_its_place_back),
         cmocka_unit_test(former_server_replicates_for_itself),
         cmocka_unit_test(slot_back_has_forgotten),
         cmocka_unit_test(given_back_again_to_the_same_server),
