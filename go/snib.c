@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "278d8e7f85cc7672"
+#define SNIB_BUILD_ID "ad698d0d812b9148"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -15864,11 +15864,10 @@ struct snib__renewals {
     bool alone; /* renew one hold per command, once: a batch got SNIB_EPERM */
 };
 
-/* Bounds on how far the server's clock is ahead of the local one, from a reply to a request sent at
- * `sent`. */
+/* Bounds on how far the server's clock is ahead of the local one, each from the reply to a request. */
 struct snib__clock {
-    int64_t low, high; /* ns */
-    snib__time sent;
+    int64_t low, high;              /* ns */
+    snib__time low_sent, high_sent; /* when that request was sent */
     snib__time next; /* when to ask next */
     bool known;
     bool refused; /* the server does not answer TIME */
@@ -15899,9 +15898,9 @@ struct snib__node { /* one server */
     snib__time down_since;          /* when the command link went down; SNIB__NEVER if ready */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
+    struct snib__clock clock;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
-    struct snib__clock clock;
     bool ever_ready;
     uint32_t identity; /* changes when another server answers for the node */
     bool failed;       /* a connection failed since it was last ready */
@@ -23017,24 +23016,38 @@ static snib__time clock_period(const struct snib__engine *e)
     return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
 }
 
+/* How far a bound may have moved without the clock having been set. */
+static int64_t clock_explained(snib__time since, snib__time received)
+{
+    return (int64_t)((received - since) / 100 + SNIB__MARGIN);
+}
+
+/* How much less a bound says by its age: a little more than the rates of the clocks explain, so that none is kept for long. */
+static int64_t clock_aged(snib__time since, snib__time received)
+{
+    return (int64_t)((received - since) / 80);
+}
+
 static int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received)
 {
-    struct snib__clock seen = *clock;
-    seen.low = (int64_t)(server_ns - received);
-    seen.high = (int64_t)(server_ns - sent);
-    seen.sent = sent;
-    seen.known = true;
-    int64_t least = seen.low - clock->high, most = seen.high - clock->low, moved = 0;
-    int64_t explained = (int64_t)((received - clock->sent) / 100 + SNIB__MARGIN);
-    if (clock->known && least > explained)
+    int64_t low = (int64_t)(server_ns - received), high = (int64_t)(server_ns - sent), moved = 0;
+    int64_t least = low - clock->high, most = high - clock->low;
+    if (clock->known && least > clock_explained(clock->high_sent, received))
         moved = least;
-    else if (clock->known && most < -explained)
+    else if (clock->known && most < -clock_explained(clock->low_sent, received))
         moved = most;
-    /* A slow reply says little: the next one is compared with the earlier knowledge. */
-    if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
-        seen.high - seen.low <= clock->high - clock->low)
-        *clock = seen;
+    /* A slow reply says little: the next one is compared with the earlier knowledge, until that says less by its age. */
+    bool anew = !clock->known || moved || high - low <= (int64_t)SNIB__MARGIN;
+    if (anew || low >= clock->low - clock_aged(clock->low_sent, received)) {
+        clock->low = low;
+        clock->low_sent = sent;
+    }
+    if (anew || high <= clock->high + clock_aged(clock->high_sent, received)) {
+        clock->high = high;
+        clock->high_sent = sent;
+    }
+    clock->known = true;
     return moved;
 }
 

@@ -237,11 +237,10 @@ struct snib__renewals {
     bool alone; /* renew one hold per command, once: a batch got SNIB_EPERM */
 };
 
-/* Bounds on how far the server's clock is ahead of the local one, from a reply to a request sent at
- * `sent`. */
+/* Bounds on how far the server's clock is ahead of the local one, each from the reply to a request. */
 struct snib__clock {
-    int64_t low, high; /* ns */
-    snib__time sent;
+    int64_t low, high;              /* ns */
+    snib__time low_sent, high_sent; /* when that request was sent */
     snib__time next; /* when to ask next */
     bool known;
     bool refused; /* the server does not answer TIME */
@@ -272,9 +271,9 @@ struct snib__node { /* one server */
     snib__time down_since;          /* when the command link went down; SNIB__NEVER if ready */
     snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
+    struct snib__clock clock;
     snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     bool moved_back;     /* it was set back */
-    struct snib__clock clock;
     bool ever_ready;
     uint32_t identity; /* changes when another server answers for the node */
     bool failed;       /* a connection failed since it was last ready */

@@ -56,6 +56,23 @@ static void slow_answers(void **state)
     assert_int_equal(sample(&clock, 20000, 1, 400), 400 - 1);
 }
 
+/* Of a distant server no reply may be as quick as the quickest, for hours: what that said does not become so old that the
+ * rates of the clocks could explain a step of seconds. */
+static void distant_server(void **state)
+{
+    (void)state;
+    for (int way = -1; way <= 1; way += 2) {
+        struct snib__clock clock = {0};
+        int64_t at = 0;
+        assert_int_equal(sample(&clock, at, 6, 0), 0);
+        for (int i = 0; i < 3600; i++) {
+            at += 10000;
+            assert_int_equal(sample(&clock, at, 8 + i * 7 % 60, i * way), 0);
+        }
+        assert_in_range(way * sample(&clock, at + 10000, 20, way * 4600), 800, 1000);
+    }
+}
+
 /* ---- The engine ------------------------------------------------------------------------------------ */
 
 static uint64_t server_error_ns;
@@ -314,6 +331,7 @@ int main(void)
         cmocka_unit_test(rates),
         cmocka_unit_test(steps),
         cmocka_unit_test(slow_answers),
+        cmocka_unit_test(distant_server),
         cmocka_unit_test(set_while_asked),
         cmocka_unit_test(set_while_held),
         cmocka_unit_test(another_server),

@@ -314,8 +314,8 @@ MUTANTS = [
     Mutant(
         "unequal rates are taken for a clock that was set",
         "engine/clock.c",
-        "(received - clock->sent) / 100 + SNIB__MARGIN",
-        "(received - clock->sent) / 200",
+        "(received - since) / 100 + SNIB__MARGIN",
+        "(received - since) / 200",
     ),
     Mutant(
         "what does not fit into one renewal waits for the next round",
@@ -341,8 +341,15 @@ MUTANTS = [
     Mutant(
         "a slow answer blinds the next one",
         "engine/clock.c",
-        "if (!clock->known || moved ||",
-        "if (sent || moved ||",
+        "bool anew = !clock->known || moved ||",
+        "bool anew = sent || moved ||",
+        "unit_clock",
+    ),
+    Mutant(
+        "what is known of a distant server's clock grows old",
+        "engine/clock.c",
+        "(received - since) / 80",
+        "(received - since) / 8000000",
         "unit_clock",
     ),
     Mutant(
@@ -369,7 +376,7 @@ MUTANTS = [
     Mutant(
         "a server's clock that was set back is not noticed",
         "engine/clock.c",
-        "clock->known && most < -explained",
+        "clock->known && most < -clock_explained(clock->low_sent, received)",
         "clock->known && most < INT64_MIN / 2",
         "unit_clock",
     ),
