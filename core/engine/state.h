@@ -241,7 +241,7 @@ struct snib__renewals {
 struct snib__clock {
     int64_t low, high;              /* ns */
     snib__time low_sent, high_sent; /* when that request was sent */
-    snib__time next; /* when to ask next */
+    snib__time next;                /* when to ask next */
     bool known;
     bool refused; /* the server does not answer TIME */
 };

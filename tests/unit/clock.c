@@ -328,16 +328,11 @@ static void no_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates),
-        cmocka_unit_test(steps),
-        cmocka_unit_test(slow_answers),
-        cmocka_unit_test(distant_server),
-        cmocka_unit_test(set_while_asked),
-        cmocka_unit_test(set_while_held),
-        cmocka_unit_test(another_server),
-        cmocka_unit_test(set_while_cut_off),
-        cmocka_unit_test(not_told),
-        cmocka_unit_test(no_times),
+        cmocka_unit_test(rates),           cmocka_unit_test(steps),
+        cmocka_unit_test(slow_answers),    cmocka_unit_test(distant_server),
+        cmocka_unit_test(set_while_asked), cmocka_unit_test(set_while_held),
+        cmocka_unit_test(another_server),  cmocka_unit_test(set_while_cut_off),
+        cmocka_unit_test(not_told),        cmocka_unit_test(no_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

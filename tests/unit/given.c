@@ -54,6 +54,54 @@ static void release_is_repeated_as_it_was(void **state)
     }
 }
 
+static struct snib__hold *of_owner(struct snib__engine *engine, int32_t kind)
+{
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .owner = 7};
+    struct snib__op *op = acquire_some(engine, kind, &how);
+    pass(engine, now + 10 * SNIB__MS);
+    return acquired(engine, op);
+}
+
+static void given_back(struct snib__engine *engine, struct snib__hold *hold)
+{
+    peers[1].says = ":1";
+    peers[1].times = 1;
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+}
+
+/* A read under its owner's write hold has the number of that one.  It is released again, too, unless another such read of
+ * this owner has the number by then. */
+static void read_under_a_write_is_given_back_again(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3;
+         way++) { /* both are over; the write goes on; another read has the number */
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        struct snib__hold *write = of_owner(engine, SNIB_WRITE),
+                          *read = of_owner(engine, SNIB_READ);
+        assert_true(read->number == write->number);
+        given_back(engine, read);
+        if (way == 0)
+            given_back(engine, write);
+        if (way == 2)
+            assert_true(of_owner(engine, SNIB_READ)->number == write->number);
+        assert_int_equal(peers[1].read_releases, 1);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        crash(engine, 'b');
+        acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+        peers[0].says = "CLUSTERDOWN Hash slot not served";
+        peers[0].times = 1;
+        acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + SECOND);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_int_equal(peers[2].read_releases, way < 2);
+        snib__engine_free(engine);
+    }
+}
+
 /* However many there were in the last ten seconds, before an outage of a minute; else the newest. */
 static void all_of_the_last_seconds(void **state)
 {
@@ -232,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_is_repeated_as_it_was),
+        cmocka_unit_test(read_under_a_write_is_given_back_again),
         cmocka_unit_test(all_of_the_last_seconds),
         cmocka_unit_test(newest_come_first),
         cmocka_unit_test(no_storm_at_a_server_that_is_not_ready),

@@ -27,6 +27,7 @@ struct peer {
     int scripts, asked, connects, asking;           /* what it has seen */
     bool asking_on;                                 /* ASKING came just before */
     int renewals, renewed_keys, releases, lease_ms; /* of the last renewal */
+    int read_releases;
     const char *channel;  /* a channel that another node serves; "": all; */
     const char *refusal;  /* and its reply to that */
     int listened;         /* subscriptions requested */
@@ -55,6 +56,7 @@ static inline void script_says(struct peer *one, char words[WORDS][96], char *ou
     one->scripts++;
     bool release = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
     one->releases += release;
+    one->read_releases += strcmp(words[1], snib__script_texts[SNIB__SCRIPT_READ_RELEASE].sha1) == 0;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
     one->lease_ms = renewal && atoi(words[2]) == 1 ? atoi(words[4]) : one->lease_ms;

@@ -299,6 +299,13 @@ MUTANTS = [
         "unit_given",
     ),
     Mutant(
+        "a read under a write hold is released again while another one has its number",
+        "engine/given.c",
+        "snib__share_number_busy(&past) ? NULL :",
+        "",
+        "unit_given",
+    ),
+    Mutant(
         "what is given back again has another owner",
         "engine/given.c",
         ".number = given->number,",
