@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "449df45e3b59bff6"
+#define SNIB_BUILD_ID "9b8a3b16df318a51"
 
 /* ---- api/advance.c ----------------------------------------------------------------------------*/
 
@@ -2554,8 +2554,7 @@ struct snib__hold {
     uint8_t phase : 3;  /* enum snib__phase */
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
-    /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release of its number has
-     * begun since */
+    /* its server, restarted since, has not confirmed it yet; passed: a release of its number has begun since */
     uint8_t unsure : 1;
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */
@@ -32838,21 +32837,23 @@ static void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *ba
     snib__batch_recycle(e, batch);
 }
 
-/* Its server may have forgotten them.  What was asked before does not count. */
-static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node *node)
+/* Its server may have forgotten the holds.  What was asked before does not count. */
+static void watchdog_doubt(struct snib__engine *e, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
-                if (watchdog_has_fixed(hold)) {
+                if (hold->phase == SNIB__HELD && gate->kind->renew &&
+                    hold->deadline != SNIB__NEVER) {
                     hold->unsure = true;
                     hold->flags &= (uint16_t)~SNIB__ASKED;
                 }
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
- * server, or after a restart, those with a fixed lease are asked for. */
+ * server, or after a restart, all are at risk until it has confirmed them, and those with a fixed
+ * lease are asked for. */
 static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
@@ -32864,7 +32865,7 @@ static void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node
             hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
     if (other_server)
-        watchdog_doubt_fixed(e, node);
+        watchdog_doubt(e, node);
     if (other_server || node->ask_at != SNIB__NEVER)
         watchdog_ask(e, node, now);
 }

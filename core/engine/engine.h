@@ -362,8 +362,7 @@ struct snib__hold {
     uint8_t phase : 3;  /* enum snib__phase */
     uint8_t exact : 1;  /* until its fixed lease is confirmed: it may shorten the server's */
     uint8_t reason : 3; /* enum snib_reason */
-    /* fixed lease: its server, restarted since, has not confirmed it yet; passed: a release of its number has
-     * begun since */
+    /* its server, restarted since, has not confirmed it yet; passed: a release of its number has begun since */
     uint8_t unsure : 1;
     uint8_t replicas : 7; /* durability: so many had the grant when it was made */
     uint8_t extended : 1; /* another lease was asked for */

@@ -531,21 +531,23 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     snib__batch_recycle(e, batch);
 }
 
-/* Its server may have forgotten them.  What was asked before does not count. */
-static void watchdog_doubt_fixed(struct snib__engine *e, const struct snib__node *node)
+/* Its server may have forgotten the holds.  What was asked before does not count. */
+static void watchdog_doubt(struct snib__engine *e, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
             for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
                  hold = snib__gate_next(gate, hold))
-                if (watchdog_has_fixed(hold)) {
+                if (hold->phase == SNIB__HELD && gate->kind->renew &&
+                    hold->deadline != SNIB__NEVER) {
                     hold->unsure = true;
                     hold->flags &= (uint16_t)~SNIB__ASKED;
                 }
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
- * server, or after a restart, those with a fixed lease are asked for. */
+ * server, or after a restart, all are at risk until it has confirmed them, and those with a fixed
+ * lease are asked for. */
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
@@ -557,7 +559,7 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
             hold->flags &= (uint16_t)~SNIB__ASKED; /* that may have gone to a server that is dead */
     }
     if (other_server)
-        watchdog_doubt_fixed(e, node);
+        watchdog_doubt(e, node);
     if (other_server || node->ask_at != SNIB__NEVER)
         watchdog_ask(e, node, now);
 }

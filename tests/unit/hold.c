@@ -47,6 +47,30 @@ static void at_risk(void **state)
     snib__engine_free(engine);
 }
 
+/* A server that was restarted may have forgotten the holds, until it has confirmed them; the same one, that was away, has not. */
+static void at_risk_after_a_restart(void **state)
+{
+    (void)state;
+    for (int restarted = 0; restarted < 2; restarted++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+        now += SECOND;
+        cut_link(engine);
+        server_id = restarted ? "xyz" : "abc";
+        await_connect(engine);
+        connect_link(engine);
+        assert_int_equal(snib__hold_state(engine, hold, now),
+                         restarted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID);
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+        answer(engine, "*0\r\n");
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        server_id = "abc";
+        snib__engine_free(engine);
+    }
+}
+
 /* A hold that is handed over within the process has the limit of its new owner. */
 static void max_hold_after_a_hand_over(void **state)
 {
@@ -633,6 +657,7 @@ int main(void)
         cmocka_unit_test(hand_over_without_a_lock),
         cmocka_unit_test(safe_until),
         cmocka_unit_test(at_risk),
+        cmocka_unit_test(at_risk_after_a_restart),
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),
         cmocka_unit_test(owner_that_waits_for_itself),
